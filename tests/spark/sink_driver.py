@@ -1,15 +1,18 @@
-"""A driver of its own process: files joined with a table, to a topic, exactly once.
+"""A driver of its own process: rows joined with a table, to a topic, exactly once.
 
-Arguments: Spark's master, topic, folder, batch or stream; a client's settings (JSON) on standard
-input. The shuffle has no fixed number of tasks, so adaptive execution chooses it by the cores.
-While the file `hang` exists, the second task of the batch hangs in the middle of its rows. Not a
-test; run by one, which kills it.
+Argument: the folder of this run; its file `run.json` says the rest. A shuffle without a fixed
+number of tasks follows adaptive execution, which chooses it by the cores. While the folder has a
+file `halt` that names a point (`task 1`: in the middle of its rows; `decided`, `committed`,
+`written`: of the batch), the process that gets there notes its number in `halted` and waits; if the
+file says `fail`, the task fails instead. Each task's end is a file in `ends`. Not a test; run by
+one, which kills it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -19,38 +22,124 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from odradek.spark import KafkaDataSource, write_batch
+from odradek.spark.options.source_options import BATCH, STREAM
+from odradek.spark.sink.ledger import DECIDED, WRITTEN, Decision
+from odradek.spark.sink.sink_driver import SinkDriver
+from odradek.spark.sink.sink_options import parse_sink_options
+from odradek.spark.sink.writers import KafkaBatchWriter, KafkaStreamWriter
 from odradek.testing import ensure_java_environment
 
-
-def dawdle(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
-    """Hand the rows on; in the second task note that, and hang."""
-    context = TaskContext.get()
-    assert context is not None
-    for batch in batches:
-        yield batch
-        if context.partitionId() == 1 and Path(folder, "hang").exists():
-            Path(folder, "hangs").touch()
-            time.sleep(600)
-    Path(folder, "tasks", str(context.partitionId())).touch()
+RUN_FOLDER = "RUN_FOLDER"
 
 
-def rows(spark: SparkSession, folder: str) -> DataFrame:
-    files = spark.readStream.schema("id long").parquet(f"{folder}/in")
+def halt(point: str) -> None:
+    """Wait here while the run's file `halt` names this point."""
+    run = Path(os.environ[RUN_FOLDER])
+    wanted = run / "halt"
+    said = wanted.read_text() if wanted.exists() else ""
+    if said == f"fail {point}":
+        raise RuntimeError("a task that fails")
+    if said == point:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Spark's daemon would take it along
+        note(run / "halted", str(os.getpid()))
+        while wanted.exists():
+            time.sleep(0.05)
+
+
+def note(path: Path, text: str) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.rename(path)
+
+
+class Halting:
+    """A writer whose tasks and decisions can be halted."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
+        """Write a task's rows, and note how that ended."""
+        context = TaskContext.get()
+        assert context is not None
+        task, end = context.partitionId(), "written"
+        try:
+            return super().write(self._halting(iterator, task))  # type: ignore[misc]
+        except BaseException as error:
+            end = repr(error)
+            raise
+        finally:
+            note(Path(os.environ[RUN_FOLDER], "ends", str(task)), end)
+
+    def _halting(self, batches: Iterator[pa.RecordBatch], task: int) -> Iterator[pa.RecordBatch]:
+        for batch in list(batches):  # a task that outlives its driver doesn't lack any
+            yield batch.slice(0, batch.num_rows // 2)
+            halt(f"task {task}")
+            yield batch.slice(batch.num_rows // 2)
+
+    def commit(self, *given: Any) -> None:
+        """Commit the batch; halt after its decision, its transactions, and the note of its end."""
+        stored = SinkDriver.store
+
+        def store(at: SinkDriver, decision: Decision) -> None:
+            if decision.state == WRITTEN:
+                halt("committed")
+            stored(at, decision)
+            halt(DECIDED if decision.state == DECIDED else WRITTEN)
+
+        SinkDriver.store = store  # type: ignore[assignment, method-assign]
+        try:
+            super().commit(*given)  # type: ignore[misc]
+        finally:
+            SinkDriver.store = stored  # type: ignore[method-assign]
+
+
+class BatchWriter(Halting, KafkaBatchWriter):
+    """Of a job, and of `write_batch`."""
+
+
+class StreamWriter(Halting, KafkaStreamWriter):
+    """Of a stream."""
+
+
+class Source(KafkaDataSource):
+    """The data source, with writers that halt."""
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return a job's writer."""
+        return BatchWriter(parse_sink_options(dict(self.options), BATCH), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """Return a stream's writer."""
+        return StreamWriter(parse_sink_options(dict(self.options), STREAM), schema)
+
+
+def rows(spark: SparkSession, folder: str, run: dict[str, Any], kafka: dict[str, str]) -> DataFrame:
     names = spark.read.csv(f"{folder}/names.csv", schema="k int, name string")
-    joined = files.join(names, files.id % 10 == names.k).repartition("id")
-    found = joined.selectExpr("concat(id, ' ', name) as value")
-    return found.mapInArrow(lambda batches: dawdle(batches, folder), found.schema)
+    if run["ranges"]:
+        reader = spark.readStream.format("odradek").options(**kafka)
+        reader = reader.options(startingOffsets="earliest", minPartitions=run["ranges"])
+        source = reader.load(subscribe=run["source"])
+        ids = source.selectExpr("cast(cast(value as string) as long) as id")
+    elif run["kind"] == "job":
+        ids = spark.read.parquet(f"{folder}/in")
+    else:
+        ids = spark.readStream.schema("id long").parquet(f"{folder}/in")
+    joined = ids.join(names, ids.id % 10 == names.k)
+    if not run["ranges"]:
+        joined = joined.repartition("id")
+    return joined.selectExpr("concat(id, ' ', name) as value")
 
 
-def main(master: str, topic: str, folder: str, kind: str) -> None:
-    config = json.loads(sys.stdin.read())
+def main(place: str) -> None:
+    run = json.loads(Path(place, "run.json").read_text())
+    folder, kind = str(Path(place).parent), run["kind"]
     ensure_java_environment()
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ[RUN_FOLDER] = place
     builder: Any = SparkSession.builder
     spark = (
-        builder.master(master)
+        builder.master(f"local[{run['cores']}]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -62,21 +151,31 @@ def main(master: str, topic: str, folder: str, kind: str) -> None:
         .config("spark.python.daemon.module", "tests.spark.worker_daemon")
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .config("spark.sql.shuffle.partitions", "12")
+        .config("spark.sql.adaptive.enabled", run["adaptive"])
+        .config("spark.sql.adaptive.streaming.stateless.enabled", run["adaptive"])
         .config("spark.sql.adaptive.coalescePartitions.minPartitionSize", "1b")
         .getOrCreate()
     )
-    spark.dataSource.register(KafkaDataSource)
-    options = {f"kafka.{name}": value for name, value in config.items()}
-    options |= {"topic": topic, "delivery": "exactly_once"}
-    sink = rows(spark, folder).writeStream
-    if kind == "batch":
-        sink = sink.foreachBatch(lambda frame, number: write_batch(frame, number, options))
+    spark.dataSource.register(Source)
+    kafka = {f"kafka.{name}": value for name, value in run["client"].items()}
+    options = {**kafka, "topic": run["topic"], "delivery": "exactly_once"}
+    job_id = f"nightly-{run['topic']}"
+    frame = rows(spark, folder, run, kafka)
+    if kind == "job":
+        job = frame.write.format("odradek").options(**options, jobId=job_id, batchId=0)
+        job.mode("append").save()
     else:
-        sink = sink.format("odradek").options(**options)
-    place = sink.option("checkpointLocation", f"{folder}/checkpoint")
-    place.trigger(availableNow=True).start().awaitTermination()
+        if kind == "stream":
+            sink = frame.writeStream.format("odradek").options(**options)
+        else:
+            named = {"jobId": job_id} if kind == "named batch" else {}
+            sink = frame.writeStream.foreachBatch(
+                lambda one, number: write_batch(one, number, {**options, **named})
+            )
+        sink = sink.option("checkpointLocation", f"{folder}/checkpoint")
+        sink.trigger(availableNow=True).start().awaitTermination()
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])
