@@ -247,7 +247,8 @@ class Connection:
     def sends(self, request: InFlightRequest, now: float) -> None:
         """Note that a request is sent: it is in flight now."""
         if self.in_flight.head is None:
-            self.last_received = now  # silence counts from the question on
+            # Silence counts from the question on, or from the end of a throttle.
+            self.last_received = max(self.throttled_until, now)
         self.in_flight.note(request)
         self.record.asked()
         self.last_used = now

@@ -174,6 +174,19 @@ def test_a_response_on_its_way_is_life_only_at_the_least_rate(piece: int) -> Non
     assert isinstance(call.error, DisconnectedError)
 
 
+def test_a_request_in_a_throttle_is_silent_after_it_only() -> None:
+    """R-TI-1: a new authentication, for example, doesn't wait for the end of a throttle."""
+    w, connection = asked()
+    w.delays["b1:9092"] = 30.0
+    start = w.now
+    connection.throttle(start + 10.0, start)
+    do(w, lambda now: w.engine.network.send(connection, ListOffsetsRequest(), now))
+    w.run(start + 11.9)
+    assert not connection.suspect
+    w.run(start + 12.1)
+    assert connection.suspect
+
+
 def test_a_long_poll_may_be_silent_for_its_time() -> None:
     w, connection = asked()
     w.delays["b1:9092"] = 30.0
