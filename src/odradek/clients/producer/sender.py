@@ -258,7 +258,7 @@ class Sender:
         numbered = identity.idempotent
         if numbered and batch.sequence == NO_SEQUENCE and not self._identified(queue):
             return None
-        if batch.waits(epoch, now):
+        if batch.attempts and batch.waits(epoch, now):
             self._wake_at = min(self._wake_at, batch.retry_at)
             return None
         if not queue.in_flight:
