@@ -85,15 +85,12 @@ def scene(number: int) -> dict[str, Any]:
         cluster.create_topic("t", partitions=1)
         servers = {"bootstrap.servers": cluster.bootstrap_servers}
         producer = odradek.Producer({**servers, "max.block.ms": 300})
-        consumer = odradek.Consumer(
-            {
-                **servers,
-                "group.id": "g",
-                "auto.offset.reset": "earliest",
-                "default.api.timeout.ms": 300,
-            }
-        )
-        admin = odradek.Admin({**servers, "default.api.timeout.ms": 300})
+        quick, first = {"default.api.timeout.ms": 300}, {"auto.offset.reset": "earliest"}
+        consumer = odradek.Consumer({**servers, **quick, **first, "group.id": "g"})
+        admin = odradek.Admin({**servers, **quick})
+        packing = odradek.Producer({**servers, "compression.type": "zstd"})
+        other = {"group.id": "h", "group.protocol": "consumer"}
+        joining = odradek.Consumer({**servers, **first, **other})
         producer.send("t", b"0").result(20)
         consumer.subscribe(["t", "missing"])
         values: list[bytes | None] = []
@@ -104,12 +101,15 @@ def scene(number: int) -> dict[str, Any]:
 
         until(lambda: read(b"0"), 20, broken)
         until(admin.list_topics, 20, broken)
+        until(lambda: packing.partitions_for("t"), 20, broken)
         exhaustion = Exhaustion(number)
         exhaustion.armed = True
         cluster.kill(1)
         late = producer.send("t", b"1")
         for call in (
             lambda: consumer.poll(0.2),
+            lambda: packing.send("t", b"packed"),
+            lambda: joining.subscribe(["t"]),
             lambda: admin.describe_topics(["missing"]),
             lambda: producer.send("absent", b"x").result(0.1),
             lambda: str(producer.explain()),
@@ -130,13 +130,15 @@ def scene(number: int) -> dict[str, Any]:
             lambda: late.result(0.1),
             lambda: producer.send("t", b"2").result(0.5),
             lambda: read(b"2"),
+            lambda: packing.send("t", b"packed").result(0.5),
+            lambda: joining.subscribe(["t"]) or joining.poll(0.2),
             admin.list_topics,
             lambda: str(consumer.explain()),
         ):
             if not until(works, 20, broken):
                 broken.append(f"it doesn't work again: {consumer.explain()} {producer.explain()}")
                 break
-        for client in (producer, consumer, admin):
+        for client in (producer, consumer, admin, packing, joining):
             told(client.close, broken)
     return {
         "number": number, "asked": exhaustion.count, "refused": exhaustion.refused,

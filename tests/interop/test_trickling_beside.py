@@ -1,7 +1,7 @@
 """A broker whose responses trickle, before our producer and confluent-kafka's (R-TI-1).
 
-The present connections get one byte each 1.5 s; new ones are good. A client has to give the
-connection up at its request timeout and send the record again.
+The present connections get one byte each 1.5 s; new ones are good. A client has to close the
+connection at its request timeout and send the record again.
 """
 
 from __future__ import annotations

@@ -43,6 +43,16 @@ def reading(scene: Scene, subscribes: bool) -> Consumer:
     return a
 
 
+def with_four_committed(subscribes: bool) -> tuple[Scene, Consumer]:
+    """A consumer that has committed 4 records by itself and holds the next 4."""
+    scene = Scene()
+    a = reading(scene, subscribes)
+    a.poll(1.0, 4)
+    scene.world.advance(2)
+    assert scene.committed()[0] == 4
+    return scene, a
+
+
 @MEMBERS
 @pytest.mark.parametrize("way", WAYS)
 def test_what_the_caller_commits_of_what_is_in_hand_stays(way: str, subscribes: bool) -> None:
@@ -159,11 +169,7 @@ def test_a_commit_that_timed_out_is_not_taken_back(
     subscribes: bool, chosen: int, lost: bool
 ) -> None:
     """The coordinator may have stored it: an auto-commit of less would go back."""
-    scene = Scene()
-    a = reading(scene, subscribes)
-    a.poll(1.0, 4)
-    scene.world.advance(2.0)
-    assert scene.committed()[0] == 4
+    scene, a = with_four_committed(subscribes)
     for broker in scene.cluster.brokers.values():
         broker.delays[OffsetCommitRequest.API_KEY] = 3.0
     with pytest.raises(KafkaTimeoutError):
@@ -258,11 +264,7 @@ def test_a_commit_whose_answer_was_lost_before_a_refusal_is_not_taken_back(
     subscribes: bool, code: int
 ) -> None:
     """Its first attempt was stored, its second one refused."""
-    scene = Scene()
-    a = reading(scene, subscribes)
-    a.poll(1.0, 4)
-    scene.world.advance(2)
-    assert scene.committed()[0] == 4
+    scene, a = with_four_committed(subscribes)
     brokers = list(scene.cluster.brokers.values())
     for broker in brokers:
         broker.delays[OffsetCommitRequest.API_KEY] = 0.8
@@ -291,11 +293,7 @@ def test_a_commit_whose_answer_was_lost_before_a_refusal_is_not_taken_back(
 def test_a_commit_that_was_stored_in_spite_of_its_answer_is_not_taken_back(
     subscribes: bool, answer: int, times: int
 ) -> None:
-    scene = Scene()
-    a = reading(scene, subscribes)
-    a.poll(1.0, 4)
-    scene.world.advance(2)
-    assert scene.committed()[0] == 4
+    scene, a = with_four_committed(subscribes)
     with refusing(scene):
         for broker in scene.cluster.brokers.values():
             broker.injections.insert(0, Injection("OffsetCommit", answer, times, done=True))

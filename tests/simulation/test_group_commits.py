@@ -79,6 +79,15 @@ def test_a_with_block_that_is_left_by_an_error_does_not_commit_what_was_in_hand(
     assert sum(o or 0 for o in scene.committed()) == 25
 
 
+def read_by_hand(protocol: str) -> tuple[Scene, Consumer]:
+    """A member that has read 40 records and commits nothing by itself."""
+    scene = Scene(protocol)
+    scene.write(range(40))
+    a = scene.subscribed(enable_auto_commit=False)
+    scene.read(a, 40)
+    return scene, a
+
+
 @PROTOCOLS
 def test_unsubscribe_commits_gives_back_and_another_subscription_follows(protocol: str) -> None:
     scene = Scene(protocol)
@@ -261,10 +270,7 @@ def test_close_waits_for_commits_and_calls_their_callbacks(subscribes: bool) -> 
 
 @PROTOCOLS
 def test_close_without_a_cluster_tells_of_commits_in_time(protocol: str) -> None:
-    scene = Scene(protocol)
-    scene.write(range(40))
-    a = scene.subscribed(enable_auto_commit=False)
-    scene.read(a, 40)
+    scene, a = read_by_hand(protocol)
     every_broker(scene.cluster, "crash")
     told: list[Any] = []
 
@@ -496,10 +502,7 @@ def test_who_takes_over_amid_a_transaction_begins_after_it(protocol: str) -> Non
 @PROTOCOLS
 def test_a_revocation_waits_for_a_commit_that_was_asked_for_just_before_it(protocol: str) -> None:
     """The commit's first step comes after the revocation's: it was refused as of a former owner."""
-    scene = Scene(protocol)
-    scene.write(range(40))
-    a = scene.subscribed(enable_auto_commit=False)
-    scene.read(a, 40)
+    scene, a = read_by_hand(protocol)
     engine, group = a._engine, a._engine.group
     assert group is not None
     a.poll(0.1)
@@ -519,10 +522,7 @@ def test_a_revocation_waits_for_a_commit_that_was_asked_for_just_before_it(proto
 def test_positions_of_a_partition_that_is_given_back_are_not_committed_any_more(
     protocol: str,
 ) -> None:
-    scene = Scene(protocol)
-    scene.write(range(40))
-    a = scene.subscribed(enable_auto_commit=False)
-    scene.read(a, 40)
+    scene, a = read_by_hand(protocol)
     engine, group = a._engine, a._engine.group
     assert group is not None
     a.poll(0.1)

@@ -76,11 +76,14 @@ class Job:
         numbers: Sequence[int],
         batch: int = 0,
         worker: ProducerCache | None = None,
+        topics: Sequence[str] = (),
     ) -> SinkCommit:
-        """Run a task, in a process of its own if there is no `worker`."""
-        rows = pa.RecordBatch.from_pydict({"value": [str(n) for n in numbers]})
+        """Run a task, in a process of its own if there is no `worker`; rows may name `topics`."""
+        values = {"value": [str(n) for n in numbers]}
+        rows = pa.RecordBatch.from_pydict({**values, "topic": topics} if topics else values)
+        columns = SinkColumns(("value",), None if topics else "t")
         return TransactionalTask(
-            *(self.options, SinkColumns(("value",), "t"), SinkTask(partition, 0, batch, "job")),
+            *(self.options, columns, SinkTask(partition, 0, batch, "job")),
             clients=self.worker() if worker is None else worker,
             prepared=PreparedTransactions,
             clock=self.clock,
@@ -279,6 +282,29 @@ def test_rows_behind_a_failed_batch_are_seen_at_once(version: int) -> None:
     with pytest.raises(ProducerFencedError):
         job.killed.commit_transaction()
     assert job.scene.visible() == [3, 4, 5]
+
+
+class RowsNameTopics(Job):
+    """A job whose options name no topic."""
+
+    @property
+    def options(self) -> SinkOptions:
+        servers = self.scene.cluster.bootstrap_servers
+        given = {"kafka.bootstrap.servers": servers, "jobId": "job", "delivery": "exactly_once"}
+        return parse_sink_options(given, BATCH)
+
+
+def test_an_abort_after_an_abort_leaves_nothing_open_if_a_topic_was_deleted() -> None:
+    """The driver can't ask the ledger's coordinator to accept offsets of that topic."""
+    job, topics = RowsNameTopics(), ("t", "live")
+    job.scene.cluster.create_topic("live", partitions=1)
+    job.commit([job.task(0, [0, 1], topics=topics)])
+    job.abort([job.task(0, [2, 3], 1, topics=topics), None], 1)
+    again = job.task(0, [2, 3], 1, topics=topics)
+    job.scene.cluster.delete_topic("t")
+    job.abort([again, None], 1)
+    assert again.transaction is not None
+    assert job.other().ongoing(again.transaction.transactional_id, 5) == []
 
 
 def test_without_brokers_the_driver_doesnt_wait_for_long(caplog: pytest.LogCaptureFixture) -> None:

@@ -91,6 +91,26 @@ def test_metadata_is_asked_of_another_broker_than_one_that_trickles() -> None:
     assert max(took) < 4.0, took
 
 
+@pytest.mark.parametrize("bad", [(1, 2), (2, 1)])
+def test_metadata_is_asked_of_a_third_broker_beside_a_silent_and_a_slow_one(
+    bad: tuple[int, int],
+) -> None:
+    """2,000 bytes in a second are no silence, but the response doesn't end."""
+    silent, slow = bad
+    stage = Stage(brokers=5, partitions=3000)  # a response of more than 100 KB
+    with stage.producer() as producer:
+        for p in range(5):
+            producer.send("t", b"0", partition=p).result(10)
+        stage.world.run_until(stage.world.now + 1.0)
+        seen = events(producer)
+        stage.cluster.go_silent(silent)
+        disturbances.trickle(stage.cluster, 0.0005, i=slow)
+        producer._engine.metadata.request("a test")
+        producer._host.wake()
+        stage.world.run_until(stage.world.now + 6.0)
+        assert any(e.kind == "metadata" for e in seen), [str(e) for e in seen]
+
+
 def test_handshakes_that_trickle_end_with_their_time() -> None:
     stage = Stage(brokers=2, partitions=1)
     leader = stage.cluster.topics["t"].partitions[0].leader
@@ -136,6 +156,24 @@ def test_a_line_below_the_least_rate_gets_smaller_answers_until_they_fit() -> No
             values += [int((r.value or b"").rstrip(b"\0")) for r in consumer.poll(1.0)]
             assert stage.world.now < end, f"{len(values)} of 40\n{consumer.explain()}"
     assert values == list(range(40))
+
+
+def test_a_fetch_that_waits_for_records_is_not_slow() -> None:
+    """The limit of smaller answers ends although each fetch waits for records for 8 s."""
+    stage = Stage(brokers=1, partitions=1)
+    stage.write(range(1))
+    with stage.consumer(fetch_max_wait_ms=8000, fetch_min_bytes=1_000_000) as consumer:
+        consumer.assign([P0])
+        assert stage.read(consumer, 1) == [0]
+        trickle_now(stage)
+        stage.write(range(1, 3))
+        stage.world.run_until(stage.world.now + 60.0)
+        fetcher = consumer._engine.fetcher
+        assert fetcher._slow.limits
+        for n in range(3, 40):
+            stage.write(range(n, n + 1))
+            consumer.poll(10.0)
+        assert not fetcher._slow.limits, fetcher._slow.limits
 
 
 def test_large_metadata_on_its_way_is_asked_of_one_other_broker() -> None:

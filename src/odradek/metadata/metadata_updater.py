@@ -44,6 +44,8 @@ CONNECT = "connect"
 """Name of a connection attempt in `Attempt.what`."""
 MAY_REFUSE = 4
 """The first version of Metadata in which a request can forbid that topics are created (KIP-361)."""
+WARNED_OF = 100
+"""Number of brokers with impossible addresses that are named in warnings."""
 SAME_OUTAGE = 60.0
 """Seconds after its end in which a rebootstrap may turn out to have been useless."""
 
@@ -292,8 +294,10 @@ class MetadataUpdater:
 
     def _takes_long(self, round_: Round, asked: PendingRequest, now: float) -> bool:
         """Return whether to ask another broker beside one whose response is on its way."""
-        if now < asked.sent_at + SUSPICION or asked.connection.suspect or self._late.asked:
+        if now < asked.sent_at + SUSPICION or asked.connection.suspect:
             return False
+        if self._late.arriving(now):
+            return False  # two responses are on their way
         if asked.connection.last_received <= asked.sent_at:
             return False  # it is silent: the network says so in this step
         rebootstrapping = self.current is not None
@@ -388,6 +392,8 @@ class MetadataUpdater:
         for broker in response.brokers:
             named = broker.node_id, broker.host, broker.port
             if named not in self._warned_of and not is_possible(broker.host, broker.port):
+                if len(self._warned_of) >= WARNED_OF:  # a peer may name others each time
+                    return
                 self._warned_of.add(named)
                 logger.warning(
                     "broker %d advertises the invalid address %r:%d: the client can't use the "

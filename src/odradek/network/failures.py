@@ -31,8 +31,8 @@ _TIME_CODES = {
     10: "the broker's certificate has expired",
 }
 _LIST_CODES = {
-    3: "ssl.crl.location has no list of revoked certificates of an authority that "
-    "signed the broker's certificate or one in its chain",
+    3: "ssl.crl.location has no list of revoked certificates of an authority that signed the "
+    "broker's certificate",
     8: "a list of revoked certificates has an invalid signature",
     11: "a list of revoked certificates isn't valid yet",
     12: "a list of revoked certificates has expired",
@@ -43,7 +43,7 @@ LIST_CURE = (
     "a new one before the last expires."
 )
 REVOKED_CODE = 23
-REVOKED = "the broker's certificate, or one in its chain, was revoked by its authority"
+REVOKED = "the broker's certificate was revoked by its authority"
 REVOKED_CURE = (
     "Don't trust this broker: its key may be stolen. It needs a new key and a new certificate."
 )

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.errors import ConfigurationError
+from odradek.common.errors import ConfigurationError, first_use
 from odradek.record.batch import BadBatchError
 from odradek.record.limits import DECOMPRESSED_LIMIT, NO_ROOM, BeyondLimitError, Limits
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """Kafka's names; the index of each is its number in the attributes of a batch."""
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
+_LOADED = {0}
+"""Numbers of the codecs whose libraries are imported."""
 LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-(1 << 17), 22)}
 """The levels of Kafka's `compression.<codec>.level`; gzip also takes -1 for its default."""
 
@@ -42,7 +44,8 @@ _ZSTD_PACKERS_KEPT = 4
 def codec_number(name: str | None, level: int | None = None) -> int:
     """Return the number of the codec that `compression.type` names, and check the level.
 
-    Called when a batch is opened, so that a wrong setting raises before any record is accepted.
+    Called when a batch is opened, so that a wrong setting raises before any record is accepted, and
+    a library that can't be read: later that would end the producer (R-TI-2).
     """
     name = name or "none"
     if name not in CODECS:
@@ -55,7 +58,24 @@ def codec_number(name: str | None, level: int | None = None) -> int:
             raise ConfigurationError(
                 f"compression.{name}.level must be {low} to {high}, not {level}"
             )
-    return CODECS.index(name)
+    number = CODECS.index(name)
+    if number not in _LOADED:
+        _load(number)
+    return number
+
+
+def _load(codec: int) -> None:
+    """Import a codec's library; raises `SystemLimitError` without a free descriptor."""
+    with first_use():
+        if codec == _GZIP:
+            _fast_zlib()
+        elif codec == _LZ4:
+            from odradek.record import lz4_frame as lz4_frame
+        elif codec == _SNAPPY:
+            from odradek.record import snappy_frame as snappy_frame
+        else:
+            import zstandard as zstandard
+    _LOADED.add(codec)
 
 
 def compress(codec: int, level: int | None, data: memoryview) -> bytes | bytearray:
@@ -142,6 +162,8 @@ def decompress_into(
     was compressed more than 64 times is decompressed twice.
     """
     view = memoryview(data)
+    if codec not in _LOADED and 0 < codec < len(CODECS):
+        _load(codec)
     if codec == _SNAPPY:
         return _unsnappy(view, scratch, limit)
     read = _READERS.get(codec)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
+import errno
 import gzip
 import sys
+from typing import Any
 
 import pytest
 import zstandard
 from tests.peak_memory import peak_below
 
-from odradek.common.errors import ConfigurationError, CorruptRecordError
-from odradek.record import BatchBuilder, decode
+from odradek.common.errors import ConfigurationError, CorruptRecordError, SystemLimitError
+from odradek.record import BatchBuilder, compression, decode
 from odradek.record.batch import HEADER_SIZE, BadBatchError, seal
 from odradek.record.compression import (
     CODECS,
@@ -172,3 +175,23 @@ def test_after_broken_data_the_same_memory_serves_on(codec: str) -> None:
         else:
             assert codec == "zstd"  # cut frames are noticed by their records
         assert decompress_into(number, packed, scratch) == content
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_library_that_can_not_be_read_is_a_limit_of_the_system(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-TI-2: as a batch is opened, before any record is accepted."""
+    monkeypatch.setattr(compression, "_LOADED", {0})
+    whole = builtins.__import__
+
+    def refused(name: str, *more: Any) -> Any:
+        if name in ("isal", "zstandard", "odradek.record"):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return whole(name, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "__import__", refused)
+        with pytest.raises(SystemLimitError, match="Too many open files"):
+            codec_number(codec)
+    assert codec_number(codec) == CODECS.index(codec)

@@ -188,9 +188,9 @@ class ProducerBatch:
         self.hints = self.hints + 1 if hinted else 0
 
     def waits(self, epoch: int, now: float) -> bool:
-        """Return whether the next attempt, at a leader of this epoch, has to wait (R-RT-1)."""
+        """Return whether another attempt, at a leader of this epoch, has to wait (R-RT-1)."""
         newer = epoch > self.epoch_tried and self.hints < 2
-        return self.attempts > 0 and self.retry_at > now and not newer
+        return self.retry_at > now and not newer
 
     def place_in(self, topic: Placed) -> None:
         """Note the topic that its records belong to."""

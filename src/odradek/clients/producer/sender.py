@@ -2,11 +2,10 @@
 
 In: batches from the accumulator, the snapshot, responses. Out: requests, requested refreshes;
 responses are passed to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its
-retries), R-PR-2, R-RT-1 (exponential backoff per batch, skipped once
-if there is a newer leader epoch).
-Without idempotence batches have no sequence, and order is kept only with one request in flight;
-with acks=0 a batch has its outcome once it is written to its socket. Must not: decide the outcome
-of a batch; iterate over partitions without batches.
+retries), R-PR-2, R-RT-1 (exponential backoff per batch, skipped once if there is a newer leader
+epoch). Without idempotence batches have no sequence, and order is kept only with one request in
+flight; with acks=0 a batch has its outcome once it is written to its socket. Must not: decide the
+outcome of a batch; iterate over partitions without batches.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def abortable(error: KafkaError) -> AbortableTransactionError:
     if error.retriable:
         text = f"the transaction can only be aborted: {type(error).__name__}: {error}"
         found = AbortableTransactionError(text)
-        found.__cause__ = error
+        found.__cause__ = found.refusal = error
         return found
     return _as(AbortableTransactionError, error)
 

@@ -605,9 +605,11 @@ class AbortableTransactionError(KafkaError):
     """The transaction can't be committed: call `abort_transaction()`, then begin a new one.
 
     These are KIP-1050's abortable errors. If a broker's error is the reason, this error is also an
-    instance of its class (`IllegalGenerationError` …); otherwise the reason is the `__cause__`.
+    instance of its class (`IllegalGenerationError` …).
     """
 
+    refusal: KafkaError | None = None
+    """The error that is the reason, if it is of a retriable class: a retry doesn't help here."""
     retriable = False
     requires_abort = True
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.common.errors import KafkaError
+from odradek.common.errors import AbortableTransactionError, KafkaError
+from odradek.common.errors.kafka import UnknownTopicIdError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.spark.sink.exactly_once import CLOSE_TIMEOUT, Ledger
 from odradek.spark.sink.ledger import (
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 DRIVER = "driver"
+GONE = (UnknownTopicIdError, UnknownTopicOrPartitionError)
+"""Errors of offsets for a deleted topic."""
 LEDGER_TIMEOUT_MS = "30000"
 """Transaction timeout of the decision. If a driver dies while it commits its decision, tasks can't
 read the ledger for this time."""
@@ -85,10 +88,17 @@ class DriverLedger(Ledger):
         offsets = {TopicPartition(self.topic or "", 0): OffsetAndMetadata(0)}
         while True:
             producer.begin_transaction()
-            wait(
-                lambda s: producer.send_offsets_to_transaction(offsets, group, s),
-                f"the coordinator of group {group!r} to accept offsets",
-            )
+            try:
+                wait(
+                    lambda s: producer.send_offsets_to_transaction(offsets, group, s),
+                    f"the coordinator of group {group!r} to accept offsets",
+                )
+            except AbortableTransactionError as error:
+                if not isinstance(error.refusal, GONE):
+                    raise
+                self.topic = None  # it was deleted, and no other topic is known
+                wait(producer.abort_transaction, "the abort of these offsets")
+                return self.offsets(group)
             broker = transactions.coordinator_of(group)
             wait(producer.abort_transaction, "the abort of these offsets")
             found = wait(

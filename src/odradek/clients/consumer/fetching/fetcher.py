@@ -114,10 +114,11 @@ class Fetcher:
         self.readers_first = readers_first
         """Whether a reader that waits for records gets them before the next fetch is sent."""
         self._budget: int = config["fetch.max.bytes"]
-        self._slow = SlowLeaders(self._budget, self._network.request_timeout)
         self._partition_bytes: int = config["max.partition.fetch.bytes"]
         self._min_bytes: int = config["fetch.min.bytes"]
         self._max_wait: float = config["fetch.max.wait.ms"]
+        soon = self._max_wait + self._network.request_timeout / 4
+        self._slow = SlowLeaders(self._budget, soon)
         self._missing_limit: float = config["default.api.timeout.ms"]
         self._isolation = 1 if config["isolation.level"] == "read_committed" else 0
         self._limits = limits_of(config)

@@ -13,9 +13,10 @@ from odradek.common.types import Address
 class SlowLeaders:
     """The limits of leaders whose last response was given up, by address."""
 
-    def __init__(self, usual: int, timeout: float) -> None:
+    def __init__(self, usual: int, soon: float) -> None:
+        """`soon`: the most seconds of a fetch whose response wasn't slow."""
         self._usual = usual
-        self._soon = timeout / 4
+        self._soon = soon
         self.limits: dict[Address, int] = {}
 
     def limit(self, address: Address, most: int) -> int:

@@ -6,7 +6,6 @@ In: the client's brokers, the subscription. Out: a `ConsumerGroup`. Must not: de
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.clients.any_broker import Brokers
@@ -59,18 +58,23 @@ def wired(
         ownership=ownership,
         commits=commits,
         watch=TopicWatch(brokers, config, subscription, member),
-        new_membership=partial(_membership, brokers, subscription),
+        new_membership=_memberships(brokers, subscription, by_epoch=member.by_epoch),
     )
 
 
-def _membership(brokers: Brokers, subscription: SubscriptionState, group: Group) -> Membership:
-    """Import and create the membership; a consumer without a group imports neither."""
+def _memberships(
+    brokers: Brokers, subscription: SubscriptionState, *, by_epoch: bool
+) -> Callable[[Group], Membership]:
+    """Import one kind of membership, and return what creates one.
+
+    It is imported with the group: `subscribe()` would be half done if that failed (R-TI-2).
+    """
     engine, metadata, rng = brokers.engine, brokers.metadata, brokers.rng
-    if group.by_epoch:
+    if by_epoch:
         from odradek.clients.consumer.group.consumer_membership import ConsumerMembership
         from odradek.clients.consumer.group.topic_names import TopicNames
 
-        return ConsumerMembership(group, engine, metadata, rng, TopicNames(brokers))
+        return lambda group: ConsumerMembership(group, engine, metadata, rng, TopicNames(brokers))
     from odradek.clients.consumer.group.classic_membership import ClassicMembership
 
-    return ClassicMembership(group, engine, metadata, rng, subscription)
+    return lambda group: ClassicMembership(group, engine, metadata, rng, subscription)
