@@ -27,7 +27,7 @@ VALUES = {
     "update_features": "can't contain FeatureUpdateKey.upgrade_type, which needs version 1",
     "describe_user_scram_credentials": "user bob: Attempt to describe a user credential that does",
 }
-"""What calls of the table ask for that a version of an API, or the cluster, doesn't have."""
+"""By call: the value of the table that an old version of its API doesn't have."""
 
 
 def become(cluster: SimulatedCluster, release: str) -> None:
