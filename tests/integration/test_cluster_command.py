@@ -19,12 +19,14 @@ from typer.testing import CliRunner
 
 from odradek.api.admin import Admin
 from odradek.cli import build
+from odradek.cli.brokers import cluster as command
 from odradek.common.types import Address
 from odradek.errors import RegistryUnreachableError
 from odradek.runtime.properties import read_properties
 from odradek.serialization import Schema, SchemaRegistryClient
 from odradek.testing.brokers import detached, probe
 from odradek.testing.brokers.detached import start_time
+from odradek.testing.brokers.security import INNER_USER
 
 Odradek = Callable[..., Any]
 
@@ -134,6 +136,17 @@ def test_a_registry_lives_as_long_as_its_cluster(
 def test_security_that_does_not_fit_together_is_refused(odradek: Odradek) -> None:
     refused = odradek("cluster", "start", "--security", "SSL", "--acls")
     assert (refused.exit_code, "acls=True needs users" in refused.stderr) == (2, True)
+
+
+def test_with_acls_the_first_user_may_do_everything(
+    odradek: Odradek, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a super user, no command could create the first ACL."""
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(command, "_detach", asked.append)
+    users = ["--user", "root:a", "--user", "alice:b"]
+    odradek("cluster", "start", "--security", "SASL_PLAINTEXT", "--acls", *users)
+    assert asked[0]["config"] == {"super.users": f"User:{INNER_USER};User:root"}
 
 
 def test_a_taken_port_is_a_clear_error(odradek: Odradek) -> None:

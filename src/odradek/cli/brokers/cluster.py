@@ -25,7 +25,7 @@ import typer
 from odradek.cli.frame.overviews import overview
 from odradek.testing import jars
 from odradek.testing.brokers.detached import read_state, start_time, state_directory
-from odradek.testing.brokers.security import Security
+from odradek.testing.brokers.security import INNER_USER, Security
 from odradek.testing.errors import JarsError
 
 app = overview("Describe or change a cluster; start, show and stop local brokers.")
@@ -47,7 +47,10 @@ UserOption = Annotated[
     ),
 ]
 MutualTls = Annotated[bool, typer.Option("--mutual-tls", help="Require client certificates.")]
-Acls = Annotated[bool, typer.Option("--acls", help="Deny everything that no ACL allows.")]
+Acls = Annotated[
+    bool,
+    typer.Option("--acls", help="Deny everything that no ACL allows, except to the first --user."),
+]
 Simulated = Annotated[
     bool,
     typer.Option(
@@ -236,6 +239,9 @@ def _security(
         Security(*options.values())
     except ValueError as error:
         _fail(str(error), status=2)
+    if acls:  # without a super user, no command could create the first ACL
+        first = next(iter(options["users"]))
+        options["config"] = {"super.users": f"User:{INNER_USER};User:{first}"}
     return options
 
 
@@ -324,7 +330,8 @@ def _show(state: dict[str, Any]) -> None:
     if state["schema_registry_url"]:
         typer.echo(f"schema registry    {state['schema_registry_url']}")
     for name, path in state["client_properties"].items():
-        typer.echo(f"settings of {name:<7}{path}")
+        label = f"settings of {name}"
+        typer.echo(f"{label:<18} {path}")
     for one in state["brokers"]:
         how = f"running, process {one['pid']}" if _lives(one) else "not running"
         typer.echo(f"broker {one['id']}           {one['address']}  {how}")

@@ -105,7 +105,9 @@ GROUP_OPTIONS = owned(
     ),
     unset("group.instance.id", instance_id, "medium", "KIP-345").says(
         "A member with this name is static: if it restarts within session.timeout.ms, it gets "
-        "its partitions back without a rebalance. Each member needs a different name."
+        "its partitions back without a rebalance (with group.protocol=consumer, if it was closed "
+        "and not killed). close() doesn't give its partitions to others. Each member needs a "
+        "different name, but not . or .. alone."
     ),
     Option("group.protocol", choice(CLASSIC, NEW), CLASSIC, "high", "KIP-848").says(
         "With classic, a member of the group assigns the partitions; with consumer, the broker "

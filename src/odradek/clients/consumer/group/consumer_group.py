@@ -71,13 +71,15 @@ UNTOLD = 5.0
 """Seconds that a consumer waits for its share of a group before it says so (R-IN-6)."""
 JOINS = frozenset((MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE))
 JOINED_LATE = (
-    "The group waits until all members have joined again; a member that ended without close() "
-    "holds it up until its session times out (session.timeout.ms, here %.0f s), and one that "
-    "doesn't call poll() for max.poll.interval.ms (here %.0f s)"
+    "The group waits until all members have joined again; a member that ended without leaving "
+    "(a killed one, or a static one after close()) holds it up until its session times out "
+    "(session.timeout.ms, here %.0f s), and one that doesn't call poll() for max.poll.interval.ms "
+    "(here %.0f s)"
 )
 TAKEN = (
-    "Other members have all of them; one that ended without close() keeps its partitions until its "
-    "session times out (the broker's group.consumer.session.timeout.ms, 45 s by default)"
+    "Other members have all of them; one that ended without leaving (a killed one, or a static one "
+    "after close()) keeps its partitions until its session times out (the broker's "
+    "group.consumer.session.timeout.ms, 45 s by default)"
 )
 WAITS = (
     "group %s has assigned this consumer no partitions for %.0f s (%s). %s. List the members with: "
