@@ -307,6 +307,7 @@ def test_the_cluster_is_described_by_metadata_before_kafka_2_8(
 
     spoil_answers(monkeypatch, MetadataRequest.API_KEY, allowed)
     with older.client(Admin) as admin:
+        assert admin.describe_cluster(5.0).authorized_operations is None
         whole = admin.describe_cluster(5.0, authorized_operations=True)
         assert whole.authorized_operations == frozenset({"DESCRIBE"})
         with pytest.raises(UnsupportedVersionError, match="DescribeCluster"):

@@ -141,6 +141,9 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
     operations = flag("authorized_operations", authorized)
     fenced = flag("include_fenced_brokers", include_fenced_brokers)
 
+    def allowed(bits: int) -> frozenset[str] | None:
+        return authorized_operations(bits) if operations else None  # Kafka 2.3 says 0, unasked
+
     def found(answer: d.DescribeClusterResponse) -> ClusterDescription:
         brokers = {b.broker_id: b for b in answer.brokers}
         return ClusterDescription(
@@ -152,7 +155,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
                 )
                 for _, b in sorted(brokers.items())
             ),
-            authorized_operations(answer.cluster_authorized_operations),
+            allowed(answer.cluster_authorized_operations),
         )
 
     def before_2_8(answer: MetadataResponse) -> ClusterDescription:
@@ -165,7 +168,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
                 BrokerDescription(b.node_id, b.host, b.port, b.rack)
                 for _, b in sorted(brokers.items())
             ),
-            authorized_operations(answer.cluster_authorized_operations),
+            allowed(answer.cluster_authorized_operations),
         )
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[ClusterDescription]:
