@@ -46,6 +46,7 @@ def test_the_doctor_and_a_name_with_no_other_address(
     file.write_text("".join(f"{k}={v}\n" for k, v in lines if k != "bootstrap.servers"))
     status, found = doctor(server, "--topic", TOPIC, "--command-config", str(file))
     assert (status, wrong(found)) == (0, []), found
+    assert found["steps"][0]["detail"] == HOST
 
     def only_ipv6(host: str, port: int, **more: Any) -> Any:
         return getaddrinfo(HOST if host == "localhost" else host, port, **more)
