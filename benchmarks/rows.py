@@ -144,6 +144,7 @@ _VIEW = Lane("odradek-view", "Odradek → Arrow, binary_view", "odradek", "arrow
              arguments=("--layout", "binary_view"))  # fmt: skip
 ALL_OF_OURS = (
     "odradek.api.producer odradek.api.consumer odradek.clients.consumer.group.wiring "
+    "odradek.clients.consumer.group.classic_membership "
     "odradek.runtime.hosts.thread_host odradek.runtime.hosts.one_reader"
 )
 """What a producer and a group's consumer have loaded when they are made."""

@@ -1,8 +1,8 @@
 """Fail each resource that a client asks for in an outage, one by one, and see that it recovers.
 
 `python exhaustion_program.py NUMBER...`: for each number, a forked child lets the client's request
-with this number fail (a file, a socket, an import, a name, a thread, memory for a large response);
-0 lets all of them fail until the outage is over. It prints one JSON object for each.
+with this number fail (a file, a socket, an import, a name, a thread); 0 lets all of them fail until
+the outage is over. It prints one JSON object for each.
 """
 
 from __future__ import annotations

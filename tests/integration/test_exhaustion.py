@@ -11,6 +11,7 @@ import pytest
 from tests.volume import WHOLE
 
 PROGRAM = Path(__file__).parent / "exhaustion_program.py"
+FIRST_CALLS = PROGRAM.with_name("first_calls_program.py")
 ASKED = 100
 """More than a client asks for in the outage of the program."""
 NUMBERS = list(range(1, ASKED)) if WHOLE else [2, 9, 11, 19, 40, 47, 54, 61]
@@ -36,3 +37,13 @@ def test_each_resource_is_refused_once(part: int) -> None:
     assert [f["number"] for f in found] == numbers
     assert [f for f in found if f["broken"]] == []
     assert any(f["refused"] for f in found)
+
+
+def test_a_first_call_that_can_t_read_its_module_fails_typed_and_the_next_one_works() -> None:
+    ran = subprocess.run(
+        [sys.executable, str(FIRST_CALLS)], capture_output=True, text=True, timeout=300, check=True
+    )
+    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(found) > 25
+    assert [f for f in found if f["broken"]] == []
+    assert sum(f["refused"] > 0 for f in found) > 15

@@ -111,19 +111,19 @@ def noticed(time: float, client: str, kind: str, **fields: object) -> Noticed:
     return Noticed(time, 1, client, kind, dict(fields))
 
 
-def test_recovery_counts_from_the_first_answer_with_all_leaders() -> None:
+def test_recovery_counts_from_the_time_at_which_all_brokers_run_again() -> None:
     events = [
         noticed(9.0, PRODUCER, "first_ack"),
-        noticed(10.1, TASK, "metadata", leaders=6, leaderless=0),  # it was under way
         noticed(10.2, PRODUCER, "disconnected"),
-        noticed(15.0, PRODUCER, "metadata", leaders=5, leaderless=1),
         noticed(16.0, PRODUCER, "metadata", leaders=6, leaderless=0),
         noticed(16.5, TASK, "first_record"),
         noticed(17.0, PRODUCER, "first_ack"),
     ]
-    assert recovery(events, 10.0, 6, PRODUCER) == Recovery(6.0, 1.0, 0.5)
-    assert recovery(events[:4], 10.0, 6, PRODUCER) == Recovery(None, None, None)
-    assert recovery(events, None, 6, PRODUCER) == Recovery(None, None, None)
+    assert recovery(events, 10.0, 15.0, PRODUCER) == Recovery(5.0, 2.0, 1.5)
+    assert recovery(events, 10.0, 16.8, PRODUCER).source == 0.0  # one broker was enough
+    assert recovery(events[:3], 10.0, 15.0, PRODUCER) == Recovery(5.0, None, None)
+    assert recovery(events, 10.0, None, PRODUCER) == Recovery(None, None, None)
+    assert recovery(events, None, None, PRODUCER) == Recovery(None, None, None)
 
 
 def test_events_are_read_once_and_half_lines_later(tmp_path: Path) -> None:

@@ -115,6 +115,8 @@ class MemoryConsumer:
         self._positions: dict[TopicPartition, int] = {}
         self._backoffs: dict[TopicPartition, float] = {}
         self.closed = False
+        self.known_ids: dict[str, str] = {}
+        """Topic ids of the hint that the client began with; a real one keeps it for minutes."""
 
     def _ask(self, what: str, timeout: float | None) -> None:
         self._cluster.calls.append(what)
@@ -174,7 +176,8 @@ class MemoryConsumer:
     # Called by `LogEnds`
 
     def has_other_ids(self, topic_ids: Mapping[str, bytes]) -> bool:
-        return False
+        known = self.known_ids
+        return any(known.get(name, of.hex()) != of.hex() for name, of in topic_ids.items())
 
     @property
     def _engine(self) -> MemoryConsumer:

@@ -80,12 +80,15 @@ class TasksOfAMemoryCluster:
     def connect(self, config: Any, hint: Any, *, fresh: bool = False) -> Any:
         assert config["cluster.id.expected"] == "cluster-A"
         self.out += 1
-        return self._cluster.connect(config)
+        client = self._cluster.connect(config)
+        client.known_ids = {} if hint is None else {t: at["id"] for t, at in hint["topics"].items()}
+        return client
 
     def release(self, client: Any) -> None:
         self.out -= 1
 
-    def drop(self, client: Any) -> None: ...
+    def drop(self, client: Any) -> None:
+        self.out -= 1
 
     def plan(self, **given: str) -> list[KafkaInputPartition]:
         options = parse_options({**OPTIONS, **(given or TOPIC)}, BATCH)
@@ -120,6 +123,15 @@ def test_a_later_run_reads_what_is_there_by_then(spark_tasks: Any, cluster: Any)
     planned = spark_tasks.plan()
     cluster.topics["t"][1][0] = (40, 150)
     assert spark_tasks.read(planned) == sorted([*range(40, 150), *range(10, 20)])
+
+
+def test_a_recreated_topic_is_planned_by_a_client_without_the_first_plans_metadata(
+    spark_tasks: Any, cluster: Any
+) -> None:
+    given = {**TOPIC, "outageTolerance": "60s"}  # or the old code never ends
+    planned = spark_tasks.plan(**given)
+    cluster.topics["t"] = (ID_2, {0: (0, 3)})
+    assert spark_tasks.read(planned, **given) == [0, 1, 2]
 
 
 def test_any_split_and_any_change_give_each_record_once(spark_tasks: Any, cluster: Any) -> None:

@@ -167,10 +167,11 @@ class Demo:
         table = pipeline.result()
         self._reader.poll()
         events = self._reader.events
-        exits = [e.wall for e in cluster.timeline if e.name == "broker_exited"]
-        exited = min(exits, default=None)
+        exited = min((e.wall for e in cluster.timeline if e.name == "broker_exited"), default=None)
+        ups = [e.wall for e in cluster.timeline if e.name == "broker_up"]
+        back = max(ups) if exited is not None and max(ups) > exited else None
         others = [event for event in events if event.client != CONSUMER]  # the source is Spark's
-        times = recovery(others, exited, PARTITIONS, PRODUCER)
+        times = recovery(others, exited, back, PRODUCER)
         result = report.build(
             sent=sending.acknowledged,
             table=table,

@@ -250,7 +250,8 @@ class Simulated:
 
     def _story(self) -> Story:
         rows, events = self._sample.rows, self._reader.events
-        times = recovery(events, self._exited, PARTITIONS, PRODUCER)
+        back = None if self._exited is None else self._exited + AWAY
+        times = recovery(events, self._exited, back, PRODUCER)
         result = report.build(
             sent=rows,
             table=self._table.rows(),

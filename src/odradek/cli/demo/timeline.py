@@ -1,14 +1,15 @@
 """Collect the clients' events from all processes, or from a simulated world.
 
 In: the JSON lines that every client writes into the events folder, or the traces of simulated
-hosts, and when the cluster stopped. Out: one timeline, and the times of outage and recovery.
+hosts, and when the cluster stopped and was back. Out: one timeline, and the times of outage and
+recovery.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +36,7 @@ class Recovery:
     """Seconds. None where it didn't happen."""
 
     outage: float | None
-    """From the first broker's exit to the first metadata answer with all leaders."""
+    """From the first broker's exit until all brokers run again."""
     producer: float | None
     """From then to the first acknowledged record (0 when it came before)."""
     source: float | None
@@ -131,41 +132,23 @@ def _event(line: bytes) -> Noticed:
 
 
 def recovery(
-    events: Iterable[Noticed], exited: float | None, partitions: int, producer: str
+    events: Iterable[Noticed], exited: float | None, back: float | None, producer: str
 ) -> Recovery:
-    """Return the times of outage and recovery after the first broker's exit at `exited`.
+    """Return the times of outage and recovery.
 
-    `producer` is the name (client.id) of the client that writes; all others are the source.
+    `exited` and `back`: when the first broker ended, and when all run again, as those who stop and
+    start them know it. `producer` is the name (client.id) of the client that writes; all others
+    are the source.
     """
-    if exited is None:
+    if exited is None or back is None:
         return Recovery(None, None, None)
     after = sorted((e for e in events if e.time >= exited), key=lambda e: e.time)
-    back = _first(
-        e.time
-        for e in after
-        if e.kind == "metadata"
-        and e.fields.get("leaderless") == 0
-        and e.fields.get("leaders", 0) >= partitions
-        and _lost_before(after, e)
-    )
-    if back is None:
-        return Recovery(None, None, None)
     acked = _first(e.time for e in after if e.kind == "first_ack" and e.client == producer)
     read = _first(e.time for e in after if e.kind == "first_record" and e.client != producer)
     return Recovery(
         back - exited,
         None if acked is None else max(0.0, acked - back),
         None if read is None else max(0.0, read - back),
-    )
-
-
-def _lost_before(after: Sequence[Noticed], event: Noticed) -> bool:
-    """Whether this client had noticed the loss: an answer that was under way doesn't count."""
-    return any(
-        (e.pid, e.client) == (event.pid, event.client)
-        and e.kind in ("disconnected", "dial_failed")
-        and e.time <= event.time
-        for e in after
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from odradek.common.errors import first_use
+
 
 class Family:
     """Stand-in for a module, which imports it on first use."""
@@ -17,7 +19,8 @@ class Family:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self._module), name)
+        with first_use():
+            return getattr(import_module(self._module), name)
 
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.admin.admin_arguments import keys, offsets_by_partition
 from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, by_coordinators
@@ -20,8 +20,9 @@ from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.common.arguments import flag, mapping, text
 from odradek.common.errors import BrokerError, KafkaError
-from odradek.common.errors.kafka import error_for
+from odradek.common.errors.kafka import UnsupportedVersionError, error_for
 from odradek.common.types import TopicPartition
+from odradek.network.flow import Flow
 from odradek.protocol.messages import alter_share_group_offsets as sa
 from odradek.protocol.messages import delete_share_group_offsets as sd
 from odradek.protocol.messages import describe_share_group_offsets as sl
@@ -29,11 +30,16 @@ from odradek.protocol.messages import offset_commit as c
 from odradek.protocol.messages import offset_delete as d
 from odradek.protocol.messages import offset_fetch as f
 
+if TYPE_CHECKING:
+    from odradek.clients.admin.admin_engine import AdminEngine
+
 V = TypeVar("V")
 
 NAMES_TOPICS = 9
 """The newest version of OffsetFetch and OffsetCommit that has topics' names, not ids: an offset of
 a topic that was deleted has no other."""
+WITH_ONE_GROUP = 7
+"""The newest version of OffsetFetch that is about one group."""
 NOTHING = -1
 
 Wanted = Sequence[str] | str | Mapping[str, Sequence[TopicPartition] | None]
@@ -60,30 +66,28 @@ def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committ
     wanted = _wanted(groups)
     stable = flag("require_stable", require_stable)
 
+    def found_of(topics: Iterable[Any]) -> tuple[int, Committed]:
+        code, found = 0, {}
+        for topic in topics:
+            for part in topic.partitions:
+                code = code or part.error_code
+                if part.committed_offset != NOTHING:
+                    found[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
+                        part.committed_offset, part.metadata or "", part.committed_leader_epoch
+                    )
+        return code, found
+
     def read(answer: f.OffsetFetchResponse) -> Iterator[Said[str, Committed]]:
         for g in answer.groups:
-            code, found = g.error_code, {}
-            for topic in g.topics:
-                for part in topic.partitions:
-                    code = code or part.error_code
-                    if part.committed_offset != NOTHING:
-                        found[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
-                            part.committed_offset, part.metadata or "", part.committed_leader_epoch
-                        )
-            yield g.group_id, code, None, found
+            code, found = found_of(g.topics)
+            yield g.group_id, g.error_code or code, None, found
 
-    question: Inquiry[str, f.OffsetFetchResponse, Committed] = Inquiry(
+    together: Inquiry[str, f.OffsetFetchResponse, Committed] = Inquiry(
         "committed offsets",
         "group",
         lambda left, _: f.OffsetFetchRequest(
             groups=[
-                f.OffsetFetchRequestGroup(
-                    g,
-                    topics=_by_topic(
-                        wanted[g], lambda t, ns: f.OffsetFetchRequestTopics(t, partition_indexes=ns)
-                    ),
-                )
-                for g in left
+                f.OffsetFetchRequestGroup(g, topics=_by_topic(wanted[g], _numbered)) for g in left
             ],
             require_stable=stable,
         ),
@@ -93,7 +97,35 @@ def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committ
         hurried=True,
         newest=NAMES_TOPICS,
     )
-    return _each(question, wanted)
+
+    def alone(group: str) -> Inquiry[str, f.OffsetFetchResponse, Committed]:
+        """Before version 8 (Kafka 3.0) a request is about one group."""
+
+        def read(answer: f.OffsetFetchResponse) -> Iterator[Said[str, Committed]]:
+            code, found = found_of(answer.topics)
+            yield group, answer.error_code or code, None, found
+
+        topics = _by_topic(wanted[group], f.OffsetFetchRequestTopic)
+        body = f.OffsetFetchRequest(group, topics, require_stable=stable)
+        return together._replace(body=lambda _, __: body, read=read, newest=WITH_ONE_GROUP)
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, Committed]]:
+        coordinators, kind = engine.coordinators, CoordinatorKind.GROUP
+        told = yield from coordinators.by_broker(kind, together, wanted, deadline)
+        old = [g for g, error in told.errors.items() if isinstance(error, UnsupportedVersionError)]
+        if old:
+            of_each = yield from coordinators.by_key(kind, alone, {g: [g] for g in old}, deadline)
+            for group, outcome in of_each.items():
+                del told.errors[group]
+                told.add(outcome)
+        found = told.settled()
+        return {group: found[group] for group in wanted}
+
+    return AdminCall(together.what, flow)
+
+
+def _numbered(topic: str, numbers: list[int]) -> f.OffsetFetchRequestTopics:
+    return f.OffsetFetchRequestTopics(topic, partition_indexes=numbers)
 
 
 def alter(

@@ -36,11 +36,14 @@ from odradek.protocol.messages import create_partitions as p
 from odradek.protocol.messages import create_topics as c
 from odradek.protocol.messages import delete_records as r
 from odradek.protocol.messages import delete_topics as d
+from odradek.protocol.primitives import Output
 
 if TYPE_CHECKING:
     from odradek.clients.admin.admin_engine import AdminEngine
 
 TopicNameOrId = str | UUID
+WITH_IDS = 6
+"""The first version of DeleteTopics that takes topic ids (Kafka 2.8)."""
 
 
 def create(
@@ -109,6 +112,17 @@ def _await_leaders(
             return found
 
 
+class DeleteTopicsRequest(d.DeleteTopicsRequest):
+    """A request that names its topics twice; each version has one of both."""
+
+    def write(self, out: Output, version: int) -> None:
+        """Leave `topics` out where a version has names only, unless it has ids."""
+        if version < WITH_IDS and len(self.topic_names) == len(self.topics):
+            d.DeleteTopicsRequest([], self.topic_names, self.timeout_ms).write(out, version)
+        else:
+            super().write(out, version)
+
+
 def delete(topics: Sequence[TopicNameOrId] | TopicNameOrId) -> AdminCall[dict[TopicNameOrId, None]]:
     """Delete topics by name or id."""
     wanted = topics_by_name_or_id("topics", topics)
@@ -122,7 +136,7 @@ def delete(topics: Sequence[TopicNameOrId] | TopicNameOrId) -> AdminCall[dict[To
     question: Inquiry[TopicNameOrId, d.DeleteTopicsResponse, None] = Inquiry(
         f"the deletion of {', '.join(map(str, wanted))}",
         "topic",
-        lambda left, ms: d.DeleteTopicsRequest(
+        lambda left, ms: DeleteTopicsRequest(
             [
                 d.DeleteTopicState(None, t.bytes) if isinstance(t, UUID) else d.DeleteTopicState(t)
                 for t in left

@@ -131,7 +131,8 @@ class ClientCalls(Generic[E]):
 
     def set_credentials(self, username: str, password: Secret) -> None:
         """Use another name and password from now on (PLAIN and SCRAM)."""
-        from odradek.network.sasl.new_credentials import replace_credentials
+        with first_use():
+            from odradek.network.sasl.new_credentials import replace_credentials
 
         replace_credentials(self.engine.network.mechanism, username, password)
         if self.event_topic is not None:

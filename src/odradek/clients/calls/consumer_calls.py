@@ -49,6 +49,7 @@ from odradek.common.errors import (
     IllegalStateError,
     KafkaTimeoutError,
     WakeupError,
+    first_use,
 )
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START
@@ -113,7 +114,8 @@ class ConsumerCalls(GroupCalls):
 
     def work_totals(self) -> WorkTotals:
         """Where all workers of this consumer, one after another, tell what they have done."""
-        from odradek.clients.workers.work_totals import WorkTotals
+        with first_use():
+            from odradek.clients.workers.work_totals import WorkTotals
 
         self.work = self.work or WorkTotals()
         return self.work

@@ -26,7 +26,7 @@ from odradek.clients.consumer.group.subscribe_arguments import (
 )
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.arguments import some_function, text
-from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError
+from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError, first_use
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Completion, Flow
 
@@ -68,7 +68,8 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         """Subscribe; callbacks are called with `consumer`, which they don't keep alive."""
         self.check_free("subscribe()")
         group = self.group("subscribe()")
-        from odradek.clients.consumer.group.consumer_group import Listeners
+        with first_use():
+            from odradek.clients.consumer.group.consumer_group import Listeners
 
         names, pattern = topics_to_subscribe(topics), pattern_to_subscribe(pattern)
         calls = callbacks(named)

@@ -38,6 +38,7 @@ from odradek.common.errors import (
     IllegalStateError,
     KafkaTimeoutError,
     RecordTooLargeError,
+    first_use,
 )
 from odradek.common.extras import require_extra
 from odradek.common.topic_names import check_topic
@@ -123,7 +124,8 @@ class ProducerCalls(TransactionCalls):
 
     def warm(self, topics: Collection[str] | str, timeout: float | None) -> CallerFlow[None]:
         """Prepare everything that a first record to these topics would wait for."""
-        from odradek.clients.producer.warming import warm
+        with first_use():
+            from odradek.clients.producer.warming import warm
 
         wanted = names("topics", topics)
         what = f"connections to the leaders of {', '.join(wanted)}"
@@ -303,7 +305,8 @@ class ProducerCalls(TransactionCalls):
     def send_arrow(self, topic: str, data: Any, **columns: str | None) -> CallerFlow[RowsDelivery]:
         """Send the rows of Arrow data, piece by piece, as memory is free."""
         require_extra("pyarrow")
-        from odradek.record.arrow_send import ColumnNames, columns_from_arrow
+        with first_use():
+            from odradek.record.arrow_send import ColumnNames, columns_from_arrow
 
         self.check_free("send_arrow()")
         name = topic_name("topic", topic)
@@ -312,7 +315,8 @@ class ProducerCalls(TransactionCalls):
 
     def send_many(self, topic: str, **lists: Any) -> CallerFlow[RowsDelivery]:
         """Send the records of lists, piece by piece, as memory is free."""
-        from odradek.record.list_send import RecordLists
+        with first_use():
+            from odradek.record.list_send import RecordLists
 
         self.check_free("send_many()")
         name, given = topic_name("topic", topic), RecordLists.given(**lists)

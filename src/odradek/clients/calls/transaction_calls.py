@@ -21,6 +21,7 @@ from odradek.common.errors import (
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
+    first_use,
 )
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow
@@ -79,11 +80,12 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> CallerFlow[None]:
         """Commit a consumer's offsets with the transaction."""
         manager = self.transactions
-        from odradek.clients.consumer.group.commit_arguments import (
-            group_to_send_to,
-            offsets_to_commit,
-        )
-        from odradek.clients.producer.offset_topics import OffsetTopics
+        with first_use():
+            from odradek.clients.consumer.group.commit_arguments import (
+                group_to_send_to,
+                offsets_to_commit,
+            )
+            from odradek.clients.producer.offset_topics import OffsetTopics
 
         wanted = offsets_to_commit(offsets, "send_offsets_to_transaction()")
         member = group_to_send_to(group)
@@ -101,8 +103,9 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         self, group: str, timeout: float | None
     ) -> CallerFlow[dict[TopicPartition, OffsetAndMetadata]]:
         """Return the committed offsets of a group, for all partitions."""
-        from odradek.clients.consumer.group.commit_arguments import group_id
-        from odradek.clients.producer.group_offsets import group_offsets
+        with first_use():
+            from odradek.clients.consumer.group.commit_arguments import group_id
+            from odradek.clients.producer.group_offsets import group_offsets
 
         name = group_id(group)
         ask, what = (

@@ -11,6 +11,7 @@ outcome of a batch; iterate over partitions without batches.
 from __future__ import annotations
 
 import math
+from errno import ENOMEM
 from functools import partial
 
 from odradek.clients.cluster_check import ClusterCheck
@@ -25,7 +26,7 @@ from odradek.clients.producer.producer_id import SenderIdentity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
 from odradek.common.config import ALL_REPLICAS, Config
-from odradek.common.errors import DisconnectedError, KafkaError
+from odradek.common.errors import DisconnectedError, KafkaError, SystemLimitError
 from odradek.common.errors.kafka import UnknownTopicIdError
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Broker
@@ -335,7 +336,9 @@ class Sender:
             request = self._network.send_version(
                 connection, exchange.body, exchange.version, now, answered=bool(self._acks)
             )
-        except KafkaError as error:
+        except (KafkaError, MemoryError) as error:
+            if isinstance(error, MemoryError):  # as buffers are freed, a later attempt finds some
+                error = SystemLimitError(ENOMEM, "no memory to compress or copy a record batch")
             for batch in batches:
                 self.settling.never_sent(batch, error)
             return

@@ -339,7 +339,10 @@ class Settling:
         """Handle a numbered batch that couldn't be put into a request."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)
-        self._give_up(queue, batch, error, "it couldn't be sent")
+        if error.retriable and batch.attempts <= self._retries:
+            self._retry_later(queue, batch, error, hinted=False)
+            return
+        self._give_up(queue, batch, in_doubt(batch, error), "it couldn't be sent")
         self._resolve(queue)
 
     def _give_up(

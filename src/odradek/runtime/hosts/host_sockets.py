@@ -186,20 +186,21 @@ class HostSockets:
     def _receive(self, transport: Transport) -> None:
         engine, budget = self._engine or self._attached(), self.read_budget
         while budget > 0 and transport.sock is not None:
-            buffer = engine.get_buffer(transport.connection)
-            room = min(len(buffer), budget)
             try:
+                buffer = engine.get_buffer(transport.connection)
+                room = min(len(buffer), budget)
                 count = transport.receive(buffer[:room])
+                if count:
+                    engine.buffer_updated(transport.connection, count)
             except BlockingIOError:
                 return
-            except OSError as error:
+            except (OSError, MemoryError) as error:  # no memory for a response (R-TI-2)
                 not_from_outside(error)
                 self._lost(transport, error)
                 return
             if count == 0:
                 self._lost(transport, None)
                 return
-            engine.buffer_updated(transport.connection, count)
             budget -= count
             if count < room and count < MUCH:
                 # Nothing is left, or the end: that is read at the next call, when the engine has

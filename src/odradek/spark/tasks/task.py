@@ -125,7 +125,11 @@ class TaskClients:
         return self._client
 
     def drop(self, client: Consumer) -> None:
-        """Close a client that has failed."""
+        """Close a client that has failed, or whose metadata is older than what brokers describe.
+
+        The next one begins without the planner's metadata, which would be as old again.
+        """
+        self._hint = None
         process_clients().drop(client)
 
     def release(self) -> None:

@@ -19,7 +19,7 @@ from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
 from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
 from odradek.clients.consumer.subscription_state import Selection, SubscriptionState
 from odradek.common.config import Config
-from odradek.common.errors import CorruptRecordError, KafkaError, UnsupportedFeatureError
+from odradek.common.errors import CorruptRecordError, KafkaError, UnsupportedFeatureError, first_use
 from odradek.common.errors.records import RecordLimitError
 from odradek.common.events import Event
 from odradek.common.extras import require_extra
@@ -186,7 +186,8 @@ class Delivery:
         The first call imports pyarrow, which takes a while: call it before a timeout begins.
         """
         require_extra("pyarrow")
-        from odradek.record.arrow import arrow_columns
+        with first_use():
+            from odradek.record.arrow import arrow_columns
 
         return arrow_columns(include_headers, names, layout)
 
