@@ -45,7 +45,7 @@ def main() -> None:
     if stamps == [packages, ourselves]:
         return
     start = time.monotonic()
-    if not PYTHON.exists():
+    if not has_pip():
         say(f"making the venv {os.path.relpath(VENV, ROOT)}")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
     STAMP.unlink(missing_ok=True)
@@ -58,6 +58,14 @@ def main() -> None:
         say(f"WARNING: {reasons}")
     STAMP.write_text(f"{packages}\n{ourselves}\n")
     say(f"set up in {time.monotonic() - start:.0f} s")
+
+
+def has_pip() -> bool:
+    """Return whether the venv exists; one whose creation failed has a Python without pip."""
+    if not PYTHON.exists():
+        return False
+    asked = [str(PYTHON), "-m", "pip", "--version"]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
 def fingerprints() -> tuple[str, str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime
 import ssl
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -23,6 +26,7 @@ from odradek.common.errors import (
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
+from odradek.testing.brokers.authority import Authority
 
 SESSION = 2.0
 """Seconds until brokers want a client to prove again who it is (KIP-368)."""
@@ -111,6 +115,84 @@ def test_certificates_are_rotated(strict: LocalCluster, topic: str) -> None:
         strict.authority.issue("alice")
         proxy.cut()
         producer.send(topic, b"with the second certificates").result(timeout=30)
+
+
+def test_files_are_rewritten_while_connections_end_again_and_again(
+    strict: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    """In place and piece by piece; each new connection has whole files, and the last ones count."""
+    strict.create_topic(topic)
+    config, places = strict.client_config("alice"), dict[str, Path]()
+    for option in ("ssl.truststore.location", "ssl.keystore.location"):
+        places[option] = tmp_path / option
+        places[option].touch(0o600)
+        places[option].write_bytes(Path(config[option]).read_bytes())
+    other = Authority(tmp_path / "other", "another authority").certificate.read_bytes()
+    failed, rounds = list[Event](), 4
+    with ProxyServer() as proxy:
+        config |= {option: str(place) for option, place in places.items()}
+        config |= {"proxy.url": proxy.url("socks5"), "delivery.timeout.ms": 60_000}
+        with Producer(config) as producer, Consumer(config) as consumer:
+            for client in (producer, consumer):
+                client.listen(lambda e: failed.append(e) if e.kind == "dial_failed" else None)
+            consumer.assign([TopicPartition(topic, 0)])
+            consumer.seek(TopicPartition(topic, 0), 0)
+            sent, found = 0, list[int]()
+            for number in range(rounds):
+                trusted = strict.authority.certificate.read_bytes() + other * (number % 2)
+                new = {
+                    "ssl.truststore.location": trusted,
+                    "ssl.keystore.location": strict.authority.issue("alice").both.read_bytes(),
+                }
+                for option, content in new.items():
+                    for end in (0, 300, len(content)):
+                        places[option].write_bytes(content[:end])
+                        proxy.cut()
+                        for _ in range(5):
+                            producer.send(topic, b"%d" % sent)
+                            sent += 1
+                        producer.flush(timeout=30)
+                        found += [int(r.value or b"") for r in read(consumer, 5)]
+    assert found == list(range(sent))
+    wrong = [e for e in failed if "the broker closed the connection" not in str(e)]
+    assert wrong == []
+
+
+def test_sessions_are_renewed_under_full_load(strict: LocalCluster, topic: str) -> None:
+    """Sessions end every 2 s while a producer and a group send and read as fast as they can."""
+    strict.create_topic(topic, 3)
+    config, sent, lost = strict.client_config("alice"), 0, list[Event]()
+    fast = {"linger.ms": 1, "delivery.timeout.ms": 60_000}
+    group = {"group.id": topic, "auto.offset.reset": "earliest"}
+    with Producer({**config, **fast}) as producer, Consumer({**config, **group}) as consumer:
+        for client in (producer, consumer):
+            client.listen(lambda e: lost.append(e) if e.fields.get("failure") else None)
+        consumer.subscribe([topic])
+        found = defaultdict[int, list[int]](list)
+
+        def read_all() -> None:
+            while sending.is_set() or sum(map(len, found.values())) < sent:
+                for record in consumer.poll(0.5):
+                    found[record.partition].append(int(record.value or b""))
+
+        sending = threading.Event()
+        sending.set()
+        reader = threading.Thread(target=read_all)
+        reader.start()
+        try:
+            end = time.monotonic() + 3 * SESSION
+            while time.monotonic() < end:
+                producer.send(topic, b"%d" % sent, partition=sent % 3)
+                sent += 1
+            producer.flush(timeout=60)
+        finally:
+            sending.clear()
+            reader.join(60)
+        again = [one._engine.events.counts["reauthenticated"] for one in (producer, consumer)]
+    assert found == {n: list(range(n, sent, 3)) for n in range(3)}
+    assert min(again) >= 2
+    # A machine that stops for a tenth of a second may let a session end.
+    assert len(lost) < sum(again) / 2, lost
 
 
 def serial_of(cluster: LocalCluster) -> int:

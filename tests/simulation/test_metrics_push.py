@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -126,6 +127,40 @@ def test_cumulative_sums_go_on() -> None:
     (metric,) = [m for m in read(receiver.pushed[1]) if m.name == SENT]
     assert metric.sum.aggregation_temporality == AGGREGATION_TEMPORALITY_CUMULATIVE
     producer.close()
+
+
+def sums(pushed: Pushed) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Each sum's value and the time from which on it counts, by name and attributes."""
+    return {
+        (m.name, *sorted(a.value.string_value for a in p.attributes)): (
+            p.as_int,
+            p.start_time_unix_nano,
+        )
+        for m in read(pushed)
+        for p in m.sum.data_points
+    }
+
+
+def test_a_cumulative_sum_that_begins_again_counts_from_a_later_time() -> None:
+    """A topic to which nothing is sent is forgotten after a while; then it counts from 0."""
+    stage, receiver = staged(interval=10.0, delta=False)
+    producer = stage.producer(metadata_max_idle_ms=30_000, metadata_max_age_ms=10_000)
+    for count in (3, 1):
+        send(producer, count)
+        stage.world.advance(100.0)
+    producer.close()
+    sent_to_t = ("org.apache.kafka.producer.topic.record.send.total", "t")
+    found = [sums(pushed) for pushed in receiver.pushed]
+    values = [one[sent_to_t] for one in found if sent_to_t in one]
+    assert [value for value, _ in dict.fromkeys(values)] == [3, 1]
+    for before, after in pairwise(found):
+        for name in before.keys() & after.keys():
+            (value, since), (later, later_since) = before[name], after[name]
+            assert (since, value) <= (later_since, later), name
+    starts = [min(since for _, since in one.values()) for one in found]
+    assert len(set(starts)) == 1, "the others count from the beginning"
+    (begun,) = set(starts)
+    assert values[0][1] == begun < values[-1][1]
 
 
 def test_a_push_under_way_is_not_told_again_by_the_last_one() -> None:

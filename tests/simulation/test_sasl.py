@@ -20,6 +20,7 @@ from odradek.common.errors import (
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.network.connection import COORDINATOR
+from odradek.protocol.messages.produce import ProduceRequest
 from odradek.simulation.brokers.sasl_listener import Hostile
 from odradek.simulation.runs.explore import run_schedule
 from odradek.simulation.runs.random_schedules import random_schedule
@@ -169,6 +170,22 @@ def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> Non
     assert events.count("reauthenticated") == scene.sasl.reauthenticated > 6
     assert scene.sasl.killed == scene.sasl.refused == 0
     assert not {"retry", "disconnected", "dial_failed"} & set(events)
+
+
+def test_no_request_is_read_after_the_session_s_end_at_a_busy_broker() -> None:
+    """A broker reads a request after it has answered the earlier ones: five of them take a second,
+    which is more than the last 5 to 15 % of a session."""
+    scene = Scene(session_lifetime=4.0)
+    for broker in scene.cluster.brokers.values():
+        broker.delays[ProduceRequest.API_KEY] = 0.2
+    with scene.producer(linger_ms=0, batch_size=1) as producer:
+        for n in range(600):
+            producer.send("t", b"%d" % n, partition=n % PARTITIONS)
+            scene.world.advance(0.03)
+        producer.flush(timeout=60)
+    assert sorted(scene.numbers()) == list(range(600))
+    assert scene.sasl.killed == 0
+    assert scene.sasl.reauthenticated > 4
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -317,11 +317,24 @@ class TestAddresses:
         [
             ("h:9092", Address("h", 9092)),
             ("[::1]:9092", Address("::1", 9092)),
+            ("::1:9092", Address("::1", 9092)),
+            ("[2001:db8::]:1", Address("2001:db8::", 1)),
+            ("[2001:db8:0:0:0:0:0:1]:1", Address("2001:db8:0:0:0:0:0:1", 1)),
+            ("[::ffff:127.0.0.1]:1", Address("::ffff:127.0.0.1", 1)),
+            ("[fe80::1%lo]:1", Address("fe80::1%lo", 1)),
+            ("bücher.example:1", Address("bücher.example", 1)),
             ("PLAINTEXT://h:1", Address("h", 1)),
         ],
     )
     def test_read(self, text: str, address: Address) -> None:
         assert parse_address("x", text) == address
+
+    @pytest.mark.parametrize(
+        "text", ["::1", "fe80::1", "2001:db8::1", "2001:db8:0:0:0:0:0:1", "a:1:2"]
+    )
+    def test_an_ipv6_address_without_a_port_is_refused(self, text: str) -> None:
+        with pytest.raises(ConfigurationError, match=r"in brackets, and a port: \[::1\]:9092"):
+            parse_address("x", text)
 
     def test_lists_lose_their_doubles(self) -> None:
         c = Config(CONSUMER, {"bootstrap.servers": " a:1, b:2,a:1,"})

@@ -34,7 +34,7 @@ from odradek.common.types import Address
 from odradek.network.failures import as_error
 from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.hosts.thread_host import ThreadHost
-from odradek.runtime.tls.tls_context import TlsContexts, https_context, tls_source
+from odradek.runtime.tls.tls_context import TlsContexts, https_context, https_source, tls_source
 from odradek.testing.brokers.authority import STORE_PASSWORD, Authority, KeyAndCertificate
 
 KEY_PASSWORD = "key-password"  # noqa: S105  of a test key
@@ -522,6 +522,20 @@ def test_token_endpoints(authority: Authority, broker: KeyAndCertificate, kind: 
     }[kind]
     made = https_context(config({f"https.ca.{name}": value for name, value in given.items()}))
     shake(made, server_context(broker))
+
+
+def test_a_token_endpoint_s_file_is_followed(
+    authority: Authority, other: Authority, broker: KeyAndCertificate, tmp_path: Path
+) -> None:
+    path, server = tmp_path / "trust.pem", server_context(broker)
+    path.write_bytes(authority.certificate.read_bytes())
+    source = https_source(config({"https.ca.location": str(path)}))
+    shake(source(), server)
+    path.write_bytes(other.certificate.read_bytes()[:100])  # half written
+    shake(source(), server)
+    path.write_bytes(other.certificate.read_bytes())
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake(source(), server)
 
 
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])

@@ -296,6 +296,25 @@ def test_mutual_tls(tmp_path: Path) -> None:
         SchemaRegistryClient(settings | {"ssl.ca.location": "/nowhere.pem"}).get_subjects()
 
 
+def test_files_that_change_are_read_again(tmp_path: Path) -> None:
+    """A file that is being written is an error of the connection, not of the client."""
+    first, second = (Authority(tmp_path / name, name) for name in ("first", "second"))
+    trust, new = tmp_path / "trust.pem", second.certificate.read_bytes()
+    trust.write_bytes(first.certificate.read_bytes())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(first.issue("server", hosts=["localhost"]).both)
+    with registry_server(context) as server:
+        client = SchemaRegistryClient({"url": server.url, "ssl.ca.location": str(trust), **QUICK})
+        assert client.get_subjects() == []
+        context.load_cert_chain(second.issue("server", hosts=["localhost"]).both)
+        for end in (0, len(new) // 2):
+            trust.write_bytes(new[:end])
+            with pytest.raises(RegistryUnreachableError, match="TLS"):
+                client.get_subjects()
+        trust.write_bytes(new)
+        assert client.get_subjects() == []
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

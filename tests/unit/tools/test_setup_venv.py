@@ -1,7 +1,9 @@
-"""`make setup` isn't silent while pip says nothing."""
+"""`make setup`: a venv that was left half made, and what is printed while pip is silent."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -33,3 +35,16 @@ def test_it_says_every_few_seconds_how_far_pip_is(
     assert len(said) >= 3
     assert said[-1].startswith("setup:   … ")
     assert said[-1].endswith(" s: 1 packages, now: Collecting a-package==1")
+
+
+def test_a_venv_whose_creation_failed_is_created_again(
+    setup_venv: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a Python already, but no pip."""
+    found = tmp_path / "venv" / "bin" / "python"
+    monkeypatch.setattr(setup_venv, "PYTHON", found)
+    assert not setup_venv.has_pip()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", found.parents[1]], check=True)
+    assert not setup_venv.has_pip()
+    monkeypatch.setattr(setup_venv, "PYTHON", Path(sys.executable))
+    assert setup_venv.has_pip()

@@ -93,7 +93,7 @@ def _progress(a: AddressExplanation) -> int:
 
 def _detail(seen: Seen, a: AddressExplanation, stage: DialStage) -> str:
     if stage is DialStage.NAME:
-        host = a.address.rpartition(":")[0]
+        host = a.address.rpartition(":")[0].strip("[]")
         return host if a.ip in (None, host) else f"{host} is {a.ip}"
     if stage is DialStage.NETWORK:
         return a.address

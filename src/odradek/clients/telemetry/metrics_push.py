@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from odradek.clients.metrics.catalogue import OURS
@@ -100,8 +100,8 @@ class MetricsPush:
         self._interval = USUAL_INTERVAL
         self._next_at = -math.inf
         self._compresses = True
-        self._pushed: dict[MetricName, float] = {}
-        """The sums that were pushed last."""
+        self._pushed: dict[MetricName, tuple[float, float]] = {}
+        """The sums that were pushed last, each with the time from which on it counts."""
         self._since: float | None = None
         """When they were, in seconds since the epoch; None: not yet."""
         self._began = snapshot().at
@@ -253,9 +253,9 @@ class MetricsPush:
     def _push(self, connection: Connection | None, *, terminating: bool = False) -> Flow[None]:
         wanted = cast("GetTelemetrySubscriptionsResponse", self._wanted)
         found = self._snapshot()
-        sums = {m.key: m.value for m in found.all if m.kind == "counter"}
+        sums = {m.key: (m.value, self._counts_since(m)) for m in found.all if m.kind == "counter"}
         data = metrics_data(
-            self._points(found, wanted),
+            self._points(found, wanted, sums),
             self._resource,
             found.at,
             DELTA if wanted.delta_temporality else CUMULATIVE,
@@ -284,19 +284,38 @@ class MetricsPush:
             return
         self._pushed, self._since = sums, found.at
 
-    def _points(self, found: Metrics, wanted: GetTelemetrySubscriptionsResponse) -> Iterator[Point]:
-        since = self._began if self._since is None or not wanted.delta_temporality else self._since
+    def _counts_since(self, metric: Metric) -> float:
+        """Return the time from which on a sum counts.
+
+        A topic or an address that is used again counts from 0: a receiver takes a sum that has
+        fallen for an error, unless it counts from a later time.
+        """
+        before, since = self._pushed.get(metric.key, (math.inf, 0.0))
+        if before <= metric.value:
+            return since
+        return self._began if self._since is None else self._since
+
+    def _points(
+        self,
+        found: Metrics,
+        wanted: GetTelemetrySubscriptionsResponse,
+        sums: Mapping[MetricName, tuple[float, float]],
+    ) -> Iterator[Point]:
+        last = self._began if self._since is None else self._since
         prefixes = tuple("" if p == ALL else p for p in wanted.requested_metrics)
         for metric in found.all:
             name = kip_714_name(metric)
             if math.isnan(metric.value) or not name.startswith(prefixes):
                 continue
-            value = metric.value
+            value, since = metric.value, last
             if metric.kind == "counter" and wanted.delta_temporality:
-                before = self._pushed.get(metric.key, 0)
-                value -= before if before <= value else 0  # a new engine began at 0
+                before, _ = self._pushed.get(metric.key, (0, 0.0))
+                value -= before if before <= value else 0  # it began at 0 again
+            elif metric.kind == "counter":
+                _, since = sums[metric.key]
             tags = {t.replace("-", "_"): v for t, v in metric.tags.items() if t != "client-id"}
-            yield Point(name, tags, value, metric.kind, since)
+            # The clock may have been set back.
+            yield Point(name, tags, value, metric.kind, min(since, found.at))
 
 
 def kip_714_name(metric: Metric) -> str:

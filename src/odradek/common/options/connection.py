@@ -25,8 +25,8 @@ CONNECTION_OPTIONS = (
     Option("bootstrap.servers", addresses, None, "high").says(
         "The client connects to these addresses, each host:port, to find the cluster. Two or "
         "three brokers are enough, since their answers list all others. If no known broker can "
-        "be reached, the client returns to these addresses. This is the only option that every "
-        "client needs."
+        "be reached, the client returns to these addresses. Write IPv6 addresses in brackets: "
+        "[2001:db8::1]:9092. This is the only option that every client needs."
     ),
     Option("client.id", sent_name, "odradek", "medium", java="none", librdkafka="rdkafka").says(
         "Brokers see this name in their logs, metrics and quotas, and it appears in the client's "

@@ -251,7 +251,23 @@ def parse_address(name: str, text: str) -> Address:
         )
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536 or "," in host:
         raise ConfigurationError(f"{name}: {text!r} isn't host:port, for example localhost:9092")
+    if ":" in host and not _whole_ipv6(host):
+        raise ConfigurationError(
+            f"{name}: {text!r} isn't host:port: write an IPv6 address in brackets, and a port: "
+            "[::1]:9092"
+        )
     return Address(host, int(port))
+
+
+def _whole_ipv6(host: str) -> bool:
+    """Return whether a text with colons can be an IPv6 address.
+
+    It can't if its last group was taken for the port: `fe80::1` without a port.
+    """
+    digits = host.partition("%")[0]
+    groups = 7 if "." in digits else 8
+    whole = "::" in digits or digits.count(":") == groups - 1
+    return whole and not digits.removesuffix("::").endswith(":")
 
 
 @reads("addresses", "host:port, separated by commas, or a list")

@@ -16,6 +16,12 @@ EARLIEST, LATEST = 0.85, 0.95
 
 Clients that began together don't authenticate together.
 """
+QUEUED = 2.0
+"""How many times as long as the oldest unanswered request a new one may wait until it is read.
+
+A broker reads the next request of a connection only after it has answered the previous one, and
+closes the connection if the session has ended by then.
+"""
 LEAST_BETWEEN = 1.05
 """Minimum number of seconds between two re-authentications; brokers refuse two within one
 second."""
@@ -64,9 +70,13 @@ class SaslSession:
     def holds(self, now: float, in_flight: InFlightRequests) -> bool:
         """Return whether a request has to wait, as it may be read after the session's end.
 
-        That includes requests after a long fetch that may end later than the session.
+        That includes requests after a long fetch that may end later than the session, and after
+        others that the broker hasn't answered for a while.
         """
         if self.gated or self.held or now >= self.ends_at:  # no request overtakes a waiting one
+            return True
+        head = in_flight.head
+        if head is not None and now + QUEUED * (now - head.sent_at) >= self.ends_at:
             return True
         return in_flight.patience_ends() >= self.ends_at
 

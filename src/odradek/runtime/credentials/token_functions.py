@@ -42,7 +42,7 @@ from odradek.runtime.credentials.oidc import (
     token_of,
 )
 from odradek.runtime.credentials.one_at_a_time import OneAtATime
-from odradek.runtime.tls.tls_context import https_context
+from odradek.runtime.tls.tls_context import https_source
 
 logger = logging.getLogger("odradek")
 
@@ -153,7 +153,7 @@ def oidc(config: Config) -> TokenFunction:
             config["sasl.login.retry.backoff.ms"], config["sasl.login.retry.backoff.max.ms"]
         ),
         random.Random(),
-        lambda: https_context(config),
+        https_source(config),
     )
     form, authorization = _grant(config)
 

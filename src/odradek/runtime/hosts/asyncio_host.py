@@ -30,7 +30,7 @@ from odradek.runtime.hosts.outcome_future import running_loop
 from odradek.runtime.hosts.transport import FLUSH_PATIENCE, READ, WRITE, Transport
 
 if TYPE_CHECKING:
-    from odradek.runtime.tls.tls_context import TlsSource
+    from odradek.runtime.tls.file_contexts import TlsSource
 
 logger = logging.getLogger("odradek")
 

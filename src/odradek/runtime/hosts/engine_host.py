@@ -26,7 +26,7 @@ from odradek.runtime.resolver import Answer, Resolver, is_numeric
 
 if TYPE_CHECKING:
     from odradek.runtime.hosts.transport import Transport
-    from odradek.runtime.tls.tls_context import TlsSource
+    from odradek.runtime.tls.file_contexts import TlsSource
 
 
 PIECES = 0.005

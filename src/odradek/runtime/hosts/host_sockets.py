@@ -19,7 +19,7 @@ from odradek.runtime.hosts.transport import IOV_MAX, READ, WRITE, Transport
 
 if TYPE_CHECKING:
     from odradek.runtime.hosts.tunnel import Tunnel
-    from odradek.runtime.tls.tls_context import TlsSource
+    from odradek.runtime.tls.file_contexts import TlsSource
 
 READ_BUDGET = 2 << 20
 """Bytes that one connection reads before the other connections are read."""

@@ -14,7 +14,7 @@ from odradek.common.config import Config
 from odradek.network.host import Host
 
 if TYPE_CHECKING:
-    from odradek.runtime.tls.tls_context import TlsSource
+    from odradek.runtime.tls.file_contexts import TlsSource
 
 HostSource = Callable[[Config], Host | None]
 """Returns a client's host, or None for the usual one."""

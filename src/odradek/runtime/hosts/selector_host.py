@@ -33,7 +33,7 @@ from odradek.runtime.hosts.wakeup import WakeUp
 from odradek.runtime.locks import LONGEST_WAIT, new_lock, new_mark
 
 if TYPE_CHECKING:
-    from odradek.runtime.tls.tls_context import TlsSource
+    from odradek.runtime.tls.file_contexts import TlsSource
 
 T = TypeVar("T")
 

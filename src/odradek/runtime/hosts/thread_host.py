@@ -27,7 +27,7 @@ from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.locks import new_lock
 
 if TYPE_CHECKING:
-    from odradek.runtime.tls.tls_context import TlsSource
+    from odradek.runtime.tls.file_contexts import TlsSource
 
 logger = logging.getLogger("odradek")
 

@@ -1,9 +1,8 @@
 """Create TLS contexts from the configuration, again when one of their files changes.
 
 In: a `Config`. Out: `TlsContexts.context()`, called for each connection, so that certificates that
-are rotated on disk count from the next connection on. Must not: let a broken new file end what
-works (the old context is kept, with a warning), or write a key to disk unless configured
-(`key_log`).
+are rotated on disk count from the next connection on (`file_contexts`). Must not: write a key to
+disk unless configured (`key_log`).
 
 Chain and host name are verified unless an option says otherwise; TLS 1.2 is the minimum.
 """
@@ -14,7 +13,7 @@ import logging
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.private_files import warn_of_readers
 from odradek.runtime.tls.ciphers import NOT_SUITES, is_tls13, openssl_name
+from odradek.runtime.tls.file_contexts import FileContexts, TlsSource
 from odradek.runtime.tls.key_log import key_log_path, log_keys, warn_of_key_log
 from odradek.runtime.tls.revocations import take_revoked
 from odradek.runtime.tls.stores import (
@@ -37,9 +37,6 @@ from odradek.runtime.tls.stores import (
 
 logger = logging.getLogger("odradek")
 
-TlsSource = Callable[[], ssl.SSLContext]
-"""Returns the context of the next connection."""
-Signature = tuple[tuple[int, ...] | None, ...]
 FILES = (
     "ssl.truststore.location",
     "ssl.keystore.location",
@@ -66,6 +63,12 @@ def tls_source(config: Config) -> TlsSource | None:
     return contexts.context
 
 
+def https_source(config: Config) -> TlsSource:
+    """Return the source of contexts for HTTPS to a token endpoint, which follows its file."""
+    path = config["https.ca.location"]
+    return FileContexts([] if path is None else [path], lambda: https_context(config)).context
+
+
 def https_context(config: Config) -> ssl.SSLContext:
     """Return a context for HTTPS to a token endpoint: the system's trust, or `https.ca.*`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -75,71 +78,12 @@ def https_context(config: Config) -> ssl.SSLContext:
     return context
 
 
-class TlsContexts:
-    """The context of one client. Only the host's thread uses it."""
+class TlsContexts(FileContexts):
+    """The context of one client."""
 
     def __init__(self, config: Config) -> None:
-        self._config = config
-        self._files = [config[name] for name in FILES if config[name] is not None]
-        self._context: ssl.SSLContext | None = config["ssl.context"]
-        self._signature: Signature = ()
-        self._told: Signature | None = None
-        """Files that were warned of."""
-
-    def context(self) -> ssl.SSLContext:
-        """Return the context for a connection. Raises only before the first success."""
-        if self._context is None:
-            signature = self._look()
-            self._context = build(self._config)
-            self._signature = signature
-        elif self._files and (found := self._look()) != self._signature:
-            self._renew(found)
-        return self._context
-
-    def _renew(self, found: Signature) -> None:
-        """Read changed files; retry a failure at each connection, and report it once.
-
-        `found` was taken before the files are read: a change in between is seen at the next
-        connection.
-        """
-        try:
-            self._context = build(self._config)
-        # file descriptors may be short, or a mount missing, for a moment
-        except Exception as error:
-            if found != self._told:
-                self._told = found
-                what = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
-                logger.warning(
-                    "a changed key or certificate file can't be used, so the client "
-                    "continues with its previous content: %s",
-                    what,
-                )
-        else:
-            self._signature, self._told = found, None
-            logger.info("keys and certificates were reloaded: %s", ", ".join(self._files))
-
-    def _look(self) -> Signature:
-        return tuple(_signature(path) for path in self._files)
-
-
-def _signature(path: str) -> tuple[int, ...] | None:
-    """Return values that change with a file, or with any file of a folder."""
-    found = _of_file(Path(path))
-    if found is None or not Path(path).is_dir():
-        return found
-    try:
-        files = sorted(Path(path).iterdir())
-    except OSError:
-        return None
-    return tuple(number for file in files for number in _of_file(file) or (0,))
-
-
-def _of_file(path: Path) -> tuple[int, ...] | None:
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return None
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
+        files = [config[name] for name in FILES if config[name] is not None]
+        super().__init__(files, lambda: build(config), config["ssl.context"])
 
 
 def build(config: Config) -> ssl.SSLContext:

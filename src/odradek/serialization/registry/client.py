@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -19,6 +19,7 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.runtime.rest import NoAnswerError, RestAnswer, RestLimits, RestServers
 from odradek.runtime.system_clock import SystemClock
+from odradek.runtime.tls.file_contexts import FileContexts
 from odradek.runtime.tls.pem_context import pem_context
 from odradek.serialization.context import NO_WAITING
 from odradek.serialization.errors import (
@@ -133,7 +134,10 @@ class SchemaRegistryClient:
         self._servers = RestServers(
             settings.urls,
             settings.headers,
-            cache(partial(pem_context, *settings.files, settings.key_password)),
+            FileContexts(
+                [file for file in settings.files if file is not None],
+                partial(pem_context, *settings.files, settings.key_password),
+            ).context,
             RestLimits(
                 numbers["default.api.timeout.ms"] / 1000, numbers["request.timeout.ms"] / 1000
             ),

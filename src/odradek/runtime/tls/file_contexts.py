@@ -1,0 +1,92 @@
+"""Create a TLS context again when one of its files changes.
+
+In: files, a function that reads them. Out: `FileContexts.context()`, called for each connection, so
+that files that are replaced on disk count from the next connection on. Must not: let a broken new
+file end what works: the old context is kept, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from odradek.common.errors import ConfigurationError
+
+logger = logging.getLogger("odradek")
+
+TlsSource = Callable[[], ssl.SSLContext]
+"""Returns the context of the next connection."""
+Signature = tuple[tuple[int, ...] | None, ...]
+
+
+class FileContexts:
+    """The context of one client; callable in any thread."""
+
+    def __init__(
+        self, files: Sequence[str], build: TlsSource, given: ssl.SSLContext | None = None
+    ) -> None:
+        """`given`: a context that the user made, which is never replaced."""
+        self._files = () if given is not None else tuple(files)
+        self._build = build
+        # One value, so that threads that read at once never pair a context with other files.
+        self._now: tuple[ssl.SSLContext, Signature] | None = None
+        if given is not None:
+            self._now = given, ()
+        self._told: Signature | None = None
+        """Files that were warned of."""
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a connection. Raises only before the first success."""
+        if self._now is None:
+            signature = self._look()
+            self._now = self._build(), signature
+        elif self._files and (found := self._look()) != self._now[1]:
+            self._renew(found)
+        return self._now[0]
+
+    def _renew(self, found: Signature) -> None:
+        """Read changed files; retry a failure at each connection, and report it once.
+
+        `found` was taken before the files are read: a change in between is seen at the next
+        connection.
+        """
+        try:
+            self._now = self._build(), found
+        # file descriptors may be short, or a mount missing, for a moment
+        except Exception as error:
+            if found != self._told:
+                self._told = found
+                what = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
+                logger.warning(
+                    "a changed key or certificate file can't be used, so the client "
+                    "continues with its previous content: %s",
+                    what,
+                )
+        else:
+            self._told = None
+            logger.info("keys and certificates were reloaded: %s", ", ".join(self._files))
+
+    def _look(self) -> Signature:
+        return tuple(_signature(path) for path in self._files)
+
+
+def _signature(path: str) -> tuple[int, ...] | None:
+    """Return values that change with a file, or with any file of a folder."""
+    found = _of_file(Path(path))
+    if found is None or not Path(path).is_dir():
+        return found
+    try:
+        files = sorted(Path(path).iterdir())
+    except OSError:
+        return None
+    return tuple(number for file in files for number in _of_file(file) or (0,))
+
+
+def _of_file(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
