@@ -17,7 +17,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import ClientForkedError
 from odradek.common.types import TopicPartition
-from odradek.testing import LocalCluster
+from odradek.testing import FakeCluster, LocalCluster
 
 CLIENTS = int(os.environ.get("LEAK_CLIENTS", "300" if WHOLE else "100"))
 ROUNDS, WARM_UP = (25, 9) if WHOLE else (11, 4)
@@ -120,3 +120,29 @@ def test_a_forked_child_is_refused_and_its_parent_unharmed(
         assert [r.value for r in consumer.poll(timeout=30.0)] == [b"after"]
         assert len(producer._engine.network.connections) == connections
         consumer.commit()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_slow_delivery_callbacks_let_no_more_records_wait_than_the_buffer_holds(
+    fails: bool,
+) -> None:
+    size, buffer = 1000, 1 << 16
+    told, most = 0, 0
+
+    def note(_: object, __: object) -> None:
+        nonlocal told
+        time.sleep(0.001)
+        told += 1
+
+    with FakeCluster(1, topics={"t": 1}) as fake:
+        options = {"bootstrap.servers": fake.bootstrap_servers, "buffer.memory": buffer}
+        options |= {"linger.ms": 0, "request.timeout.ms": 100, "delivery.timeout.ms": 200}
+        with Producer(options) as producer:
+            producer.partitions_for("t")
+            if fails:
+                fake.pause(1)
+            for sent in range(600):
+                producer.send("t", bytes(size), on_delivery=note)
+                most = max(most, sent + 1 - told)
+            fake.resume(1)
+    assert 10 < most < 3 * buffer // size

@@ -225,6 +225,9 @@ def test_a_field_that_the_broker_does_not_know_is_an_error_with_both_versions() 
 def test_the_table_names_what_the_admin_client_offers() -> None:
     named = [row.what for row in VALUES[ListOffsetsRequest.API_KEY]]
     assert {*named} == {name for name, time in SPECS.items() if time < SPECS["EARLIEST"]}
+    versions = {key: [row.version for row in rows] for key, rows in VALUES.items()}
+    by_kafkas_messages = {0: [7], 2: [7, 8, 9, 11], 3: [12], 19: [4], 29: [3], 30: [3], 31: [3]}
+    assert versions == by_kafkas_messages
     for key, row in ROWS:
         assert request_class(key).MIN_VERSION < row.version <= request_class(key).MAX_VERSION
 

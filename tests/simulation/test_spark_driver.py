@@ -7,9 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pytest
+from tests.simulation.spoilt_answers import spoil_answers
 from tests.simulation.test_spark_sink_abort import Clock
 
+from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.simulation.brokers.disturbances import delete_records, slow_api
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.tracker import OffsetTracker
@@ -168,3 +172,44 @@ def test_the_limit_in_bytes_holds_where_nothing_is_ever_weighed(caplog: Any) -> 
         assert sum(seconds for _, seconds in found) < 20
         said = [r for r in caplog.records if "maxBytesPerTrigger" in r.getMessage()]
         assert len(said) == 1
+
+
+@pytest.mark.parametrize("what", ["the topic", "a partition", "all partitions"])
+def test_metadata_that_lacks_partitions_for_a_while_makes_none_of_them_new(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking, lacked = False, 0
+
+    def over() -> None:
+        nonlocal lacking
+        lacking = False
+
+    def lack(answer: MetadataResponse) -> None:
+        nonlocal lacked
+        for topic in list(answer.topics) if lacking else ():
+            lacked += 1
+            if what == "the topic":
+                topic.error_code, topic.partitions = UnknownTopicOrPartitionError.code, []
+            else:
+                del topic.partitions[0 if what == "all partitions" else 2 :]
+
+    spoil_answers(monkeypatch, MetadataRequest.API_KEY, lack)
+    with KafkaSimulation(brokers=3) as simulation:
+        simulation.create_topic("t", partitions=3)
+        simulation.produce("t", [b"x"] * 30)
+        tracker = Driver(simulation).tracker(startingOffsets="earliest")
+        offset: dict[str, Any] = dict(SENTINEL)
+        read = 0
+        for batch in range(6):
+            if batch == 2:
+                simulation.advance(40.0)  # the description of topics is old
+                lacking = True
+                simulation.world.after(2.0, over)
+            end = json.loads(json.dumps(tracker.latest(offset)))
+            read += sum(r.size for r in tracker.plan(offset, end).ranges)
+            offset = end
+            if batch < 5:
+                simulation.produce("t", [b"x"] * 9)
+            simulation.advance(1.0)
+        assert read == 30 + 5 * 9
+        assert lacked > 0

@@ -40,11 +40,15 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSimulation]:
         made.create_topic("t", partitions=2)
         for partition in (0, 1):
             made.produce("t", [b"%d" % n for n in range(RECORDS)], partition=partition)
-        clock = SimpleNamespace(monotonic=lambda: made.now, sleep=made.sleep)
-        for module in (assigned_consumer, consumer):
-            monkeypatch.setattr(module, "time", clock)
-        monkeypatch.setattr(consumer_core, "monotonic", clock.monotonic)
+        in_virtual_time(made, monkeypatch)
         yield made
+
+
+def in_virtual_time(simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(monotonic=lambda: simulation.now, sleep=simulation.sleep)
+    for module in (assigned_consumer, consumer):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(consumer_core, "monotonic", clock.monotonic)
 
 
 def made(simulation: KafkaSimulation, **more: Any) -> Consumer:

@@ -1,16 +1,20 @@
 """Nothing is dropped in silence: every vector and every rule has its case, or says why not.
 
 `vectors.json` and `rules.json` are the lists; cases name what they pin in `vectors` and `rules`,
-property tests in their docstrings.
+property tests in their docstrings. `peer_fixes.json` lists faults that other clients fixed in
+themselves from 2023 to 2026, by their issue or release, each with tests that would fail with it.
 """
 
+import ast
 import json
 import re
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.source_trees import parsed
 from tests.spec.cases import cases, load
 from tests.spec.ranges import written_out
 
@@ -21,6 +25,7 @@ FOLDERS = ("kip_144", "kip_580", "kip_899", "metadata")
 PATHS = [path for folder in FOLDERS for path in cases(folder)]
 VECTORS: dict[str, dict[str, str]] = json.loads((HERE / "vectors.json").read_text())
 RULES: dict[str, dict[str, str]] = json.loads((HERE / "rules.json").read_text())
+PEER_FIXES = HERE / "peer_fixes.json"
 RULE = re.compile(r"\bR-[A-Z]{2}-[0-9]+\b")
 
 
@@ -86,6 +91,35 @@ def test_each_component_of_kip_580_has_its_row() -> None:
         *("RecordAccumulator", "Sender", "TransactionManager", "BrokerApiVersionsCommand"),
     ):
         assert f"\n| {component}" in rows, component
+
+
+def functions_of(path: str) -> set[str]:
+    """Return the names of a file's functions, also of those in classes."""
+    nodes = ast.walk(parsed(ROOT / path))
+    return {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_every_fault_of_other_clients_has_tests_or_a_reason() -> None:
+    pairs = json.loads(PEER_FIXES.read_text(), object_pairs_hook=list)
+    assert len({fault_id for fault_id, _ in pairs}) == len(pairs) == 268
+    names = cache(functions_of)
+    for fault_id, given in pairs:
+        row = dict(given)
+        assert set(row) in ({"fault", "tests"}, {"fault", "not_applicable"}), fault_id
+        assert row["fault"], fault_id
+        if "not_applicable" in row:
+            assert row["not_applicable"].endswith("."), f"{fault_id}: a sentence"
+            continue
+        assert row["tests"], fault_id
+        assert len(set(row["tests"])) == len(row["tests"]), fault_id
+        for test in row["tests"]:
+            path, _, inside = test.partition("::")
+            name = inside.rpartition("::")[2]
+            if path.endswith(".json"):
+                assert ROOT / path in PATHS, f"{fault_id}: there is no case {path}"
+            else:
+                assert name.startswith("test_"), test
+                assert name in names(path), f"{fault_id}: there is no test {test}"
 
 
 def test_short_forms_are_written_out() -> None:

@@ -117,10 +117,11 @@ def test_instance_ids_that_java_refuses(name: str, protocol: str) -> None:
     assert told.endswith("for example group.instance.id=worker-1")
 
 
+@pytest.mark.parametrize("option", ["group.id", "group.instance.id"])
 @pytest.mark.parametrize("name", ["", "  "])
-def test_an_empty_instance_id_is_refused(name: str) -> None:
-    with pytest.raises(ConfigurationError, match="group.instance.id must be a non-empty str"):
-        config(group__instance__id=name)
+def test_an_empty_id_is_refused(option: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{option} must be a non-empty str"):
+        config(**{option.replace(".", "__"): name})
 
 
 @pytest.mark.parametrize("name", ["group.id", "client.id", "client.rack"])

@@ -65,6 +65,10 @@ def test_what_errors_of_a_topic_do() -> None:
     after = updated(before, answer(failing), ["t"], {}, 1.0)
     assert after.topics["t"].error == 5
     assert after.leader("t", 0) == before.leader("t", 0)
+    moved = topic("t", [2], epoch=9)
+    moved.error_code = 29  # what a refusal names beside its error isn't believed
+    assert updated(before, answer(moved), ["t"], {}, 1.0).leader("t", 0) == before.leader("t", 0)
+    assert updated(None, answer(moved), ["t"], {}, 1.0).leader("t", 0) is None
 
 
 AGAIN = "the client starts again"
@@ -162,7 +166,9 @@ def test_an_answer_with_holes_leads_nobody_astray() -> None:
 def test_leader_hints() -> None:
     """KIP-951: a newer leader is applied with its address; others change nothing."""
     c, new = first(1, epoch=4), Broker(7, Address("b7", 1))
-    assert with_leader(c, "t", 0, 7, 5, [new]).leader("t", 0) == new
+    hinted = with_leader(c, "t", 0, 7, 5, [new])
+    assert hinted.leader("t", 0) == new
+    assert hinted.brokers == {**c.brokers, 7: new}
     assert with_leader(c, "t", 0, 2, 4, []) is c  # an older epoch
     assert with_leader(c, "t", 0, 9, 5, []) is c  # an unknown broker
     assert with_leader(c, "u", 0, 2, 5, []) is c

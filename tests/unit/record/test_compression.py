@@ -74,6 +74,14 @@ def test_gzip_of_several_members() -> None:
     assert decompress(1, b"".join(map(gzip.compress, parts))) == b"".join(parts)
 
 
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_several_frames_in_one_batch(codec: str) -> None:
+    parts = [b"a" * 9000, b"b", bytes(range(256)) * 50]
+    number = codec_number(codec)
+    packed = b"".join(bytes(compress(number, None, memoryview(part))) for part in parts)
+    assert decompress(number, packed) == b"".join(parts)
+
+
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_broken_data(codec: str) -> None:
     packed = bytes(compress(codec_number(codec), None, memoryview(b"some text " * 50)))

@@ -588,3 +588,15 @@ def test_a_common_name_alone_is_no_host_name(tmp_path: Path) -> None:
     error = as_error(caught.value, setting_up=True, address=Address("b", 1))
     assert type(error) is HostNameMismatchError
     assert "subjectAltName" in str(error)
+
+
+def test_a_dot_at_the_end_of_a_name_is_not_looked_for_in_certificates(
+    engine: ScriptedEngine, authority: Authority, broker: KeyAndCertificate
+) -> None:
+    host = SelectorHost(tls=tls_source(config({"ssl.ca.location": str(authority.certificate)})))
+    host.attach(engine)
+    with peer(echo, server_context(broker)) as running:
+        connection = engine.open(running.port, host="localhost.")
+        engine.send(connection, b"one")
+        run(host, engine.expect(connection, 3))
+    host.close(host.now() + 1.0)

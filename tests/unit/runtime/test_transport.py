@@ -18,3 +18,12 @@ def test_the_kernel_watches_connections_that_say_nothing_for_long() -> None:
             probes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT)
             every = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL)
             assert idle + probes * every == 40
+
+
+def test_small_writes_do_not_wait_for_earlier_ones() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        transport = Transport(1, Address("127.0.0.1", server.getsockname()[1]))
+        transport.open("127.0.0.1")
+        assert transport.sock is not None
+        with transport.sock as sock:
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1

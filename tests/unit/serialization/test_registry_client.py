@@ -266,6 +266,16 @@ def test_authentication(server: RegistryServer, settings: dict[str, Any], header
     assert server.headers[0]["authorization"] == header
 
 
+def test_a_function_of_tokens_is_asked_for_each_request(server: RegistryServer) -> None:
+    tokens = iter(["first", "second"])
+    given = {"url": server.url, **QUICK, "bearer.auth.token": lambda: next(tokens)}
+    one = SchemaRegistryClient(given)
+    one.get_subjects()
+    one.get_subjects()
+    sent = [headers["authorization"] for headers in server.headers]
+    assert sent == ["Bearer first", "Bearer second"]
+
+
 def test_a_token_is_for_a_cluster_and_a_pool(server: RegistryServer) -> None:
     more = {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1"}
     one = SchemaRegistryClient({"url": server.url, "bearer.auth.token": "x", **more})

@@ -199,6 +199,30 @@ def test_available_now_stops_at_what_was_there_when_it_began(
     assert driver.report()["o"] == {"t": {"0": 100, "1": 20}}
 
 
+def test_a_batch_that_available_now_did_not_commit_is_read_again_and_ends_the_run(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    driver = tracker()
+    driver.freeze()
+    first = following(driver, SENTINEL)
+    cluster.topics["t"] = (ID_1, {0: (0, 130), 1: (10, 25), 2: (0, 7)})
+    another = tracker()
+    another.freeze()
+    second = following(another, first)  # journalled, and its run ended before the commit
+    for _ in range(2):
+        again = tracker()
+        again.freeze()
+        ranges = sizes(again, first, second)
+        assert sorted((r.tp.partition, r.start, r.until) for r in ranges) == [
+            (0, 100, 130),
+            (1, 20, 25),
+            (2, 0, 7),
+        ]
+        assert following(again, second)["o"] == second["o"]
+        assert again.report()["o"] == second["o"]
+        clock.at += 60
+
+
 def test_a_checkpoint_of_the_jvm_connector_is_continued(tracker: Any) -> None:
     driver = tracker()
     end = following(driver, {"t": {"0": 90, "1": 20}})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.time_limits import HANG_S
 
 import odradek
 from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
@@ -161,6 +163,28 @@ def test_messages_that_wait_are_counted_while_others_are_told() -> None:
     batch.done.complete(BatchOutcome(0, -1))
     assert scene.queue.serve(0) == 3
     assert left == [2, 1, 0]
+
+
+def test_a_message_for_a_full_queue_leaves_nothing_behind() -> None:
+    value, headers = bytes(1000), [("name", bytes(1000))]
+
+    def references() -> list[int]:
+        return [sys.getrefcount(one) for one in (value, headers, headers[0])]
+
+    with FakeCluster(1, topics={"t": 1}) as fake:
+        options = {"bootstrap.servers": fake.bootstrap_servers, "queue.buffering.max.messages": 1}
+        with Producer(options) as producer:
+            producer.produce("t", b"first", on_delivery=lambda *_: None)
+            before = references()
+            refused = 0
+            for _ in range(50):
+                try:
+                    producer.produce("t", value, headers=headers)
+                except BufferError:
+                    refused += 1
+            gc.collect()
+            assert (refused, references()) == (50, before)
+            assert producer.flush(HANG_S) == 0
 
 
 def test_a_full_queue_takes_no_more() -> None:

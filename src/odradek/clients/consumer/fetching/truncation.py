@@ -240,10 +240,11 @@ class TruncationCheck:
             return
         position = state.position
         known = answer.end_offset >= 0 and answer.leader_epoch >= 0
-        judges = known or not (question.ends or question.leader_epoch < 0)
+        judges = known or (question.epoch > question.leader_epoch >= 0 and not question.ends)
         if (known and answer.end_offset >= question.offset) or not judges:
-            # Logs in the format before Kafka 0.11 have no epochs, which would always differ. A
-            # leader of an unknown epoch that doesn't know the position's may be an older one.
+            # A leader that isn't older than the position's epoch has a later one in its log, unless
+            # the log keeps none (before Kafka 0.11, or its list was lost). A leader of an unknown
+            # epoch that doesn't know the position's may be an older one.
             state.backoff.succeeded()
             self._good(state, question)
         elif question.ends:

@@ -98,6 +98,8 @@ class ClassicMembership(Life):
         self._changed = Signal()
         """Notified when there is a wish."""
         self._wish: str | None = None
+        self._removal: KafkaError | None = None
+        """The refusal of a commit that says that this member was removed."""
         """Why to join again."""
         self._moved_to: list[str] = []
         """The topics for which it gave its old place up, which helps once."""
@@ -136,7 +138,7 @@ class ClassicMembership(Life):
 
     def start(self, now: float) -> None:
         """Begin to join; also once more after the group had refused it."""
-        self._wish = None
+        self._wish = self._removal = None
         self._move(MemberEvent.SUBSCRIBED, "subscribed", now)
         self._running = self._engine.start(self._run())
 
@@ -145,6 +147,11 @@ class ClassicMembership(Life):
         del now
         self._wish = reason
         self._changed.notify()
+
+    def refused(self, error: BaseException | None, now: float) -> None:
+        """Join again after a refused commit, as after a refused heartbeat."""
+        self._removal = error if isinstance(error, REMOVED) else None
+        self.rejoin(f"a commit failed: {error}", now)
 
     @property
     def _revokes(self) -> bool:
@@ -210,7 +217,7 @@ class ClassicMembership(Life):
             self._group.list_again()
             yield from self._prepare()
             topics = self._group.topics()
-            self._wish = None
+            self._wish = self._removal = None
             returns = self._group.instance_id is not None and identity.member_id == NO_MEMBER
             joined = yield from self._joining.join(topics, reason)
             now = engine.now
@@ -353,6 +360,8 @@ class ClassicMembership(Life):
                 now = yield Wait(on, min(until))
         finally:
             self._forget_beat(beat)
+        if self._removal is not None:
+            raise self._removal
         return reason
 
     def _beat_until(self, done: Completion[Any]) -> Flow[None]:

@@ -150,6 +150,10 @@ class ConsumerMembership(Life):
             self._beats.say_all()
             self._wake()
 
+    def refused(self, error: BaseException | None, now: float) -> None:
+        """Ask the coordinator at once, whose answer says whether the member was removed."""
+        self.rejoin(f"a commit failed: {error}", now)
+
     def hold(self) -> None:
         """Prepare to leave: nothing new is assigned, but heartbeats continue."""
         self._holds = True

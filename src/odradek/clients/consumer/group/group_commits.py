@@ -299,7 +299,7 @@ class GroupCommits:
             membership, now = self._member.membership, self._engine.now
             present = self.stored.refused == self._member.identity()
             if present and membership is not None and membership.state not in GONE:
-                self._rejoin(f"a commit failed: {error.__cause__}", now)
+                self._rejoin(error.__cause__, now)
             raise
         else:
             if chosen:
@@ -313,7 +313,7 @@ class GroupCommits:
                 state.unsay(chosen[partition], refused=refused)
         return chosen
 
-    def _rejoin(self, reason: str, now: float) -> None:
+    def _rejoin(self, why: BaseException | None, now: float) -> None:
         """Join again: at once the first time, after a backoff until a commit succeeds again.
 
         A coordinator that accepts each join and refuses each commit would be asked without end, and
@@ -324,12 +324,14 @@ class GroupCommits:
             return
         until = self._rejoins.failed(now)
         if self._rejoins.failures == 1:
-            membership.rejoin(reason, now)
+            membership.refused(why, now)
             return
         self._rejoins_later = True
-        self._engine.start(self._rejoin_at(until, reason, self._member.identity()))
+        self._engine.start(self._rejoin_at(until, why, self._member.identity()))
 
-    def _rejoin_at(self, until: float, reason: str, refused: GroupIdentity) -> Flow[None]:
+    def _rejoin_at(
+        self, until: float, why: BaseException | None, refused: GroupIdentity
+    ) -> Flow[None]:
         now = yield START
         try:
             while now < until:
@@ -337,7 +339,7 @@ class GroupCommits:
             membership = self._member.membership
             present = self._member.identity() == refused
             if present and membership is not None and membership.state not in GONE:
-                membership.rejoin(reason, now)
+                membership.refused(why, now)
         finally:
             self._rejoins_later = False
 

@@ -76,9 +76,13 @@ class Membership(Protocol):
     def rejoin(self, reason: str, now: float) -> None:
         """Join again: other topics, other matches of a pattern, or on the caller's request.
 
-        (The membership itself watches numbers of partitions.) Also if a commit was refused because
-        the member isn't known (any more): the membership checks its own state first, as it may have
-        joined again since.
+        (The membership itself watches numbers of partitions.)
+        """
+
+    def refused(self, error: BaseException | None, now: float) -> None:
+        """Join again after a refused commit of the present generation.
+
+        If the group doesn't know the member any more, its partitions are lost, not revoked.
         """
 
     def hold(self) -> None:
