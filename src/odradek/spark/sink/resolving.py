@@ -18,6 +18,7 @@ from odradek.spark.sink.ledger import (
     DECIDED,
     DROPPED,
     NO_TRANSACTION,
+    NOTHING,
     WRITTEN,
     Decision,
     Marker,
@@ -99,7 +100,7 @@ def resolve(
     """
     with driver(options, query, make=make, prepared=prepared, clock=clock) as at:
         found = at.ledger.newest()
-        if found is None:
+        if found is None or found.state == NOTHING:
             found = _of_markers(at, batch)
         if found is None:
             return Resolution(query, batch, BatchState.NOTHING)
@@ -110,10 +111,13 @@ def resolve(
             return Resolution(query, batch, BatchState.NOTHING)
         if found.state == DROPPED:
             return Resolution(query, found.batch, BatchState.REPEATED)
-        committed = at.ledger.complete(found)
+        committed = at.ledger.complete(found, lambda _: None)
         parts = tuple(
             TaskPart(
-                e.partition, f"{at.ledger.base}{e.partition}", e.rows, e.partition in committed
+                e.partition,
+                e.transaction(at.ledger.base).transactional_id,
+                e.rows,
+                e.partition in committed,
             )
             for e in found.entries
         )
@@ -142,9 +146,8 @@ def _of_markers(at: SinkDriver, batch: int | None) -> Decision | None:
     """Return what 0.2 has written of a batch, whose tasks committed by themselves."""
     markers: dict[int, Marker] = {}
     for begin in count(0, AT_ONCE):
-        ids = {f"{at.ledger.base}{p}": p for p in range(begin, begin + AT_ONCE)}
-        found = at.ledger.markers(list(ids))
-        markers |= {ids[name]: marker for name, marker in found.items()}
+        found = at.ledger.markers(range(begin, begin + AT_ONCE))
+        markers |= {partition: marker for partition, (marker, _) in found.items()}
         if not found:
             break
     number = max((m.batch for m in markers.values()), default=None) if batch is None else batch
