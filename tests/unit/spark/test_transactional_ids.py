@@ -12,6 +12,7 @@ import pytest
 from tests.unit.spark.memory_producer import MemoryLog, MemoryProducer
 from tests.unit.spark.test_exactly_once import (
     T0,
+    DiedError,
     Rows,
     abort,
     commit,
@@ -24,7 +25,7 @@ from tests.unit.spark.test_exactly_once import (
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.spark.sink.ledger import Marker
 from odradek.spark.sink.sink_messages import SinkCommit
-from odradek.spark.sink.sink_problems import SinkWriteError
+from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 
 
 def test_tasks_of_a_repeated_batch_end_no_transactions(log: MemoryLog) -> None:
@@ -107,6 +108,32 @@ def test_a_decision_that_was_aborted_in_part_has_no_effect_if_nothing_is_committ
     run_batch(log, *parts, run="later")
     assert log.values() == [row for part in parts for row in part]
     assert log.pending == {}
+
+
+def test_a_batch_that_is_committed_in_part_is_judged_before_more_of_it_is_committed(
+    log: MemoryLog,
+) -> None:
+    """Of three transactions, the first is committed, the second has timed out, one is open."""
+    second = write(log, ["b"], 1)
+    log.clock.at += 500.0
+    messages = [write(log, ["a"], 0), second, write(log, ["c"], 2)]
+    ends = []
+
+    def die(what: str, _: MemoryProducer) -> None:
+        ends.append(what)
+        if ends.count("end") == 2:
+            raise DiedError
+
+    log.before, log.dead = die, lambda: True
+    with pytest.raises(DiedError):
+        commit(log, messages)
+    log.before, log.dead = lambda *_: None, lambda: False
+    log.clock.at += 500.0
+    with pytest.raises(ReplayError, match="1 of their transactions are committed"):
+        run_batch(log, ["a", "b"], ["c"], run="later")
+    assert log.values() == ["a"]
+    run_batch(log, ["a"], ["b"], ["c"], run="last")
+    assert sorted(log.values()) == ["a", "b", "c"]
 
 
 def test_a_decision_of_an_earlier_format_is_finished(log: MemoryLog) -> None:

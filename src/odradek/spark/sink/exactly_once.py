@@ -23,7 +23,7 @@ refuses before it commits anything.
 No task may abort what a list names, whenever it reads the ledger and however long it is frozen
 afterwards. A transaction is aborted whenever its transactional id is initialized; brokers check the
 expected epoch of KIP-360 only if none is open. So each attempt has a transactional id that no
-other attempt initializes:
+other attempt initializes (R-TX-3):
 
 - The attempt initializes the counter of its partition, an id under which no rows are written. The
   answer, a producer id and an epoch, is its ticket, which no other attempt gets.
@@ -162,8 +162,10 @@ class Ledger:
 
     def ticket(self, counter: str) -> Ticket:
         """Return the next ticket of a counter; an open transaction of 0.2 is aborted."""
+        # Brokers refuse a timeout, also of a transaction that isn't begun, above their maximum.
+        longest = float(self._options.producer_config(counter)["transaction.timeout.ms"]) / 1000
         found = self._patience.wait(
-            lambda seconds: self.transactions.fence([counter], seconds),
+            lambda seconds: self.transactions.fence([counter], min(seconds, longest)),
             f"the next epoch of {counter!r}",
         )[counter]
         return found.producer_id, found.producer_epoch

@@ -101,7 +101,8 @@ def resolve(
     with driver(options, query, make=make, prepared=prepared, clock=clock) as at:
         found = at.ledger.newest()
         if found is None or found.state == NOTHING:
-            found = _of_markers(at, batch)
+            sweeps = 0 if found is None else found.sweeps
+            found = _of_markers(at, batch, sweeps)
         if found is None:
             return Resolution(query, batch, BatchState.NOTHING)
         if batch is not None and found.batch > batch:
@@ -142,7 +143,7 @@ def _chosen(found: Decision, committed: set[int], choice: Remedy) -> tuple[Batch
     return (BatchState.COMPLETE, WRITTEN) if whole else (BatchState.PARTLY, "")
 
 
-def _of_markers(at: SinkDriver, batch: int | None) -> Decision | None:
+def _of_markers(at: SinkDriver, batch: int | None, sweeps: int) -> Decision | None:
     """Return what 0.2 has written of a batch, whose tasks committed by themselves."""
     markers: dict[int, Marker] = {}
     for begin in count(0, AT_ONCE):
@@ -156,7 +157,8 @@ def _of_markers(at: SinkDriver, batch: int | None) -> Decision | None:
         return None
     topic = at.ledger.topic_of(f"{at.ledger.base}{entries[0].partition}")
     rows, digest = totals(e.content for e in entries)
-    return Decision(number, topic, DECIDED, entries, at.ledger.writer, None, rows, digest)
+    of_all = at.ledger.writer, None, rows, digest
+    return Decision(number, topic, DECIDED, entries, *of_all, sweeps=sweeps)
 
 
 def _entries(markers: dict[int, Marker], batch: int | None) -> Iterable[TaskEntry]:

@@ -229,7 +229,8 @@ class SinkDriver:
         They are empty if brokers can't list them, or not in time.
         """
         base, known = self.ledger.base, {one.transactional_id for one in spared}
-        soon = replace(self.patience, until=self.patience.clock.now() + FENCE_S)
+        until = min(self.patience.until, self.patience.clock.now() + FENCE_S)
+        soon = replace(self.patience, until=until)
         try:
             found = soon.wait(
                 lambda seconds: self.ledger.transactions.ongoing(base, seconds),
