@@ -56,6 +56,7 @@ def test_a_zombie_that_has_read_the_ledger_before_a_decision_aborts_nothing(
     write(log, ["b"], 1, run="dead")
     run_batch(log, ["a", "b"], ["c"], run="later")
     assert log.values() == ["a", "b", "c"]
+    assert log.pending == {}
 
 
 def test_attempts_take_ids_over_only_from_committed_ones(log: MemoryLog) -> None:

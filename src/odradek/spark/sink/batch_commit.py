@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from odradek.spark.sink.ledger import (
     DECIDED,
     NO_TRANSACTION,
     NOTHING,
-    WRITTEN,
     Decision,
     TaskEntry,
     resolve_hint,
@@ -100,8 +98,8 @@ class _Batch:
             done = self._ledger.complete(decided, partly)
             committed = {e.partition: e for e in decided.entries if e.partition in done}
             if len(done) == len(decided.entries):
-                self._at.finish(decided)
-                decided = replace(decided, state=WRITTEN)
+                decided = self._at.finish(decided)
+                self._sweep(decided)
             elif done:
                 partly(len(done))
         if decided is not None and decided.finished:
@@ -115,9 +113,6 @@ class _Batch:
             return
         sweeps = 0 if found is None else found.sweeps
         self._check_open(new, sweeps)
-        strays = {}
-        if first or any(c.attempt for c in self._of.values()):
-            strays = self._at.strays([e.transaction(self._ledger.base) for e in entries])
         rows, digest = totals(c.content for c in self._of.values())
         topics = [c.topic for c in self._of.values() if c.topic]
         known = None if found is None else found.topic
@@ -130,7 +125,7 @@ class _Batch:
             self._run,
             rows,
             digest,
-            sweeps=sweeps + bool(strays),
+            sweeps=sweeps,
         )
         self._at.store(decision)
         done = self._ledger.complete(decision, lambda _: None)
@@ -142,12 +137,11 @@ class _Batch:
                 "another run of this query has taken over. Start the query again: it writes the "
                 f"missing rows if the batch has the same rows as before. {SMALLER}"
             )
-        self._at.finish(decision)
+        written = self._at.finish(decision)
         self._end_others(entries)
-        try:
-            self._at.sweep(strays)
-        except KafkaError as error:  # the batch is written; brokers abort them after their timeout
-            logger.info("sink: transactions of an earlier run may still be open: %s", error)
+        repeated = found is not None and found.batch == self._number
+        if first or repeated or any(c.attempt for c in self._of.values()):
+            self._sweep(written)
 
     def _end_others(self, entries: Sequence[TaskEntry]) -> None:
         """Abort what tasks have prepared in vain, because another run was quicker."""
@@ -159,6 +153,18 @@ class _Batch:
                 lambda seconds: self._ledger.transactions.end(those, seconds, committed=False),
                 "the abort of transactions that aren't needed",
             )
+
+    def _sweep(self, written: Decision) -> None:
+        """Abort what other attempts and earlier runs have left open.
+
+        They don't use the same transactional ids, and rows after an open transaction are hidden
+        until its timeout.
+        """
+        ours = [c.transaction for c in self._of.values() if c.transaction is not None]
+        try:
+            self._at.sweep(written, ours)
+        except KafkaError as error:  # the batch is written; brokers abort them after their timeout
+            logger.info("sink: transactions of an earlier run may still be open: %s", error)
 
     def _check_finished(self, decided: Decision) -> None:
         """Raise if a finished batch isn't repeated but is another write with the same number."""
@@ -311,8 +317,5 @@ def _abort(
     topic = ledger.topic if found is None else found.topic
     if not missing or topic is None or (found is not None and found.batch > batch):
         return
-    strays = [n for n, p in at.strays([*named, *open_now]).items() if p in missing]
-    if strays:
-        found = found or Decision(0, topic, NOTHING, (), ledger.writer)
-        at.store(replace(found, sweeps=found.sweeps + 1))
-        at.sweep(strays)
+    found = found or Decision(0, topic, NOTHING, (), ledger.writer)
+    at.sweep(found, [*named, *open_now], missing)

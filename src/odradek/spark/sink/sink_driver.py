@@ -16,7 +16,7 @@ import contextlib
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -223,42 +223,35 @@ class SinkDriver:
             producer.commit_transaction, f"the commit of the ledger entry of batch {decision.batch}"
         )
 
-    def strays(self, spared: Iterable[PreparedTransaction]) -> dict[str, int]:
-        """Return the transactional ids of open transactions, and their partitions.
+    def sweep(
+        self,
+        newest: Decision,
+        spared: Iterable[PreparedTransaction],
+        partitions: Collection[int] | None = None,
+    ) -> None:
+        """Abort open transactions of tasks, perhaps of some partitions only; fence their producers.
 
-        They are empty if brokers can't list them, or not in time.
+        `newest` is stored with a higher number of sweeps before. This fails if another driver has
+        taken over meanwhile; a later one doesn't list what this one aborts. Raises `KafkaError` if
+        brokers can't list transactions.
         """
         base, known = self.ledger.base, {one.transactional_id for one in spared}
         until = min(self.patience.until, self.patience.clock.now() + FENCE_S)
-        soon = replace(self.patience, until=until)
-        try:
-            found = soon.wait(
-                lambda seconds: self.ledger.transactions.ongoing(base, seconds),
-                "the transactions that are open",
-            )
-        except KafkaError as error:  # brokers abort them after their timeout
-            logger.info("sink: transactions of an earlier run may be open: %s", error)
-            return {}
+        wait, transactions = replace(self.patience, until=until).wait, self.ledger.transactions
+        found = wait(lambda s: transactions.ongoing(base, s), "the transactions that are open")
         parts = {name: _TASK.fullmatch(name.removeprefix(base)) for name in found}
-        return {n: int(part[1]) for n, part in parts.items() if part and n not in known}
-
-    def sweep(self, strays: Iterable[str]) -> None:
-        """Abort these transactions, and fence their producers.
-
-        The ledger must have a higher number of sweeps than when they were found: a driver that
-        comes between neither lists them then, nor what was prepared beside them.
-        """
-        ids = list(strays)
+        ids = [n for n, part in parts.items() if part and n not in known]
+        if partitions is not None:
+            ids = [n for n in ids if int(n.removeprefix(base).split(".")[0]) in partitions]
         if ids:
-            self.patience.wait(
-                lambda seconds: self.ledger.transactions.fence(ids, seconds),
-                "the abort of transactions that aren't needed",
-            )
+            self.store(replace(newest, sweeps=newest.sweeps + 1))
+            wait(lambda s: transactions.fence(ids, s), "the abort of transactions of other tasks")
 
-    def finish(self, decision: Decision, state: str = WRITTEN) -> None:
+    def finish(self, decision: Decision) -> Decision:
         """Note that nothing of a decision is left to do: later readers need not look again."""
+        written = replace(decision, state=WRITTEN, entries=())
         try:
-            self.store(replace(decision, state=state, entries=()))
+            self.store(written)
         except KafkaError as error:
             # Perhaps another driver has taken over. Later readers ask the transactions themselves.
             logger.debug(
@@ -266,6 +259,7 @@ class SinkDriver:
                 decision.batch,
                 error,
             )
+        return written
 
 
 @contextmanager
