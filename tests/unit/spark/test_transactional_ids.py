@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import struct
-from base64 import b64encode
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from tests.unit.spark.memory_producer import MemoryLog, MemoryProducer
 from tests.unit.spark.test_exactly_once import (
-    T0,
     DiedError,
     Rows,
     abort,
@@ -22,8 +17,6 @@ from tests.unit.spark.test_exactly_once import (
     write,
 )
 
-from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.spark.sink.ledger import Marker
 from odradek.spark.sink.sink_messages import SinkCommit
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 
@@ -135,25 +128,3 @@ def test_a_batch_that_is_committed_in_part_is_judged_before_more_of_it_is_commit
     assert log.values() == ["a"]
     run_batch(log, ["a"], ["b"], ["c"], run="last")
     assert sorted(log.values()) == ["a", "b", "c"]
-
-
-def test_a_decision_of_an_earlier_format_is_finished(log: MemoryLog) -> None:
-    """Its list names the counters themselves, which tasks initialize."""
-    producer = log.make({"transactional.id": "odradek-query-sink-0", "transaction.timeout.ms": 9e5})
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.send_arrow("t", pa.RecordBatch.from_pydict({"value": ["a"]}))
-    transaction = log.prepared(producer).prepare(1.0)
-    done = write(log, ["a"], batch=9, query="other")
-    marker = Marker(0, 1, done.digest, "run", None, transaction[1:3]).stored()
-    producer.send_offsets_to_transaction({T0: marker}, "odradek-query-sink-0")
-    entry = struct.pack(">Iqh?QQ", 0, *transaction[1:], 1, done.digest)
-    head = {"v": 1, "state": "decided", "rows": 1, "digest": f"{done.digest:016x}", "hash": 1}
-    more = {"run": "run", "writer": None, "parts": 1, "next": None, "n": "x"}
-    text = json.dumps({**head, **more, "e": b64encode(entry).decode()})
-    log.offsets["odradek-query-sink-ledger"] = {T0: OffsetAndMetadata(0, text)}
-    again = [write(log, ["a"], run="later")]
-    commit(log, again)
-    assert log.values() == ["a"]
-    run_batch(log, ["b"], batch=1, run="later")
-    assert log.values() == ["a", "b"]
