@@ -60,6 +60,8 @@ class MemoryLog:
     pending: dict[str, Pending] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
     down_until: float = 0.0
+    timeouts: int = 0
+    """Number of transactions that were aborted because they were open for too long."""
     before: Callable[[str, MemoryProducer], None] = lambda *_: None
     """Called before each step."""
     after: Callable[[str, MemoryProducer], None] = lambda *_: None
@@ -113,6 +115,7 @@ class MemoryLog:
         if found and ongoing and self.clock.now() >= found.started + found.timeout:
             self.known[name] = states.fenced(found)
             self.complete(name)
+            self.timeouts += 1
         return self.known.get(name)
 
     def required(self, name: str) -> TransactionMetadata:

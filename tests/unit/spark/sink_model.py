@@ -150,8 +150,8 @@ class Model:
         self.cut_off = self.rng.choice((0.0, 0.0, 0.1, 0.5))
         self.log.outdated = self._outdated
         self.log.ends = self._ends
-        self.commits = Counter[str]()
-        """How many transactions of tasks each run has committed."""
+        self.commits: dict[str, int] = {}
+        """Number of timeouts before the first transaction of a task that each run has committed."""
         self.steps = 0
 
     # The scheduler
@@ -173,8 +173,8 @@ class Model:
 
     def _ends(self, name: str, *, commit: bool) -> None:
         """A process ends the open transaction of a task."""
-        if self.current is not None:
-            self.commits[self.current.run] += commit
+        if self.current is not None and commit:
+            self.commits.setdefault(self.current.run, self.log.timeouts)
 
     def start(self, work: Callable[[], Any], plan: Plan) -> Actor:
         actor = Actor(work, plan.run)
@@ -278,10 +278,12 @@ class Model:
             commit_batch(OPTIONS, messages, batch=plan.batch, **given)
         except ReplayError as error:
             self.refused += 1
+            late = self.log.timeouts
             self.log.settle()
             whole = self.visible(plan.batch) in [p.rows for p in self.plans[plan.batch]]
-            if not whole and (done := self.commits[plan.run]):
-                self.complain(plan, f"it is refused after {done} transactions: {error}")
+            # A transaction may time out after the first one was committed.
+            if not whole and self.commits.get(plan.run) == late:
+                self.complain(plan, f"it is refused after it has committed: {error}")
             elif not whole and not self.late:
                 self.complain(plan, f"a part of its decided rows was aborted: {error}")
             raise

@@ -88,6 +88,7 @@ class _Batch:
         self._of = {c.partition: c for c in commits}
         first = commits[0]
         self._run, self._number = first.run, first.batch or 0
+        self._prepared = [c.transaction for c in commits if c.transaction is not None]
 
     def commit(self) -> None:
         found = self._ledger.read(self._number)
@@ -98,8 +99,7 @@ class _Batch:
             done = self._ledger.complete(decided, partly)
             committed = {e.partition: e for e in decided.entries if e.partition in done}
             if len(done) == len(decided.entries):
-                decided = self._at.finish(decided)
-                self._sweep(decided)
+                decided = self._at.finish(decided, self._prepared)
             elif done:
                 partly(len(done))
         if decided is not None and decided.finished:
@@ -111,8 +111,8 @@ class _Batch:
         new = [e for e in entries if e.partition not in committed and e.producer_id >= 0]
         if not new:
             return
-        sweeps = 0 if found is None else found.sweeps
-        self._check_open(new, sweeps)
+        number = 0 if found is None else found.sweeps
+        self._check_open(new, number)
         rows, digest = totals(c.content for c in self._of.values())
         topics = [c.topic for c in self._of.values() if c.topic]
         known = None if found is None else found.topic
@@ -125,7 +125,7 @@ class _Batch:
             self._run,
             rows,
             digest,
-            sweeps=sweeps,
+            sweeps=number,
         )
         self._at.store(decision)
         done = self._ledger.complete(decision, lambda _: None)
@@ -137,34 +137,20 @@ class _Batch:
                 "another run of this query has taken over. Start the query again: it writes the "
                 f"missing rows if the batch has the same rows as before. {SMALLER}"
             )
-        written = self._at.finish(decision)
-        self._end_others(entries)
         repeated = found is not None and found.batch == self._number
-        if first or repeated or any(c.attempt for c in self._of.values()):
-            self._sweep(written)
+        sweeps = first or repeated or any(c.attempt for c in self._of.values())
+        self._at.finish(decision, self._prepared if sweeps else None)
+        self._end_others(entries)
 
     def _end_others(self, entries: Sequence[TaskEntry]) -> None:
         """Abort what tasks have prepared in vain, because another run was quicker."""
         listed = {e.transaction(self._ledger.base) for e in entries}
-        prepared = [c.transaction for c in self._of.values() if c.transaction is not None]
-        those = [t for t in prepared if t not in listed]
+        those = [t for t in self._prepared if t not in listed]
         if those:
             self._at.patience.wait(
                 lambda seconds: self._ledger.transactions.end(those, seconds, committed=False),
                 "the abort of transactions that aren't needed",
             )
-
-    def _sweep(self, written: Decision) -> None:
-        """Abort what other attempts and earlier runs have left open.
-
-        They don't use the same transactional ids, and rows after an open transaction are hidden
-        until its timeout.
-        """
-        ours = [c.transaction for c in self._of.values() if c.transaction is not None]
-        try:
-            self._at.sweep(written, ours)
-        except KafkaError as error:  # the batch is written; brokers abort them after their timeout
-            logger.info("sink: transactions of an earlier run may still be open: %s", error)
 
     def _check_finished(self, decided: Decision) -> None:
         """Raise if a finished batch isn't repeated but is another write with the same number."""

@@ -247,15 +247,22 @@ class SinkDriver:
             self.store(replace(newest, sweeps=newest.sweeps + 1))
             wait(lambda s: transactions.fence(ids, s), "the abort of transactions of other tasks")
 
-    def finish(self, decision: Decision) -> Decision:
-        """Note that nothing of a decision is left to do: later readers need not look again."""
+    def finish(self, decision: Decision, spared: Sequence[PreparedTransaction] | None) -> Decision:
+        """Note that nothing of a decision is left to do: later readers need not look again.
+
+        Then abort what other attempts and earlier runs have left open, unless `spared` is None:
+        rows after an open transaction are hidden until its timeout.
+        """
         written = replace(decision, state=WRITTEN, entries=())
         try:
             self.store(written)
+            if spared is not None:
+                self.sweep(written, spared)
         except KafkaError as error:
             # Perhaps another driver has taken over. Later readers ask the transactions themselves.
             logger.debug(
-                "sink: batch %d is written, but the ledger doesn't say so yet: %s",
+                "sink: batch %d is written, but the ledger may not say so yet, or transactions of "
+                "other attempts may be open: %s",
                 decision.batch,
                 error,
             )
