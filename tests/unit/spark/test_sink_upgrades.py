@@ -31,7 +31,7 @@ MARKERS = {
     0: '{"v":1,"rows":4,"digest":"8446e0a0ac0d364f"' + END,
     2: '{"v":1,"rows":1,"digest":"b82993efd27a80e2"' + END,
 }
-"""What tasks of 0.2.0 (9acf96b8) committed for batch 3 with these rows, to a broker."""
+"""Markers that tasks of 0.2.0 (9acf96b8) committed for batch 3 with these rows, to a broker."""
 
 
 @pytest.fixture
