@@ -21,9 +21,15 @@ from odradek.spark.sink.sink_messages import SinkCommit
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 
 
-def test_tasks_of_a_repeated_batch_end_no_transactions(log: MemoryLog) -> None:
+@pytest.mark.parametrize("slow", [0.0, 60.0])
+def test_tasks_of_a_repeated_batch_end_no_transactions(log: MemoryLog, slow: float) -> None:
     decided(log, ["0"], ["1"], ["2"])
     log.steps.clear()
+
+    def wait(what: str, _: MemoryProducer) -> None:
+        log.clock.at += slow * (what == "send")
+
+    log.before = wait
     again = [write(log, ["0", "1"], 0, run="later"), write(log, ["2"], 1, run="later")]
     assert "end" not in log.steps
     assert log.values() == []

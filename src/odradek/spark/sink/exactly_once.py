@@ -338,7 +338,7 @@ class TransactionalTask:
             lambda seconds: producer.send_offsets_to_transaction(offsets, self._id, seconds),
             f"the progress marker of {self._id!r} to be added to the transaction",
         )
-        if self._clock.now() - since > LATE_S:
+        if not covered and self._clock.now() - since > LATE_S:
             self._check_wanted(ledger)
         sweeps = 0 if decision is None else decision.sweeps
         return self._message(topic=topic, transaction=transaction, ticket=created, sweeps=sweeps)
