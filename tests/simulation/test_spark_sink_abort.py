@@ -221,7 +221,7 @@ def test_a_transaction_is_ended_by_another_process_any_number_of_times(
     error = job.other().end([one], 30.0, committed=not committed)[one.transactional_id]
     assert isinstance(error, InvalidTxnStateError)
     assert job.scene.visible() == ([0, 1, 2] if committed else [])
-    marker = job.other().offsets([one.transactional_id], 30.0)[one.transactional_id]
+    marker = job.other().offsets(["odradek-job-sink-0"], 30.0)["odradek-job-sink-0"]
     assert len(marker) == committed
 
 

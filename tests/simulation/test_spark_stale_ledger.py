@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,13 +23,24 @@ class CutOff(Job):
     Batch 1 is written with its successors; a later driver and its tasks only know the former one.
     """
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, ids: Sequence[str] = ()) -> None:
+        """`ids` are further ids whose coordinators aren't cut off, without the prefix."""
         self.prefix = "odradek"
         super().__init__(version)
+        self._not_at_it = [*NAMES[1:], *ids]
         self.commit([self.task(p, [p]) for p in (0, 1)])
-        self.prefix = next(name for n in range(200) if self._fits(name := f"job{n}"))
-        self.commit([self.task(p, [p + 2]) for p in (0, 1)])
+        self.prefix = next(name for n in range(9999) if self._fits(name := f"job{n}"))
+        messages = [self.task(p, [p + 2]) for p in (0, 1)]
+        self.commit(messages)
         self.zombie = self._coordinator("ledger")
+        self.ids = [
+            f"{m.partition}.{m.ticket[0]}.{m.ticket[1] + n}" for m in messages for n in (0, 2, 3)
+        ]
+        """Ids of these tasks, and of later ones that can't take them over. They don't depend on the
+        prefix."""
+
+    def cut_off(self) -> None:
+        """Cut the coordinator off."""
         self.scene.world.advance(5.0)
         self.scene.cluster.zombie_leader(self.zombie.id, fenced=0.5)
         self.scene.world.advance(1.0)
@@ -55,7 +67,7 @@ class CutOff(Job):
     def _fits(self, prefix: str) -> bool:
         self.prefix = prefix
         zombie = self._coordinator("ledger")
-        others = {self._coordinator(n, "__transaction_state").id for n in NAMES[1:]}
+        others = {self._coordinator(n, "__transaction_state").id for n in self._not_at_it}
         return self._coordinator("0") is zombie and zombie.id not in others
 
     def beside_it(self) -> None:
@@ -65,7 +77,9 @@ class CutOff(Job):
 
 @pytest.fixture
 def job(version: int) -> CutOff:
-    return CutOff(version)
+    found = CutOff(version, CutOff(version).ids)
+    found.cut_off()
+    return found
 
 
 @PROTOCOLS
@@ -94,7 +108,7 @@ def test_a_driver_that_fails_doesn_t_abort_what_it_has_decided(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("odradek.spark.sink.exactly_once.Ledger.complete", die)
+        patch.setattr("odradek.spark.sink.sink_driver.DriverLedger.complete", die)
         with pytest.raises(KeyboardInterrupt):
             job.commit(messages, 1)
     assert job.scene.visible() == [0, 1, 2, 3]

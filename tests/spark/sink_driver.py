@@ -2,10 +2,10 @@
 
 Argument: the folder of this run; its file `run.json` says the rest. A shuffle without a fixed
 number of tasks follows adaptive execution, which chooses it by the cores. While the folder has a
-file `halt` that names a point (`task 1`: in the middle of its rows; `decided`, `committed`,
-`written`: of the batch), the process that gets there notes its number in `halted` and waits; if the
-file says `fail`, the task fails instead. Each task's end is a file in `ends`. Not a test; run by
-one, which kills it.
+file `halt` that names a point (`task 1`: in the middle of its rows; `ledger 1`: the task has read
+the ledger; `decided`, `committed`, `written`: of the batch), the process that gets there notes its
+number in `halted` and waits; if the file says `fail`, the task fails instead. Each task's end is a
+file in `ends`. Not a test; run by one, which kills it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from odradek.spark import KafkaDataSource, write_batch
 from odradek.spark.options.source_options import BATCH, STREAM
+from odradek.spark.sink.exactly_once import Ledger
 from odradek.spark.sink.ledger import DECIDED, WRITTEN, Decision
 from odradek.spark.sink.sink_driver import SinkDriver
 from odradek.spark.sink.sink_options import parse_sink_options
@@ -63,12 +64,21 @@ class Halting:
         context = TaskContext.get()
         assert context is not None
         task, end = context.partitionId(), "written"
+        read = Ledger.read
+
+        def halting_read(at: Ledger, batch: int) -> Decision | None:
+            found = read(at, batch)
+            halt(f"ledger {task}")
+            return found
+
+        Ledger.read = halting_read  # type: ignore[assignment, method-assign]
         try:
             return super().write(self._halting(iterator, task))  # type: ignore[misc]
         except BaseException as error:
             end = repr(error)
             raise
         finally:
+            Ledger.read = read  # type: ignore[method-assign]
             note(Path(os.environ[RUN_FOLDER], "ends", str(task)), end)
 
     def _halting(self, batches: Iterator[pa.RecordBatch], task: int) -> Iterator[pa.RecordBatch]:

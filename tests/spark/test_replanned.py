@@ -87,9 +87,14 @@ class Run:
             if pid != spared:
                 os.kill(pid, number)
 
-    def wake(self) -> None:
+    def wake(self, task: str = "") -> None:
+        """Let all processes continue; wait for the end of a task that has outlived its driver."""
         (self._folder / "halt").unlink()
         self.signal(signal.SIGCONT)
+        deadline = time.monotonic() + 60
+        while task and task not in self.ends():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 class Program:
@@ -211,13 +216,41 @@ def test_a_task_of_an_earlier_plan_that_outlives_its_driver_commits_nothing(
         made.names("new")
         assert len(made.finish(Plan(2)).ends()) == 3
         made.judge("new")
-        killed.wake()
-        deadline = time.monotonic() + 60
-        while "3" not in killed.ends():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert "fenced" in killed.ends()["3"].lower()
+        killed.wake("3")
+        assert "taken over" in killed.ends()["3"].lower()
         made.judge("new")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["stream", "batch", "job"])
+def test_a_task_that_read_the_ledger_before_a_decision_aborts_nothing_of_it(
+    kind: str, cluster: LocalCluster, topics: Any, tmp_path: Path
+) -> None:
+    """It outlives its driver, and wakes after the next one has decided and died."""
+    with program(tmp_path, cluster, topics, kind) as made:
+        first = made.start(Plan(2), "ledger 1")
+        zombie = first.halted()
+        os.kill(zombie, signal.SIGSTOP)
+        first.signal(signal.SIGKILL, spared=zombie)
+        second = made.start(Plan(2), "decided")
+        second.halted()
+        second.signal(signal.SIGKILL)
+        first.wake("1")
+        made.finish(Plan(5))
+        made.judge("old")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("halt", ["ledger 1", "decided"])
+def test_a_batch_is_written_once_by_the_same_plan(
+    halt: str, cluster: LocalCluster, topics: Any, tmp_path: Path
+) -> None:
+    with program(tmp_path, cluster, topics) as made:
+        killed = made.start(Plan(2), halt)
+        killed.halted()
+        killed.signal(signal.SIGKILL)
+        made.finish(Plan(2))
+        made.judge("old")
 
 
 @pytest.mark.long

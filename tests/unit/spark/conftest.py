@@ -17,6 +17,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 from tests.registry_server import RegistryServer, registry_server
+from tests.unit.spark.memory_producer import MemoryLog
 
 from odradek.clients.consumer.fetching.offsets import ListedOffset
 from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
@@ -306,6 +307,12 @@ class MemoryConsumer:
 @pytest.fixture
 def clock() -> JumpingClock:
     return JumpingClock()
+
+
+@pytest.fixture(params=[0, 2])
+def log(clock: JumpingClock, request: Any) -> MemoryLog:
+    """The log of a cluster with each transaction.version."""
+    return MemoryLog(clock, version=request.param)
 
 
 @pytest.fixture

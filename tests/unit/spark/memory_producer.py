@@ -13,7 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from odradek.clients.admin.transactions import OVER, TransactionDescription
+from odradek.clients.admin.transactions import (
+    OVER,
+    ProducerIdAndEpoch,
+    TransactionDescription,
+)
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.producer.transaction_state import PreparedTransaction
 from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
@@ -56,6 +60,8 @@ class MemoryLog:
     pending: dict[str, Pending] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
     down_until: float = 0.0
+    timeouts: int = 0
+    """Number of transactions that were aborted because they were open for too long."""
     before: Callable[[str, MemoryProducer], None] = lambda *_: None
     """Called before each step."""
     after: Callable[[str, MemoryProducer], None] = lambda *_: None
@@ -64,6 +70,8 @@ class MemoryLog:
     """Whether the end of a transaction isn't visible at once."""
     outdated: Callable[[str], Offsets | None] = lambda _: None
     """Returns a group's offsets if its coordinator is cut off from the other brokers."""
+    ends: Callable[..., None] = lambda *_, **__: None
+    """Called when a process ends another one's open transaction."""
     dead: Callable[[], bool] = lambda: False
     """Whether the process that calls was killed, and so ends nothing in order."""
     refuse: str | None = None
@@ -107,6 +115,7 @@ class MemoryLog:
         if found and ongoing and self.clock.now() >= found.started + found.timeout:
             self.known[name] = states.fenced(found)
             self.complete(name)
+            self.timeouts += 1
         return self.known.get(name)
 
     def required(self, name: str) -> TransactionMetadata:
@@ -145,6 +154,8 @@ class MemoryLog:
                 self.complete(name)
                 continue
             if after is not None:
+                if found.state is State.ONGOING and not name.endswith("-driver"):
+                    self.ends(name, commit=commit)
                 self.known[name] = after
                 if not self.late_markers():
                     self.complete(name)
@@ -371,9 +382,11 @@ class MemoryTransactions:
         known = [name for name in self._log.known if name.startswith(prefix)]
         return [n for n in known if (s := self._log.state(n)) and s.state is State.ONGOING]
 
-    def fence(self, ids: Sequence[str], timeout: float) -> dict[str, tuple[int, int]]:
+    def fence(self, ids: Sequence[str], timeout: float) -> dict[str, ProducerIdAndEpoch]:
         self._producer.step("fence", timeout)
-        return {name: self._log.initialise(name, 60.0) for name in ids}
+        found = {name: ProducerIdAndEpoch(*self._log.initialise(name, 60.0)) for name in ids}
+        self._log.after("fence", self._producer)
+        return found
 
     def offsets(self, groups: Sequence[str], timeout: float) -> dict[str, Offsets]:
         self._producer.step("offsets of groups", timeout)

@@ -61,8 +61,8 @@ class Clock:
 class Actor:
     """A process: it runs from one step to the next when the scheduler lets it."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work = work
+    def __init__(self, work: Callable[[], Any], run: str) -> None:
+        self._work, self.run = work, run
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self.killed = self.done = False
         self.frozen_until = 0
@@ -77,8 +77,9 @@ class Actor:
     def _run(self) -> None:
         self._go.acquire()
         try:
-            if not self.killed:
-                self.result = self._work()
+            if self.killed:
+                raise DiedError
+            self.result = self._work()
         except BaseException as error:
             self.error = error
         self.done = True
@@ -148,6 +149,9 @@ class Model:
         self.deaths = self.rng.choice((0.3, 0.6, 0.9))
         self.cut_off = self.rng.choice((0.0, 0.0, 0.1, 0.5))
         self.log.outdated = self._outdated
+        self.log.ends = self._ends
+        self.commits: dict[str, int] = {}
+        """Number of timeouts before the first transaction of a task that each run has committed."""
         self.steps = 0
 
     # The scheduler
@@ -167,8 +171,13 @@ class Model:
             return None
         return dict(self.rng.choice(self.log.former.get(group, []) or [{}]))
 
-    def start(self, work: Callable[[], Any]) -> Actor:
-        actor = Actor(work)
+    def _ends(self, name: str, *, commit: bool) -> None:
+        """A process ends the open transaction of a task."""
+        if self.current is not None and commit:
+            self.commits.setdefault(self.current.run, self.log.timeouts)
+
+    def start(self, work: Callable[[], Any], plan: Plan) -> Actor:
+        actor = Actor(work, plan.run)
         self.actors.append(actor)
         return actor
 
@@ -210,7 +219,7 @@ class Model:
             self.idle.append(clients)
             return found
 
-        return self.start(work)
+        return self.start(work, plan)
 
     def driver(self, plan: Plan) -> Actor:
         """The attempt of a run to write a batch."""
@@ -232,7 +241,7 @@ class Model:
                 abort_batch(OPTIONS, messages, batch=plan.batch, **given)
                 raise
 
-        me.append(self.start(work))
+        me.append(self.start(work, plan))
         return me[0]
 
     def _run_wave(
@@ -267,8 +276,16 @@ class Model:
     def _commit(self, plan: Plan, messages: list[SinkCommit | None], given: Any) -> None:
         try:
             commit_batch(OPTIONS, messages, batch=plan.batch, **given)
-        except ReplayError:
+        except ReplayError as error:
             self.refused += 1
+            late = self.log.timeouts
+            self.log.settle()
+            whole = self.visible(plan.batch) in [p.rows for p in self.plans[plan.batch]]
+            # A transaction may time out after the first one was committed.
+            if not whole and self.commits.get(plan.run) == late:
+                self.complain(plan, f"it is refused after it has committed: {error}")
+            elif not whole and not self.late:
+                self.complain(plan, f"a part of its decided rows was aborted: {error}")
             raise
         self.log.settle()
         seen = self.visible(plan.batch)
@@ -321,7 +338,7 @@ class Model:
         """One of the plans that were tried must succeed when nothing disturbs it."""
         self._run_out()
         self.calm = True
-        tried = [Plan(batch, f"calm{n}", p.parts) for n, p in enumerate(self.plans[batch])]
+        tried = [Plan(batch, f"calm{batch}.{n}", p.parts) for n, p in enumerate(self.plans[batch])]
         return any(self._attempt(plan) for plan in reversed(tried))
 
     def _run_out(self) -> None:

@@ -16,12 +16,7 @@ from odradek.common.errors.kafka import InvalidTransactionTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.options.option_table import STREAM
 from odradek.spark.problems import MissingTopicError, OutageError
-from odradek.spark.sink.batch_commit import (
-    BEYOND,
-    FENCE_S,
-    abort_batch,
-    commit_batch,
-)
+from odradek.spark.sink.batch_commit import BEYOND, abort_batch, commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.ledger import (
     IN_ONE,
@@ -34,7 +29,7 @@ from odradek.spark.sink.ledger import (
 )
 from odradek.spark.sink.resolving import BatchState, Remedy, Resolution, resolve
 from odradek.spark.sink.sink_clients import ProducerCache
-from odradek.spark.sink.sink_driver import CONTACT_S
+from odradek.spark.sink.sink_driver import CONTACT_S, FENCE_S
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkRowError, SinkWriteError
@@ -47,11 +42,6 @@ Rows = list[str]
 
 class DiedError(BaseException):
     """The process was killed."""
-
-
-@pytest.fixture(params=[0, 2])
-def log(clock: Any, request: Any) -> MemoryLog:
-    return MemoryLog(clock, version=request.param)
 
 
 def options(**given: str) -> SinkOptions:
@@ -138,6 +128,22 @@ def aborted_in_part(log: MemoryLog) -> None:
     assert log.values() == ["a", "b"]
 
 
+def decided(log: MemoryLog, *parts: Rows, pause: float = 0.0) -> None:
+    """Write a batch whose driver dies after its decision; pause after the first task."""
+    messages = [write(log, parts[0])]
+    log.clock.at += pause
+    messages += [write(log, rows, p) for p, rows in enumerate(parts[1:], 1)]
+
+    def die(what: str, _: MemoryProducer) -> None:
+        if what == "end":
+            raise DiedError
+
+    log.before, log.dead = die, lambda: True
+    with pytest.raises(DiedError):
+        commit(log, messages)
+    log.before, log.dead = lambda *_: None, lambda: False
+
+
 def of_02(log: MemoryLog, partition: int, rows: int, digest: int = 0, batch: int = 0) -> None:
     """Leave the marker of a task that 0.2 has committed."""
     text = Marker(batch, rows, digest, "old").stored().metadata.replace(',"txn":null', "")
@@ -159,7 +165,7 @@ def test_rows_are_visible_once_the_driver_has_decided(log: MemoryLog) -> None:
     commit(log, messages)
     assert log.values() == ["a", "b", "c", "d"]
     steps = [s for s in log.steps if s in ("init", "describe", "commit", "end")]
-    assert steps == ["init", "describe", "commit", "end", "end", "commit"]
+    assert steps == ["init", "describe", "commit", "describe", "end", "end", "commit"]
     marker = log.offsets["odradek-query-sink-0"][T0]
     assert marker.offset == 0
     assert '"rows":3' in marker.metadata
@@ -219,21 +225,28 @@ def test_an_older_batch_fails(log: MemoryLog) -> None:
 # Zombies, deaths, other plans
 
 
-@pytest.mark.parametrize("step", ["offsets of a group", "send", "flush", "prepare", "marker"])
-def test_a_zombie_is_fenced_wherever_it_stands(log: MemoryLog, step: str) -> None:
+@pytest.mark.parametrize(
+    "step", ["offsets of a group", "fence", "init", "send", "flush", "prepare", "marker"]
+)
+@pytest.mark.parametrize("late", [0.0, 60.0])
+def test_a_zombie_writes_nothing_wherever_it_stands(log: MemoryLog, step: str, late: float) -> None:
     """Another run overtakes a task between any two of its steps."""
 
     def overtake(what: str, producer: MemoryProducer) -> None:
         if what == step:
             log.before = lambda *_: None
             run_batch(log, ["a", "b"], run="other")
+            log.clock.at += late
 
     log.before = overtake
-    if step == "offsets of a group":  # it looks now, and finds the batch finished
+    if step in ("offsets of a group", "fence"):  # it looks now, and finds the batch finished
         assert write(log, ["a", "b"]).skipped
-    else:
+    elif late or step in ("flush", "prepare", "marker"):
         with pytest.raises(SinkWriteError, match="Another attempt of this task"):
             write(log, ["a", "b"])
+    else:
+        commit(log, [write(log, ["a", "b"])])
+    assert log.pending == {}
     assert log.values() == ["a", "b"]
 
 
@@ -284,16 +297,7 @@ def test_metadata_of_another_application_is_a_typed_error(log: MemoryLog, text: 
 
 def test_a_decision_without_effect_blocks_no_later_batch(log: MemoryLog) -> None:
     """All of its transactions timed out, and the repeated batch has no rows."""
-    messages = [write(log, ["a"], 0), write(log, ["b"], 1)]
-
-    def die(what: str, _: MemoryProducer) -> None:
-        if what == "end":
-            raise DiedError
-
-    log.before, log.dead = die, lambda: True
-    with pytest.raises(DiedError):
-        commit(log, messages)
-    log.before, log.dead = lambda *_: None, lambda: False
+    decided(log, ["a"], ["b"])
     log.clock.at += 1000.0
     run_batch(log, [], run="later")
     assert resolved(log, 1).outcome is BatchState.NOTHING
@@ -306,7 +310,7 @@ def test_an_older_batch_that_is_committed_in_part_is_resolved(log: MemoryLog) ->
     aborted_in_part(log)
     commit(log, [])
     with pytest.raises(ReplayError, match="batch 0 was not finished: 1 of 2 transactions"):
-        write(log, ["d"], batch=1)
+        run_batch(log, ["d"], batch=1)
     assert resolved(log, 1).outcome is BatchState.PARTLY
     assert resolved(log, 1, Remedy.ACCEPT_LOSS).outcome is BatchState.ACCEPTED
     run_batch(log, ["d"], batch=1)
@@ -322,23 +326,6 @@ def test_a_batch_that_is_repeated_for_another_topic_is_written_once(log: MemoryL
     for run in "later", "last":
         run_batch(log, ["a", "b"], ["c"], topic="u", run=run)
     assert log.values() == ["a", "b", "a", "b", "c"]
-
-
-def test_a_task_of_a_repeated_batch_ends_its_own_transaction_only(log: MemoryLog) -> None:
-    messages = [write(log, [str(p)], p) for p in range(5)]
-
-    def die(what: str, _: MemoryProducer) -> None:
-        if what == "end":
-            raise DiedError
-
-    log.before, log.dead = die, lambda: True
-    with pytest.raises(DiedError):
-        commit(log, messages)
-    log.before, log.dead = lambda *_: None, lambda: False
-    log.steps.clear()
-    write(log, ["3"], 3, run="later")
-    assert log.steps.count("end") == 1
-    assert log.values() == ["3"]
 
 
 @pytest.mark.parametrize("wide", [2, 40])
@@ -535,16 +522,7 @@ def test_tasks_that_02_has_committed_are_compared_and_left(log: MemoryLog) -> No
 def test_a_part_of_02_counts_as_committed_when_another_one_was_aborted(log: MemoryLog) -> None:
     first = write(log, ["b"], 1, batch=9, query="other")
     of_02(log, 1, 1, first.digest)
-    messages = [write(log, ["a"], 0), write(log, ["b"], 1)]
-
-    def die(what: str, _: MemoryProducer) -> None:
-        if what == "end":
-            raise DiedError
-
-    log.before, log.dead = die, lambda: True
-    with pytest.raises(DiedError):
-        commit(log, messages)
-    log.before, log.dead = lambda *_: None, lambda: False
+    decided(log, ["a"], ["b"])
     log.clock.at += 1000.0
     again = run_batch(log, ["a"], ["b"], run="later")
     assert [m.skipped for m in again] == [False, True]

@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.clients.producer.transaction_state import ONGOING
 from odradek.common.errors import KafkaError
-from odradek.common.errors.kafka import InvalidTxnStateError, UnsupportedVersionError
+from odradek.common.errors.kafka import InvalidTxnStateError
 from odradek.spark.sink.exactly_once import FENCED, SAME_ROWS, SEVERAL, SMALLER, first_of_run
 from odradek.spark.sink.ledger import (
     ACCEPTED,
     DECIDED,
-    DROPPED,
     NO_TRANSACTION,
-    WRITTEN,
+    NOTHING,
     Decision,
     TaskEntry,
     resolve_hint,
     totals,
 )
 from odradek.spark.sink.sink_clients import Make, Prepared
-from odradek.spark.sink.sink_driver import SinkDriver, driver
+from odradek.spark.sink.sink_driver import FENCE_S, SinkDriver, driver
 from odradek.spark.sink.sink_messages import SinkCommit
 from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
@@ -41,8 +39,6 @@ logger = logging.getLogger("odradek.spark")
 
 BEYOND = 64
 """Number of partitions after the last one that are searched for markers of a wider run of 0.2."""
-FENCE_S = 10.0
-"""Seconds for ending what tasks left open: a query that failed ends no later than that."""
 
 
 def commit_batch(
@@ -92,29 +88,31 @@ class _Batch:
         self._of = {c.partition: c for c in commits}
         first = commits[0]
         self._run, self._number = first.run, first.batch or 0
+        self._prepared = [c.transaction for c in commits if c.transaction is not None]
 
     def commit(self) -> None:
         found = self._ledger.read(self._number)
-        decided = found if found is not None and found.batch == self._number else None
+        decided = found if found is not None and found.covers(self._number) else None
         committed: dict[int, TaskEntry] = {}
-        if decided is not None and not decided.finished and decided.state != DROPPED:
-            done = self._ledger.complete(decided)
+        if decided is not None and not decided.finished:
+            partly = partial(self._check_same, decided)
+            done = self._ledger.complete(decided, partly)
             committed = {e.partition: e for e in decided.entries if e.partition in done}
             if len(done) == len(decided.entries):
-                self._at.finish(decided)
-                decided = replace(decided, state=WRITTEN)
+                decided = self._at.finish(decided, self._prepared)
+            elif done:
+                partly(len(done))
         if decided is not None and decided.finished:
             self._check_finished(decided)
             self._end_others(())
             return
-        if committed and decided is not None:
-            self._check_same(decided, len(committed))
         first = first_of_run(found, self._number, self._run)
         entries = self._entries(committed, by_02=first)
         new = [e for e in entries if e.partition not in committed and e.producer_id >= 0]
         if not new:
             return
-        self._check_open(new)
+        number = 0 if found is None else found.sweeps
+        self._check_open(new, number)
         rows, digest = totals(c.content for c in self._of.values())
         topics = [c.topic for c in self._of.values() if c.topic]
         known = None if found is None else found.topic
@@ -127,10 +125,11 @@ class _Batch:
             self._run,
             rows,
             digest,
+            sweeps=number,
         )
         self._at.store(decision)
-        lost = {e.partition for e in entries} - self._ledger.complete(decision)
-        if lost:
+        done = self._ledger.complete(decision, lambda _: None)
+        if lost := {e.partition for e in entries} - done:
             raise SinkWriteError(
                 f"batch {self._number} was to be committed, but brokers had already aborted "
                 f"{len(lost)} of {len(entries)} transactions (sink partitions "
@@ -138,43 +137,20 @@ class _Batch:
                 "another run of this query has taken over. Start the query again: it writes the "
                 f"missing rows if the batch has the same rows as before. {SMALLER}"
             )
-        self._at.finish(decision)
+        repeated = found is not None and found.batch == self._number
+        sweeps = first or repeated or any(c.attempt for c in self._of.values())
+        self._at.finish(decision, self._prepared if sweeps else None)
         self._end_others(entries)
-        if first:
-            self._end_leftovers(entries)
 
     def _end_others(self, entries: Sequence[TaskEntry]) -> None:
         """Abort what tasks have prepared in vain, because another run was quicker."""
         listed = {e.transaction(self._ledger.base) for e in entries}
-        prepared = [c.transaction for c in self._of.values() if c.transaction is not None]
-        those = [t for t in prepared if t not in listed]
+        those = [t for t in self._prepared if t not in listed]
         if those:
             self._at.patience.wait(
                 lambda seconds: self._ledger.transactions.end(those, seconds, committed=False),
                 "the abort of transactions that aren't needed",
             )
-
-    def _end_leftovers(self, entries: Sequence[TaskEntry]) -> None:
-        """Abort what tasks of an earlier run have left open.
-
-        A batch that is repeated with fewer tasks doesn't use all of their transactional ids again,
-        and rows after an open transaction are hidden until its timeout.
-        """
-        base, ours = self._ledger.base, {str(e.partition) for e in entries}
-        try:
-            found = self._at.patience.wait(
-                lambda seconds: self._ledger.transactions.ongoing(base, seconds),
-                "the transactions that are open",
-            )
-            parts = {name.removeprefix(base) for name in found}
-            left = [f"{base}{part}" for part in sorted(parts - ours) if part.isdecimal()]
-            if left:
-                self._at.patience.wait(
-                    lambda seconds: self._ledger.transactions.fence(left, seconds),
-                    "the abort of the transactions of an earlier run",
-                )
-        except KafkaError as error:  # the batch is written; brokers abort them after their timeout
-            logger.info("sink: transactions of an earlier run may still be open: %s", error)
 
     def _check_finished(self, decided: Decision) -> None:
         """Raise if a finished batch isn't repeated but is another write with the same number."""
@@ -218,7 +194,7 @@ class _Batch:
             if one.transaction is not None:
                 t = one.transaction
                 identity = t.producer_id, t.epoch, t.version_2
-                found[partition] = TaskEntry(partition, *identity, *one.content)
+                found[partition] = TaskEntry(partition, *identity, *one.content, *one.ticket)
             elif by_02:  # 0.2 has committed it
                 found[partition] = TaskEntry(partition, *NO_TRANSACTION, *one.content)
             else:
@@ -238,32 +214,20 @@ class _Batch:
         """Raise if 0.2 has committed rows of this batch in tasks that have no rows now."""
         beyond = range(len(self._of), len(self._of) + BEYOND)
         empty = [p for p, c in self._of.items() if not c.rows]
-        ids = {f"{self._ledger.base}{p}": p for p in (*empty, *beyond)}
-        for name, marker in self._ledger.markers(list(ids)).items():
+        for partition, (marker, _) in self._ledger.markers([*empty, *beyond]).items():
             if marker.batch == self._number and marker.rows:
                 raise ReplayError(
-                    f"batch {self._number} was already written by other tasks than now: {name!r} "
-                    f"wrote {marker.rows} row{'' if marker.rows == 1 else 's'} of it, and has no "
+                    f"batch {self._number} was already written by other tasks than now: "
+                    f"{f'{self._ledger.base}{partition}'!r} wrote {marker.rows} "
+                    f"row{'' if marker.rows == 1 else 's'} of it, and has no "
                     f"rows or doesn't exist now. Nothing was written now. {resolve_hint()}"
                 )
 
-    def _check_open(self, entries: Sequence[TaskEntry]) -> None:
-        """Raise before the decision if brokers don't have these transactions open any more."""
-        ids = [f"{self._ledger.base}{e.partition}" for e in entries]
-        try:
-            found = self._at.patience.wait(
-                lambda seconds: self._ledger.transactions.describe(ids, seconds),
-                "the state of the tasks' transactions",
-            )
-        except UnsupportedVersionError:  # before Kafka 3.0: seen after the decision only
-            return
-        lost = set()
-        for name, entry in zip(ids, entries, strict=True):
-            now = found[name]
-            if (now.state, now.producer_id, now.producer_epoch) != (
-                *(ONGOING, entry.producer_id, entry.epoch),
-            ):
-                lost.add(entry.partition)
+    def _check_open(self, entries: Sequence[TaskEntry], sweeps: int) -> None:
+        """Raise before the decision if these transactions aren't open any more, or may be swept."""
+        left = self._ledger.still_open(entries)
+        swept = {c.partition for c in self._of.values() if c.sweeps != sweeps}
+        lost = {e.partition for e in entries if e not in left or e.partition in swept}
         if lost:
             timeout = float(self._options.producer_config("")["transaction.timeout.ms"]) / 1000
             raise SinkWriteError(
@@ -329,18 +293,15 @@ def _abort(
     """Abort everything but the transactions that the ledger names."""
     ledger, wait = at.ledger, at.patience.wait
     found = ledger.newest()
-    named = (
-        {} if found is None else {e.partition: e.transaction(ledger.base) for e in found.entries}
-    )
-    those = [t for t in open_now if t not in named.values()]
+    named = [] if found is None else [e.transaction(ledger.base) for e in found.entries]
+    those = [t for t in open_now if t not in named]
     if those:
         wait(
             lambda s: ledger.transactions.end(those, s, committed=False),
             "the abort of the tasks' transactions",
         )
-    ids = [f"{ledger.base}{p}" for p in missing if p not in named]
-    if ids and (found is None or found.batch <= batch):  # else they are another run's by now
-        wait(
-            lambda s: ledger.transactions.fence(ids, s),
-            "the abort of the transactions of killed tasks",
-        )
+    topic = ledger.topic if found is None else found.topic
+    if not missing or topic is None or (found is not None and found.batch > batch):
+        return
+    found = found or Decision(0, topic, NOTHING, (), ledger.writer)
+    at.sweep(found, [*named, *open_now], missing)

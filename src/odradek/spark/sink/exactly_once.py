@@ -12,21 +12,35 @@ Before the decision no transaction of the batch can be committed, because only a
 only a driver that no other has fenced decides. So attempts without a decision don't
 matter: tasks of an earlier plan that still run, wherever they are and however many there were, can
 neither commit their rows nor have them committed. After the decision the batch has exactly the
-rows of the list, whatever Spark plans later: a task of a repeated batch reads the ledger first, and
-commits its own transaction if the list names it; the driver commits the others. If that succeeds
-for all of them, the batch is complete, and the rows of the new plan are dropped, provided that they
-are the same in all. If brokers have aborted a part of the list meanwhile (timeout), that part is
-written again, provided that the rows of each task are the same. Rows are the same if their number
-and digest are; otherwise the driver refuses before it commits anything.
+rows of the list, whatever Spark plans later: the driver of a repeated batch commits the list. If
+that succeeds for all of it, the batch is complete, and the rows of the new plan are dropped,
+provided that they are the same in all. If brokers have aborted a part of the list meanwhile
+(timeout) and none of it is committed, the list is aborted, and the new plan is written. If a part
+is committed, the rest is committed and the aborted part written again, provided that the rows of
+each task are the same. Rows are the same if their number and digest are; otherwise the driver
+refuses before it commits anything.
 
-Must not: initialize a transactional id whose transaction is on the list of this batch (that aborts
-it), or assume that a repeated batch has the same rows or tasks.
+No task may abort what a list names, whenever it reads the ledger and however long it is frozen
+afterwards. A transaction is aborted whenever its transactional id is initialized; brokers check the
+expected epoch of KIP-360 only if none is open. So each attempt has a transactional id that no
+other attempt initializes (R-TX-3):
+
+- The attempt initializes the counter of its partition, an id under which no rows are written. The
+  answer, a producer id and an epoch, is its ticket, which no other attempt gets.
+- If it is the ticket after that of the last committed transaction, by the partition's marker, the
+  attempt takes over the id of that transaction. Otherwise it creates an id named by its ticket.
+
+A new id for each attempt would be enough, but brokers keep ids for 7 days and producer ids for one.
+In this way a partition needs another id only after an attempt that has failed.
+
+Must not: end a transaction that another attempt has prepared, or assume that a repeated batch has
+the same rows or tasks.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
@@ -37,14 +51,16 @@ from odradek.common.errors.kafka import (
 )
 from odradek.common.types import TopicPartition
 from odradek.spark.sink.ledger import (
-    DROPPED,
+    NOTHING,
     Decision,
     Marker,
     Offsets,
+    Ticket,
     read_decision,
     read_marker,
     resolve_hint,
     sink_id,
+    with_ticket,
     writer_of,
 )
 from odradek.spark.sink.row_digest import MASK, digest
@@ -79,12 +95,19 @@ SMALLER = (
     "kafka.transaction.timeout.ms (brokers limit it with transaction.max.timeout.ms): all tasks of "
     "a batch must finish within that time."
 )
+TAKEN_OVER = (
+    "Another attempt of this task, or another run of this query, has taken over; none of this "
+    "attempt's rows are visible."
+)
+LATE_S = 10.0
+"""A task that takes longer reads the ledger again at its end. If its driver has died, nothing else
+aborts its transaction before the timeout."""
 CLOSE_TIMEOUT = 5.0
 """Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""
 
 
 class Ledger:
-    """The decisions of one sink, read and carried out with the connections of a producer."""
+    """The decisions and markers of one sink, read with the connections of a producer."""
 
     def __init__(
         self,
@@ -114,64 +137,49 @@ class Ledger:
     def read(self, batch: int) -> Decision | None:
         """Return the newest decision; raises `ReplayError` if it forbids to write this batch."""
         found = self.newest()
-        if found is None:
-            return None
-        self._check_writer(found.writer)
-        if found.batch > batch:
-            raise older(batch, found.batch)
-        if found.batch == batch and found.state != DROPPED:
-            self._check_topic(batch, found.topic)
-        if found.batch < batch and not (found.finished or found.state == DROPPED):
-            done = len(self.complete(found))
-            lost = len(found.entries) - done
-            if lost and done:  # a decision without a committed transaction has no effect
-                raise ReplayError(
-                    f"batch {found.batch} was not finished: {lost} of {len(found.entries)} "
-                    f"transactions were aborted. Nothing of batch {batch} was written. "
-                    f"{resolve_hint()}"
-                )
+        if found is not None:
+            self._check_writer(found.writer)
+            if found.batch > batch:
+                raise older(batch, found.batch)
+            if found.covers(batch):
+                self._check_topic(batch, found.topic)
         return found
 
-    def complete(self, decision: Decision, only: int | None = None) -> set[int]:
-        """Commit all transactions of a decision; return the partitions of those that are committed.
-
-        The result is final: a transaction that is not committed now has been aborted. `only`: a
-        partition; the others are left alone.
-        """
-        entries = [e for e in decision.entries if only in (None, e.partition)]
-        by_id = {f"{self.base}{e.partition}": e for e in entries if e.producer_id >= 0}
-        committed = {e.partition for e in entries if e.producer_id < 0}
-        those = [e.transaction(self.base) for e in by_id.values()]
-        if not those:
-            return committed
-        ended = self._patience.wait(
-            lambda seconds: self.transactions.end(those, seconds, committed=True),
-            f"the commit of batch {decision.batch}",
-        )
-        committed |= {by_id[name].partition for name, error in ended.items() if error is None}
-        doubtful = [name for name, error in ended.items() if error is not None]
-        for name, marker in self.last_markers(doubtful).items():
-            entry = by_id[name]
-            if marker.transaction == (entry.producer_id, entry.epoch):
-                committed.add(entry.partition)
-        return committed
-
-    def markers(self, ids: list[str]) -> dict[str, Marker]:
-        """Return the committed markers of transactional ids without waiting for open ones.
+    def markers(self, partitions: Iterable[int]) -> dict[int, tuple[Marker, str]]:
+        """Return the committed markers of tasks, with their topics; doesn't wait for open ones.
 
         A transaction that its coordinator has ended is visible in them.
         """
+        ids = {f"{self.base}{partition}": partition for partition in partitions}
         if not ids:
             return {}
         found = self._patience.wait(
-            lambda seconds: self.transactions.offsets(ids, seconds), "the tasks' progress markers"
+            lambda seconds: self.transactions.offsets(list(ids), seconds),
+            "the tasks' progress markers",
         )
-        markers = {name: read_marker(found.get(name, {}), name) for name in ids}
-        return {name: marker[0] for name, marker in markers.items() if marker is not None}
+        markers = {p: read_marker(found.get(name, {}), name) for name, p in ids.items()}
+        return {p: marker for p, marker in markers.items() if marker is not None}
 
-    def last_markers(self, ids: list[str]) -> dict[str, Marker]:
-        """Return the markers of transactional ids whose transactions have ended."""
-        return self.markers(ids)
+    def ticket(self, counter: str) -> Ticket:
+        """Return the next ticket of a counter; an open transaction of 0.2 is aborted."""
+        # Brokers refuse a timeout, also of a transaction that isn't begun, above their maximum.
+        longest = float(self._options.producer_config(counter)["transaction.timeout.ms"]) / 1000
+        found = self._patience.wait(
+            lambda seconds: self.transactions.fence([counter], min(seconds, longest)),
+            f"the next epoch of {counter!r}",
+        )[counter]
+        return found.producer_id, found.producer_epoch
+
+    def end_plain(self, decision: Decision | None, partition: int) -> None:
+        """Commit what the decision of an earlier release names by the counter's id."""
+        entries = () if decision is None else decision.unfinished
+        plain = [e.transaction(self.base) for e in entries if e.is_plain]
+        mine = [t for t in plain if t.transactional_id == f"{self.base}{partition}"]
+        if mine:
+            self._patience.wait(
+                lambda seconds: self.transactions.end(mine, seconds, committed=True),
+                "the commit of an earlier release's transaction",
+            )
 
     def topic_of(self, group: str) -> str:
         """Return the topic of a group's newest offset."""
@@ -208,7 +216,7 @@ def first_of_run(decision: Decision | None, batch: int, run: str | None) -> bool
     Then tasks of an earlier run may have left transactions open, or 0.2, which had no ledger, may
     have written a part of the batch. A run that Spark doesn't tell counts as another one.
     """
-    if decision is None:
+    if decision is None or decision.state == NOTHING:
         return True
     return decision.batch < batch and (run is None or decision.run != run)
 
@@ -290,21 +298,26 @@ class TransactionalTask:
         first: pa.RecordBatch,
         rows: Iterator[pa.RecordBatch],
     ) -> SinkCommit:
-        wait = patience.wait
+        wait, partition, since = patience.wait, self._task.partition, self._clock.now()
         decision = ledger.read(self._batch)
-        if (
-            decision is not None
-            and decision.batch == self._batch
-            and self._is_written(ledger, decision)
-        ):
+        covered = decision is not None and decision.covers(self._batch)
+        if decision is not None and covered and decision.finished:
             return self._skipped(rows)
-        wait(producer.init_transactions, f"the producer id of {self._id!r}")
-        if first_of_run(decision, self._batch, self._task.run) and (
-            old := read_marker(ledger.offsets(self._id), self._id)
-        ):
-            ledger.check_marker(*old, self._batch)
-            if old[0].batch == self._batch:
-                return self._compared(old[0], rows)
+        ledger.end_plain(decision, partition)
+        used = created = ledger.ticket(self._id)
+        marker, topic = ledger.markers([partition]).get(partition, (None, ""))
+        if marker is not None:
+            if first_of_run(decision, self._batch, self._task.run):
+                ledger.check_marker(marker, topic, self._batch)
+                if marker.batch == self._batch:
+                    return self._compared(marker, rows)
+            if decision is not None and covered and self._is_written(decision, marker):
+                return self._skipped(rows)
+            if used == (marker.used[0], marker.used[1] + 1):
+                created = marker.created
+        name = with_ticket(self._id, created)
+        ledger.transactions.use(name)
+        wait(producer.init_transactions, f"the producer id of {name!r}")
         sender = RowSender(producer, self._columns, patience, window=window_of(self._config))
         producer.begin_transaction()
         self._begun = self._clock.now()
@@ -315,7 +328,9 @@ class TransactionalTask:
         transaction = wait(ledger.transactions.prepare, f"the records of {self._id!r}")
         identity = transaction.producer_id, transaction.epoch
         marker = Marker(
-            self._batch, self._rows, self._digest, self._task.run, ledger.writer, identity
+            *(self._batch, self._rows, self._digest, self._task.run, ledger.writer, identity),
+            created=created,
+            used=used,
         )
         topic = self._options.topic or sender.first_topic or ""
         offsets = {TopicPartition(topic, 0): marker.stored()}
@@ -323,18 +338,26 @@ class TransactionalTask:
             lambda seconds: producer.send_offsets_to_transaction(offsets, self._id, seconds),
             f"the progress marker of {self._id!r} to be added to the transaction",
         )
-        return self._message(topic=topic, transaction=transaction)
+        if not covered and self._clock.now() - since > LATE_S:
+            self._check_wanted(ledger)
+        sweeps = 0 if decision is None else decision.sweeps
+        return self._message(topic=topic, transaction=transaction, ticket=created, sweeps=sweeps)
 
-    def _is_written(self, ledger: Ledger, decision: Decision) -> bool:
+    def _is_written(self, decision: Decision, marker: Marker) -> bool:
         """Return whether this task's part of a decided batch is committed.
 
-        A task ends its own transaction only, before it initializes the id again; the driver ends
-        the others. A task that the decision doesn't name prepares its rows, perhaps in vain.
+        Otherwise the task prepares its rows, perhaps in vain: only a driver ends transactions.
         """
-        if decision.finished or decision.state == DROPPED:
-            return decision.finished
-        partition = self._task.partition
-        return partition in ledger.complete(decision, only=partition)
+        mine = [e for e in decision.entries if e.partition == self._task.partition]
+        return any(
+            e.producer_id < 0 or marker.transaction == (e.producer_id, e.epoch) for e in mine
+        )
+
+    def _check_wanted(self, ledger: Ledger) -> None:
+        """Raise if the batch was decided meanwhile, so that the transaction isn't left open."""
+        decision = ledger.read(self._batch)
+        if decision is not None and decision.covers(self._batch):
+            raise SinkWriteError(f"{self._where()}: {TAKEN_OVER}")
 
     def _skipped(self, rows: Iterator[pa.RecordBatch]) -> SinkCommit:
         for _ in rows:
@@ -391,8 +414,5 @@ class TransactionalTask:
                 f"of it is visible. {SMALLER}"
             )
         if isinstance(error, FENCED) or isinstance(error.__cause__, FENCED):
-            return SinkWriteError(
-                f"{text}. Another attempt of this task, or another run of this query, has taken "
-                "over; none of this attempt's rows are visible."
-            )
+            return SinkWriteError(f"{text}. {TAKEN_OVER}")
         return None

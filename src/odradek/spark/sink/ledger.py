@@ -4,7 +4,7 @@ In: offsets with metadata, as they are committed. Out: a `Decision`, with a `Tas
 task that wrote rows. It is stored as offsets of one transaction of the driver: group `<id>-ledger`
 has the head and the first entries, groups `<id>-ledger-1` … have further ones, because brokers
 limit the metadata of an offset to 4096 bytes (`offset.metadata.max.bytes`). The offset is the
-number of the batch. A task's marker is an offset, too: group = its transactional.id, committed
+number of the batch. A task's marker is an offset, too, of group `<id>-<partition>`, committed
 together with its rows. Must not: send a request, or decide anything.
 """
 
@@ -29,9 +29,9 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Fetch = Callable[[str], Offsets]
 """Returns the committed offsets of a group, after the end of transactions that may change them."""
 
-LEDGER = 1
-"""Version of the head's format."""
-IN_ONE = 80
+LEDGER = 2
+"""Version of the head's format. In version 1 entries have no ticket."""
+IN_ONE = 60
 """Entries of one offset, whose metadata then has less than 4000 bytes."""
 FOREIGN = (
     *(ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, struct.error),
@@ -43,6 +43,8 @@ LOOKS = 10
 DECIDED, WRITTEN, ACCEPTED, DROPPED = "decided", "written", "accepted", "dropped"
 """States: entries may have to be committed yet; all of them are committed; `odradek pipeline
 resolve` has declared that the batch is complete as it is; or that it is to be written again."""
+NOTHING = "nothing"
+"""State of a ledger without a decision, which only has a number of sweeps."""
 
 
 def sink_id(options: SinkOptions, query: str, part: int | str) -> str:
@@ -55,6 +57,18 @@ def writer_of(options: SinkOptions, query: str) -> str:
     return f"{query!r} with transactionalIdPrefix {options.transactional_id_prefix!r}"
 
 
+Ticket = tuple[int, int]
+"""Producer id and epoch of a partition's counter: the transactional id without a ticket, under
+which no rows are written. Each initialization returns another one."""
+PLAIN = (-1, -1)
+"""Instead of a ticket: the transactional id is the counter itself, as in earlier releases."""
+
+
+def with_ticket(counter: str, ticket: Ticket) -> str:
+    """Return the transactional.id that the task with this ticket created."""
+    return counter if ticket == PLAIN else f"{counter}.{ticket[0]}.{ticket[1]}"
+
+
 class TaskEntry(NamedTuple):
     """A task's part of a batch: its transaction and what it has written."""
 
@@ -64,10 +78,17 @@ class TaskEntry(NamedTuple):
     version_2: bool
     rows: int
     digest: int
+    ticket_id: int = PLAIN[0]
+    ticket_epoch: int = PLAIN[1]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether an earlier release has prepared the transaction."""
+        return self.producer_id >= 0 and (self.ticket_id, self.ticket_epoch) == PLAIN
 
     def transaction(self, base: str) -> PreparedTransaction:
         """Return the transaction; `base` is the sink's id without a partition."""
-        name = f"{base}{self.partition}"
+        name = with_ticket(f"{base}{self.partition}", (self.ticket_id, self.ticket_epoch))
         return PreparedTransaction(name, self.producer_id, self.epoch, self.version_2)
 
     @property
@@ -78,7 +99,7 @@ class TaskEntry(NamedTuple):
 
 NO_TRANSACTION = (-1, -1, False)
 """Producer id, epoch and version of a part that 0.2 has committed, in a task of its own."""
-_ENTRY = struct.Struct(">Iqh?QQ")
+_ENTRIES = {1: struct.Struct(">Iqh?QQ"), LEDGER: struct.Struct(">Iqh?QQqh")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +120,18 @@ class Decision:
     """Sum of the digests; None if another release computed it in another way."""
     following: tuple[int, int] | None = None
     """Producer id and epoch of the next driver, if no other one has come between."""
+    sweeps: int = 0
+    """Number of times that drivers have aborted transactions of unknown tasks. A transaction whose
+    task has read another number may be aborted at any time, so no decision lists it."""
+
+    def covers(self, batch: int) -> bool:
+        """Whether it lists the rows of this batch, which isn't to be written again."""
+        return self.batch == batch and self.state not in (DROPPED, NOTHING)
+
+    @property
+    def unfinished(self) -> tuple[TaskEntry, ...]:
+        """The entries that may have to be committed yet."""
+        return self.entries if self.state == DECIDED else ()
 
     @property
     def finished(self) -> bool:
@@ -119,6 +152,7 @@ class Decision:
             "writer": self.writer,
             "parts": len(parts),
             "next": self.following,
+            "sweeps": self.sweeps,
         }
         found = {}
         for number, part in enumerate(parts):
@@ -133,11 +167,11 @@ def _group(base: str, part: int) -> str:
 
 
 def _raw(entries: Iterable[TaskEntry]) -> bytes:
-    return b"".join(_ENTRY.pack(*entry) for entry in entries)
+    return b"".join(_ENTRIES[LEDGER].pack(*entry) for entry in entries)
 
 
-def _unpacked(text: str) -> list[TaskEntry]:
-    return [TaskEntry(*fields) for fields in _ENTRY.iter_unpack(b64decode(text))]
+def _unpacked(text: str, version: int) -> list[TaskEntry]:
+    return [TaskEntry(*fields) for fields in _ENTRIES[version].iter_unpack(b64decode(text))]
 
 
 def read_decision(fetch: Fetch, base: str) -> Decision | None:
@@ -152,18 +186,19 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
             raise ReplayError(_foreign(_group(base, 0), next(iter(offsets)))) from error
         batch = offsets[at].offset
         try:
-            if head["v"] != LEDGER:
+            version = int(head["v"])
+            if version > LEDGER:
                 raise ReplayError(
                     f"group {_group(base, 0)!r} was written by a newer release of Odradek (format "
-                    f"{head['v']}): use that release until the batch is finished."
+                    f"{version}): use that release until the batch is finished."
                 )
-            entries = _unpacked(head["e"])
+            entries = _unpacked(head["e"], version)
             for number in range(1, head["parts"]):
                 part = fetch(_group(base, number)).get(at)
                 found = {} if part is None else json.loads(part.metadata)
                 if part is None or part.offset != batch or found["n"] != head["n"]:
                     break  # a driver has just replaced it
-                entries += _unpacked(found["e"])
+                entries += _unpacked(found["e"], version)
             else:
                 return Decision(
                     batch,
@@ -175,6 +210,7 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
                     rows=int(head["rows"]),
                     digest=int(head["digest"], 16) if head["hash"] == VERSION else None,
                     following=tuple(head.get("next") or ()) or None,
+                    sweeps=int(head.get("sweeps", 0)),
                 )
         except FOREIGN as error:
             raise ReplayError(_foreign(_group(base, 0), at)) from error
@@ -188,11 +224,11 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
 def _newest(offsets: Offsets) -> tuple[TopicPartition, dict[str, Any]]:
     """Return the newest head; there are several if the output topic has changed.
 
-    Of two heads of the same batch, the one that was dropped is the older one.
+    Of two heads of the same batch, the one that was dropped, or has none, is the older one.
     """
     last = max(stored.offset for stored in offsets.values())
     heads = {p: json.loads(o.metadata) for p, o in offsets.items() if o.offset == last}
-    return min(heads.items(), key=lambda item: item[1]["state"] == DROPPED)
+    return min(heads.items(), key=lambda item: item[1]["state"] in (DROPPED, NOTHING))
 
 
 def resolve_hint() -> str:
@@ -216,6 +252,10 @@ class Marker:
     """Who it is of; None where another release wrote it."""
     transaction: tuple[int, int] | None = None
     """Producer id and epoch; None if 0.2 wrote it, where each task committed by itself."""
+    created: Ticket = PLAIN
+    """Ticket in the name of the transactional id."""
+    used: Ticket = PLAIN
+    """Ticket of the task, which may have taken the id over from its predecessor."""
 
     def stored(self) -> OffsetAndMetadata:
         """Return the marker as an offset with metadata, for the commit."""
@@ -226,6 +266,7 @@ class Marker:
             "run": self.run,
             "writer": self.writer,
             "txn": self.transaction,
+            "id": [*self.created, *self.used],
         }
         return OffsetAndMetadata(self.batch, json.dumps(document, separators=(",", ":")))
 
@@ -247,7 +288,10 @@ def read_marker(offsets: Offsets, group: str) -> tuple[Marker, str] | None:
         number, writer = int(text, 16) if known else None, document.get("writer")
         txn = document.get("txn")
         identity = None if txn is None else (int(txn[0]), int(txn[1]))
-        return Marker(stored.offset, rows, number, run, writer, identity), tp.topic
+        tickets = [int(number) for number in document.get("id", (*PLAIN, *PLAIN))]
+        created, used = (tickets[0], tickets[1]), (tickets[2], tickets[3])
+        marker = Marker(stored.offset, rows, number, run, writer, identity, created, used)
+        return marker, tp.topic
     except FOREIGN as error:
         raise ReplayError(_foreign(group, tp)) from error
 

@@ -18,6 +18,7 @@ from odradek.spark.sink.ledger import (
     DECIDED,
     DROPPED,
     NO_TRANSACTION,
+    NOTHING,
     WRITTEN,
     Decision,
     Marker,
@@ -99,8 +100,9 @@ def resolve(
     """
     with driver(options, query, make=make, prepared=prepared, clock=clock) as at:
         found = at.ledger.newest()
-        if found is None:
-            found = _of_markers(at, batch)
+        if found is None or found.state == NOTHING:
+            sweeps = 0 if found is None else found.sweeps
+            found = _of_markers(at, batch, sweeps)
         if found is None:
             return Resolution(query, batch, BatchState.NOTHING)
         if batch is not None and found.batch > batch:
@@ -110,10 +112,13 @@ def resolve(
             return Resolution(query, batch, BatchState.NOTHING)
         if found.state == DROPPED:
             return Resolution(query, found.batch, BatchState.REPEATED)
-        committed = at.ledger.complete(found)
+        committed = at.ledger.complete(found, lambda _: None)
         parts = tuple(
             TaskPart(
-                e.partition, f"{at.ledger.base}{e.partition}", e.rows, e.partition in committed
+                e.partition,
+                e.transaction(at.ledger.base).transactional_id,
+                e.rows,
+                e.partition in committed,
             )
             for e in found.entries
         )
@@ -138,13 +143,12 @@ def _chosen(found: Decision, committed: set[int], choice: Remedy) -> tuple[Batch
     return (BatchState.COMPLETE, WRITTEN) if whole else (BatchState.PARTLY, "")
 
 
-def _of_markers(at: SinkDriver, batch: int | None) -> Decision | None:
+def _of_markers(at: SinkDriver, batch: int | None, sweeps: int) -> Decision | None:
     """Return what 0.2 has written of a batch, whose tasks committed by themselves."""
     markers: dict[int, Marker] = {}
     for begin in count(0, AT_ONCE):
-        ids = {f"{at.ledger.base}{p}": p for p in range(begin, begin + AT_ONCE)}
-        found = at.ledger.markers(list(ids))
-        markers |= {ids[name]: marker for name, marker in found.items()}
+        found = at.ledger.markers(range(begin, begin + AT_ONCE))
+        markers |= {partition: marker for partition, (marker, _) in found.items()}
         if not found:
             break
     number = max((m.batch for m in markers.values()), default=None) if batch is None else batch
@@ -153,7 +157,8 @@ def _of_markers(at: SinkDriver, batch: int | None) -> Decision | None:
         return None
     topic = at.ledger.topic_of(f"{at.ledger.base}{entries[0].partition}")
     rows, digest = totals(e.content for e in entries)
-    return Decision(number, topic, DECIDED, entries, at.ledger.writer, None, rows, digest)
+    of_all = at.ledger.writer, None, rows, digest
+    return Decision(number, topic, DECIDED, entries, *of_all, sweeps=sweeps)
 
 
 def _entries(markers: dict[int, Marker], batch: int | None) -> Iterable[TaskEntry]:

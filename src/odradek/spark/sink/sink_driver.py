@@ -5,7 +5,9 @@ A coordinator that is cut off from the other brokers still answers its clients, 
 are out of date: a decided batch would be written twice. It can't commit anything, though. So each
 decision names the producer epoch that the next driver gets, and if a driver has got another one,
 it reads the ledger again, from a coordinator that has just accepted offsets of a transaction, which
-the driver aborts. Must not: decide about a batch.
+the driver aborts. Transactions that tasks left open have unknown states: before a driver aborts
+them, it increments the ledger's number of sweeps, so that no other driver lists them.
+Must not: decide about a batch.
 """
 
 from __future__ import annotations
@@ -13,23 +15,31 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.producer.transaction_state import ONGOING, PreparedTransaction
 from odradek.common.errors import AbortableTransactionError, KafkaError
-from odradek.common.errors.kafka import UnknownTopicIdError, UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import (
+    TransactionalIdNotFoundError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
 from odradek.common.types import TopicPartition
 from odradek.spark.sink.exactly_once import CLOSE_TIMEOUT, Ledger
 from odradek.spark.sink.ledger import (
     WRITTEN,
     Decision,
-    Marker,
     Offsets,
+    TaskEntry,
     read_decision,
     read_marker,
+    resolve_hint,
     sink_id,
 )
 from odradek.spark.sink.sink_clients import Make, Prepared
@@ -43,7 +53,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.spark")
 
+_TASK = re.compile(r"(\d+)(\.\d+\.\d+)?")
 DRIVER = "driver"
+FENCE_S = 10.0
+"""Seconds for looking for what tasks left open, and for ending it if the query failed."""
 GONE = (UnknownTopicIdError, UnknownTopicOrPartitionError)
 """Errors of offsets for a deleted topic."""
 LEDGER_TIMEOUT_MS = "30000"
@@ -74,13 +87,87 @@ class DriverLedger(Ledger):
             return super().newest()
         return read_decision(lambda group: self._certain(group, stable=True), self.base)
 
-    def last_markers(self, ids: list[str]) -> dict[str, Marker]:
-        """Return the markers of transactional ids whose transactions have ended."""
+    def read(self, batch: int) -> Decision | None:
+        """Return the newest decision, after the end of an earlier batch; or raise."""
+        found = super().read(batch)
+        if found is None or found.batch >= batch or not found.unfinished:
+            return found
+
+        def refuse(committed: int) -> None:
+            raise ReplayError(
+                f"batch {found.batch} was not finished: {len(found.entries) - committed} of "
+                f"{len(found.entries)} transactions were aborted. Nothing was written now, and "
+                f"nothing of batch {batch}. {resolve_hint()}"
+            )
+
+        done = len(self.complete(found, refuse))
+        if 0 < done < len(found.unfinished):
+            refuse(done)
+        return found
+
+    def complete(self, decision: Decision, partly: Callable[[int], None]) -> set[int]:
+        """Commit all transactions of a decision; return the partitions of those that are committed.
+
+        The result is final: a transaction that is not committed now has been aborted. If brokers
+        have aborted a part before and none is committed, the rest is aborted. If a part is
+        committed, `partly` is called with the number of its tasks before the rest is committed, and
+        may raise.
+        """
+        entries = [e for e in decision.unfinished if e.producer_id >= 0]
+        left = self.still_open(entries)
+        done = {e.partition for e in decision.unfinished if e.producer_id < 0}
+        done |= self._end([e for e in entries if e not in left], committed=True)  # commits none
+        if not done and len(left) < len(entries):
+            # A driver that has been frozen for long may still commit them.
+            done, left = self._end(left, committed=False), []
+        if done and len(done) + len(left) < len(decision.unfinished):
+            partly(len(done))
+        return done | self._end(left, committed=True)
+
+    def still_open(self, entries: Sequence[TaskEntry]) -> list[TaskEntry]:
+        """Return those whose transactions are open; all, if brokers can't say."""
+        at = {e.transaction(self.base).transactional_id: e for e in entries}
+        if not at:
+            return []
+        try:
+            found = self._patience.wait(
+                lambda seconds: self.transactions.describe(list(at), seconds),
+                "the state of the tasks' transactions",
+            )
+        except (UnsupportedVersionError, TransactionalIdNotFoundError):  # before Kafka 3.0; expired
+            return list(entries)
+        states = {n: (now.state, now.producer_id, now.producer_epoch) for n, now in found.items()}
+        return [e for n, e in at.items() if states[n] == (ONGOING, e.producer_id, e.epoch)]
+
+    def _end(self, entries: Sequence[TaskEntry], *, committed: bool) -> set[int]:
+        """Commit or abort transactions; return the partitions of those that are committed."""
+        if not entries:
+            return set()
+        those = {e.partition: e.transaction(self.base) for e in entries}
+        ended = self._patience.wait(
+            lambda seconds: self.transactions.end(
+                list(those.values()), seconds, committed=committed
+            ),
+            "the end of the tasks' transactions",
+        )
+        errors = {p: ended[t.transactional_id] for p, t in those.items()}
+        markers = self._last_markers([p for p, error in errors.items() if error is not None])
+        return {
+            p
+            for p, t in those.items()
+            if (committed if errors[p] is None else markers.get(p) == (t.producer_id, t.epoch))
+        }
+
+    def _last_markers(self, partitions: Sequence[int]) -> dict[int, tuple[int, int] | None]:
+        """Return which transactions of tasks were committed last."""
         if self.topic is None:
-            return self.markers(ids)
-        # Attempts that aren't in the ledger may have a transaction open, which doesn't matter.
-        markers = {n: read_marker(self._certain(n, stable=False), n) for n in ids}
-        return {name: marker[0] for name, marker in markers.items() if marker is not None}
+            found = self.markers(partitions)
+        else:
+            # Attempts that aren't in the ledger may have a transaction open, which doesn't matter.
+            ids = {p: f"{self.base}{p}" for p in partitions}
+            read = {p: read_marker(self._certain(n, stable=False), n) for p, n in ids.items()}
+            found = {p: marker for p, marker in read.items() if marker is not None}
+        return {p: marker.transaction for p, (marker, _) in found.items()}
 
     def _certain(self, group: str, *, stable: bool) -> Offsets:
         """Return the offsets of a group from a broker that can commit offsets of it."""
@@ -136,17 +223,50 @@ class SinkDriver:
             producer.commit_transaction, f"the commit of the ledger entry of batch {decision.batch}"
         )
 
-    def finish(self, decision: Decision, state: str = WRITTEN) -> None:
-        """Note that nothing of a decision is left to do: later readers need not look again."""
+    def sweep(
+        self,
+        newest: Decision,
+        spared: Iterable[PreparedTransaction],
+        partitions: Collection[int] | None = None,
+    ) -> None:
+        """Abort open transactions of tasks, perhaps of some partitions only; fence their producers.
+
+        `newest` is stored with a higher number of sweeps before. This fails if another driver has
+        taken over meanwhile; a later one doesn't list what this one aborts. Raises `KafkaError` if
+        brokers can't list transactions.
+        """
+        base, known = self.ledger.base, {one.transactional_id for one in spared}
+        until = min(self.patience.until, self.patience.clock.now() + FENCE_S)
+        wait, transactions = replace(self.patience, until=until).wait, self.ledger.transactions
+        found = wait(lambda s: transactions.ongoing(base, s), "the transactions that are open")
+        parts = {name: _TASK.fullmatch(name.removeprefix(base)) for name in found}
+        ids = [n for n, part in parts.items() if part and n not in known]
+        if partitions is not None:
+            ids = [n for n in ids if int(n.removeprefix(base).split(".")[0]) in partitions]
+        if ids:
+            self.store(replace(newest, sweeps=newest.sweeps + 1))
+            wait(lambda s: transactions.fence(ids, s), "the abort of transactions of other tasks")
+
+    def finish(self, decision: Decision, spared: Sequence[PreparedTransaction] | None) -> Decision:
+        """Note that nothing of a decision is left to do: later readers need not look again.
+
+        Then abort what other attempts and earlier runs have left open, unless `spared` is None:
+        rows after an open transaction are hidden until its timeout.
+        """
+        written = replace(decision, state=WRITTEN, entries=())
         try:
-            self.store(replace(decision, state=state, entries=()))
+            self.store(written)
+            if spared is not None:
+                self.sweep(written, spared)
         except KafkaError as error:
             # Perhaps another driver has taken over. Later readers ask the transactions themselves.
             logger.debug(
-                "sink: batch %d is written, but the ledger doesn't say so yet: %s",
+                "sink: batch %d is written, but the ledger may not say so yet, or transactions of "
+                "other attempts may be open: %s",
                 decision.batch,
                 error,
             )
+        return written
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import WriterCommitMessage
 
 from odradek.clients.producer.transaction_state import PreparedTransaction
+from odradek.spark.sink.ledger import PLAIN, Ticket
 from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.sink.sink_problems import SinkContextError
 
@@ -37,6 +38,10 @@ class SinkCommit(WriterCommitMessage):
     """Topic of the marker; empty for a task that has written nothing."""
     transaction: PreparedTransaction | None = None
     """The open transaction with the rows; None for a task that has written nothing."""
+    ticket: Ticket = PLAIN
+    """Ticket in the name of its transactional id."""
+    sweeps: int = 0
+    """Number of sweeps in the ledger, before the transaction was begun."""
 
     @property
     def content(self) -> tuple[int, int]:

@@ -1,0 +1,136 @@
+"""Attempts have transactional ids of their own, so that no zombie aborts what a decision lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.spark.memory_producer import MemoryLog, MemoryProducer
+from tests.unit.spark.test_exactly_once import (
+    DiedError,
+    Rows,
+    abort,
+    commit,
+    decided,
+    message,
+    run_batch,
+    write,
+)
+
+from odradek.spark.sink.sink_messages import SinkCommit
+from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
+
+
+@pytest.mark.parametrize("slow", [0.0, 60.0])
+def test_tasks_of_a_repeated_batch_end_no_transactions(log: MemoryLog, slow: float) -> None:
+    decided(log, ["0"], ["1"], ["2"])
+    log.steps.clear()
+
+    def wait(what: str, _: MemoryProducer) -> None:
+        log.clock.at += slow * (what == "send")
+
+    log.before = wait
+    again = [write(log, ["0", "1"], 0, run="later"), write(log, ["2"], 1, run="later")]
+    assert "end" not in log.steps
+    assert log.values() == []
+    commit(log, again)
+    assert log.values() == ["0", "1", "2"]
+    assert log.pending == {}
+
+
+@pytest.mark.parametrize("step", ["fence", "offsets of groups", "init", "send"])
+def test_a_zombie_that_has_read_the_ledger_before_a_decision_aborts_nothing(
+    log: MemoryLog, step: str
+) -> None:
+    """Its driver is dead; another run decides, and dies; a third one has other tasks."""
+    seen = list[Any]()
+
+    def overtake(what: str, producer: MemoryProducer) -> None:
+        if what == step and not seen:
+            seen.append(what)
+            log.before = lambda *_: None
+            decided(log, ["a"], ["b"], ["c"])
+
+    log.before = overtake
+    write(log, ["b"], 1, run="dead")
+    run_batch(log, ["a", "b"], ["c"], run="later")
+    assert log.values() == ["a", "b", "c"]
+    assert log.pending == {}
+
+
+def test_attempts_take_ids_over_only_from_committed_ones(log: MemoryLog) -> None:
+    """A batch needs no new ids; each attempt that fails costs one."""
+
+    def ids() -> set[str]:
+        return {name for name in log.known if "sink-0." in name}
+
+    for batch in range(4):
+        run_batch(log, ["a"], batch=batch)
+    assert len(ids()) == 1
+    write(log, ["b"], batch=4, run="dead")
+    write(log, ["b"], batch=4, run="later")
+    assert len(ids()) == 2
+    run_batch(log, ["b"], batch=4, run="last")
+    assert len(ids()) == 3
+    for batch in range(5, 8):
+        run_batch(log, ["c"], batch=batch, run="last")
+    assert len(ids()) == 3
+    assert log.pending == {}
+
+
+def test_what_a_sweep_may_abort_isn_t_listed(log: MemoryLog) -> None:
+    """A failed run looks for what its killed tasks left, and is frozen before it aborts that."""
+    late: list[SinkCommit] = [write(log, ["a"], run="later")]
+    seen = list[Any]()
+
+    def overtake(what: str, producer: MemoryProducer) -> None:
+        if what == "fence":
+            log.before = lambda *_: None
+            with pytest.raises(SinkWriteError, match="are not open any more"):
+                commit(log, late)
+            seen.append(log.values())
+
+    log.before = overtake
+    abort(log, [None, message(1, batch=0)])
+    assert seen == [[]]
+    run_batch(log, ["a"], run="last")
+    assert log.values() == ["a"]
+    assert log.pending == {}
+
+
+@pytest.mark.parametrize("parts", [(["a", "b"], ["c"]), (["x"], ["y"], ["z"], ["zz"])])
+def test_a_decision_that_was_aborted_in_part_has_no_effect_if_nothing_is_committed(
+    log: MemoryLog, parts: tuple[Rows, ...]
+) -> None:
+    """The first transaction has timed out; the others are open."""
+    decided(log, ["a"], ["b"], ["c"], pause=500.0)
+    log.clock.at += 500.0
+    run_batch(log, *parts, run="later")
+    assert log.values() == [row for part in parts for row in part]
+    assert log.pending == {}
+
+
+def test_a_batch_that_is_committed_in_part_is_judged_before_more_of_it_is_committed(
+    log: MemoryLog,
+) -> None:
+    """Of three transactions, the first is committed, the second has timed out, one is open."""
+    second = write(log, ["b"], 1)
+    log.clock.at += 500.0
+    messages = [write(log, ["a"], 0), second, write(log, ["c"], 2)]
+    ends = []
+
+    def die(what: str, _: MemoryProducer) -> None:
+        ends.append(what)
+        if ends.count("end") == 2:
+            raise DiedError
+
+    log.before, log.dead = die, lambda: True
+    with pytest.raises(DiedError):
+        commit(log, messages)
+    log.before, log.dead = lambda *_: None, lambda: False
+    log.clock.at += 500.0
+    with pytest.raises(ReplayError, match="1 of their transactions are committed"):
+        run_batch(log, ["a", "b"], ["c"], run="later")
+    assert log.values() == ["a"]
+    run_batch(log, ["a"], ["b"], ["c"], run="last")
+    assert sorted(log.values()) == ["a", "b", "c"]
