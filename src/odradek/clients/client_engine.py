@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from odradek.clients.any_broker import Brokers
 from odradek.clients.first_contact import AWAY, FIRST_CONTACT, seconds_to_reach
-from odradek.clients.missing_topics import (
-    LIST_TIME,
-    MissingTopics,
-    alike,
-    cure,
-    like_it,
-    looks_at,
-)
+from odradek.clients.missing_topics import LIST_TIME, MissingTopics, alike, like_it
+from odradek.clients.suggested_commands import cure, looks_at
 from odradek.common.config import Config
 from odradek.common.errors import (
     Attempt,

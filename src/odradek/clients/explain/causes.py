@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from odradek.common.errors import (
     AuthenticationError,
+    BrokerError,
     ClusterIdMismatchError,
     ConnectionFailedError,
     ConnectionRefusedByPeerError,
@@ -209,7 +210,7 @@ def usual_cause(error: BaseException) -> Cause | None:
 
 def cure_of(error: BaseException | None) -> str | None:
     """Return the cure of an error that has ended a client or a call."""
-    if isinstance(error, ExplainedError):
+    if isinstance(error, ExplainedError) or (isinstance(error, BrokerError) and error.cure):
         return error.cure
     usual = None if error is None else usual_cause(error)
     return None if usual is None else usual.cure

@@ -118,6 +118,8 @@ class BrokerError(KafkaError):
     """Error code in a broker's answer; `errors.kafka` has a subclass for each code."""
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
+    cure: str | None = None
+    """The remedy, which is part of the text as well; None if the client doesn't know one."""
 
     def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
         """Return this error, to which an authorization error adds the missing permission."""
