@@ -89,6 +89,9 @@ SHIPPED = Parts()
 class ClientEngine(Engine):
     """Engine, network and metadata of one client."""
 
+    right = "DESCRIBE"
+    """Operation on topics that this kind of client needs; READ and WRITE imply DESCRIBE."""
+
     def __init__(
         self,
         config: Config,
@@ -203,7 +206,7 @@ class ClientEngine(Engine):
                 return found
             code = self.metadata.topic_errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS:
-                raise error_for(code, f"topic {name}").needing("DESCRIBE", name)
+                raise error_for(code, f"topic {name}").needing(self.right, name)
             self.metadata.want([name])
             if found is not None and self.metadata.in_flight_topics is None:
                 self.metadata.request(f"topic {name} has no partitions yet")

@@ -166,10 +166,11 @@ class AuthorizationError(BrokerError):
         if self.operation is None:
             return said
         who = "This client's user" if self.user is None else f"User {self.user!r}"
-        return (
-            f"{said.rstrip('.')}. {who} needs {self.operation} on {self.resource}: add an ACL "
-            "that allows it."
-        )
+        cure = f"{who} needs {self.operation} on {self.resource}: add an ACL that allows it."
+        if self.operation in ("READ", "WRITE"):
+            cure = f"{cure[:-1]} ({self.operation} implies DESCRIBE)."
+        # The text of an error that repeats this one, for example for a record, has it already.
+        return said if cure in said else f"{said.rstrip('.')}. {cure}"
 
 
 class UnknownErrorCodeError(BrokerError):

@@ -239,6 +239,6 @@ class TopicWatch:
         for name in self._names:
             code = errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS and self._told.get(name) != code:
-                error = error_for(code, f"topic {name}").needing("DESCRIBE", name)
+                error = error_for(code, f"topic {name}").needing("READ", name)
                 self._member.complain(error)
             self._told[name] = code
