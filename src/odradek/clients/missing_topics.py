@@ -138,7 +138,7 @@ class MissingTopics:
             if missing.due(now):
                 missing.told = True
                 logger.warning(
-                    "%s: topic %s still has no partition %d after %.0f s (its partitions are "
+                    "[%s] topic %s still has no partition %d after %.0f s (its partitions are "
                     "0 to %d)",
                     *(self._client_id, partition.topic, partition.partition),
                     *(now - missing.since, (self._count(partition.topic) or 0) - 1),
@@ -160,7 +160,7 @@ class MissingTopics:
             missing.told = True
             missing.near = alike(name, there)
             logger.warning(
-                "%s: topic %s still doesn't exist after %.0f s%s. %s",
+                "[%s] topic %s still doesn't exist after %.0f s%s. %s",
                 *(self._client_id, name, now - missing.since, self.near(name)),
                 cure(name, self._servers),
             )

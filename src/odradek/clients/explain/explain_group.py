@@ -69,6 +69,9 @@ class GroupExplanation:
     overdue: str | None = None
     """Consequence for the member if poll() wasn't called for max.poll.interval.ms, else None."""
 
+    unmatched: str | None = None
+    """Words for a pattern that no topic has matched for five seconds, else None."""
+
     def __str__(self) -> str:
         who = f"group {self.group_id} ({self.protocol}"
         who += f", instance {self.group_instance_id})" if self.group_instance_id else ")"
@@ -88,6 +91,8 @@ class GroupExplanation:
             parts.append(f"no partitions yet: {self.waits_for}")
         if self.missing:
             parts.append(f"topics not found: {_some(self.missing)}")
+        if self.unmatched:
+            parts.append(self.unmatched)
         if self.suspended:
             parts.append(SUSPENDED)
         if self.callback_due:
@@ -119,6 +124,8 @@ class GroupExplanation:
             )
         if self.assigned == 0 and missing:
             return f" But it subscribes to topics that were not found: {_some(missing)}."
+        if self.unmatched:
+            return f" But {self.unmatched}."
         if self.awaited:
             waits = "partition waits" if len(self.awaited) == 1 else "partitions wait"
             return f" But {len(self.awaited)} {waits} for a committed offset."
@@ -161,6 +168,7 @@ def explain_group(
         awaited=_awaited(group, subscription, now),
         last_poll=group.last_poll(now),
         waits_for=None if waits is None else waits[1],
+        unmatched=None if group.unmatched is None else group.unmatched[1],
         overdue=why_overdue(group.config) if stale else None,
         error=None if group.error is None else f"{type(group.error).__name__}: {group.error}",
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.group.membership import MemberState
 from odradek.clients.consumer.group.poll_overdue import OVERDUE_CURE, why_overdue
+from odradek.clients.consumer.group.unmatched_pattern import pattern_cure
 from odradek.clients.explain.causes import cure_of
 from odradek.clients.explain.explain_producer import HINTS
 from odradek.clients.explain.explanation import QUIET, explain
@@ -147,6 +148,7 @@ def _finding(calls: ClientCalls[Any], engine: ClientEngine, now: float) -> _Find
         or _of_transactions(engine)
         or _of_records(engine, now)
         or _of_topics(engine, now)
+        or _of_pattern(engine)
         or (None if outage is None else _trouble(engine, outage.begun, now))
         or _of_quotas(engine, now)
     )
@@ -255,6 +257,15 @@ def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
     text = f"topic {partition.topic} has no partition {partition.partition}"
     mends = f"{looks_at(engine.updater.bootstrap)} --topic {shell_quoted(partition.topic)}"
     return _Finding(ok, since, text, mends)
+
+
+def _of_pattern(engine: ClientEngine) -> _Finding | None:
+    """Return a pattern that no topic matches, which may be meant for topics to come."""
+    group: ConsumerGroup | None = getattr(engine, "group", None)
+    if group is None or group.unmatched is None:
+        return None
+    since, text = group.unmatched
+    return _Finding(True, since, text, pattern_cure(group.config))
 
 
 def _of_quotas(engine: ClientEngine, now: float) -> _Finding | None:

@@ -20,11 +20,7 @@ from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import AuthorizationError, KafkaError
-from odradek.common.errors.kafka import (
-    ClusterAuthorizationError,
-    UnsupportedVersionError,
-    error_for,
-)
+from odradek.common.errors.kafka import UnsupportedVersionError, error_for
 from odradek.common.types import TopicPartition
 from odradek.network.connection import Connection
 from odradek.network.engine import Engine
@@ -236,9 +232,7 @@ class _NoIdNowError(KafkaError):
 def _check(response: InitProducerIdResponse, _: Connection) -> KafkaError | None:
     if not response.error_code:
         return None
-    error = error_for(response.error_code, "InitProducerId")
-    if isinstance(error, ClusterAuthorizationError):
-        error.operation, error.resource = "WRITE", ON_A_TOPIC
+    error = error_for(response.error_code, "InitProducerId").needing("WRITE", on=ON_A_TOPIC)
     if error.retriable or is_refusal(error):
         return error
     logger.warning("InitProducerId failed: %s; the producer retries", error)

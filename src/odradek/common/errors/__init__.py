@@ -121,7 +121,7 @@ class BrokerError(KafkaError):
     cure: str | None = None
     """The remedy, which is part of the text as well; None if the client doesn't know one."""
 
-    def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
+    def needing(self, operation: str, name: str = "", kind: str = "", on: str = "") -> Self:
         """Return this error, to which an authorization error adds the missing permission."""
         return self
 
@@ -150,15 +150,16 @@ class AuthorizationError(BrokerError):
         self.user = user
         return self
 
-    def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
+    def needing(self, operation: str, name: str = "", kind: str = "", on: str = "") -> Self:
         """Add the missing permission and its resource, unless they are already set.
 
-        If `kind` ("topic" …) is set, errors about another kind of resource are left unchanged.
+        If `kind` ("topic" …) is set, errors about another kind of resource are left unchanged. `on`
+        replaces the description of the resource.
         """
         refused = self.name.removesuffix("_AUTHORIZATION_FAILED").replace("_", " ").lower()
         if self.operation is None and kind in ("", refused):
             self.operation = operation
-            self.resource = f"{refused} {name!r}" if name else f"the {refused}"
+            self.resource = on or (f"{refused} {name!r}" if name else f"the {refused}")
         return self
 
     def __str__(self) -> str:

@@ -194,6 +194,11 @@ class ConsumerGroup:
         """The subscribed pattern."""
         return self._watch.pattern
 
+    @property
+    def unmatched(self) -> tuple[float, str] | None:
+        """Since when no topic has matched the pattern, and words for that; None if one does."""
+        return self._watch.unmatched
+
     def topics(self) -> list[str]:
         """Return the subscribed topics; with a classic pattern those that match now."""
         return self._watch.topics()
