@@ -19,7 +19,7 @@ from odradek.clients.admin.reachability import AddressReach, Reachability
 from odradek.clients.admin.users import ClientQuotaEntity
 from odradek.clients.explain.causes import SLOW_NAME, DialStage, usual_cause
 from odradek.clients.missing_topics import like_it
-from odradek.clients.suggested_commands import cure, lists_members
+from odradek.clients.suggested_commands import command, cure, lists_members
 from odradek.common.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -566,12 +566,13 @@ def _of_standings(seen: Seen, reach: Reachability) -> Iterator[Finding]:
         may = topic.rights
         if may is not None and not (may & {"READ"} if wants_read else may & {"READ", "WRITE"}):
             missing = "READ" if wants_read else "READ or WRITE"
+            right = f"{missing.partition(' ')[0]} --topic {shlex.quote(topic.topic)}"
+            create = f"acls create --allow-principal User:… --operation {right}"
             yield Finding(
                 Trouble.RIGHTS,
                 f"This client's user may describe topic {topic.topic}, but not {missing} it.",
                 DENIED,
-                "Have an ACL created: odradek acls create --allow-principal User:… --operation "
-                f"{missing.partition(' ')[0]} --topic {shlex.quote(topic.topic)}",
+                "Have an ACL created: " + command(create, reach.servers),
             )
     behind = [topic for topic in reach.standings if topic.under_replicated]
     if behind:
