@@ -37,7 +37,7 @@ AREAS = {
     "Consumer": ("clients/consumer", "clients/calls/consumer", "api/consumer"),
     "Admin": ("clients/admin", "api/admin"),
     "Records": ("record/",),
-    "Metadata": ("metadata/", "clients/missing_topics"),
+    "Metadata": ("metadata/", "clients/missing_topics", "clients/suggested_commands"),
     "Security": (
         "network/sasl",
         "runtime/credentials",

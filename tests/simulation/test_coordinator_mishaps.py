@@ -11,7 +11,7 @@ from tests.simulation.group_scene import PROTOCOLS, Scene
 from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.errors.kafka import GroupAuthorizationError
+from odradek.common.errors.kafka import ClusterAuthorizationError, GroupAuthorizationError
 
 FIND, HEARTBEAT, JOIN, SYNC, INIT, NEW_HEARTBEAT = 10, 12, 11, 14, 22, 68
 NOT_FORESEEN = (-1, 9999, 60)
@@ -165,6 +165,30 @@ def test_a_right_that_is_missing_is_raised_until_the_application_subscribes_agai
         assert answers.count == 1
         a.subscribe(["t"])
         assert read(scene, a, 20) == (list(range(20)), [])
+
+
+@pytest.mark.parametrize("key", [FIND, JOIN])
+def test_a_consumer_without_acls_is_told_the_one_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch, key: int
+) -> None:
+    scene = Scene()
+    Answers(monkeypatch, key, GroupAuthorizationError.code or 0, 1)
+    with scene.subscribed() as a:
+        with pytest.raises(GroupAuthorizationError) as told:
+            a.poll(1.0)
+        assert (told.value.operation, told.value.resource) == ("READ", "group 'g'")
+        assert "(READ implies DESCRIBE)" in str(told.value)
+        assert a.health().cure == "Add an ACL that allows READ on group 'g'."
+
+
+def test_a_producer_that_may_write_to_no_topic_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    Answers(monkeypatch, INIT, ClusterAuthorizationError.code or 0, 1)
+    with scene.producer() as producer, pytest.raises(ClusterAuthorizationError) as told:
+        producer.send("t", b"1", partition=0).result(10)
+    assert str(told.value).count("needs WRITE on a topic (before Kafka 3.0: IDEMPOTENT_WRITE") == 1
 
 
 @CODES

@@ -23,7 +23,7 @@ from odradek.common.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from odradek.common.errors.kafka import UnknownTopicOrPartitionError
+from odradek.common.errors.kafka import FencedInstanceIdError, UnknownTopicOrPartitionError
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 
 COOPERATIVE = "cooperative-sticky"
@@ -360,6 +360,19 @@ def test_commits_that_callbacks_begin_while_it_closes_are_told_of_or_refused() -
     a.close(timeout=1)
     assert told == begun[1:]
     assert 1 <= len(told) <= 3
+
+
+def test_a_commit_that_finds_out_that_its_member_is_fenced_says_what_to_do() -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a = scene.subscribed(group_instance_id="one", heartbeat_interval_ms=9_000)
+    scene.read(a, 40)
+    scene.subscribed("b", group_instance_id="one")
+    scene.world.advance(2)
+    with pytest.raises(
+        FencedInstanceIdError, match="'one' and took.*a different group.instance.id"
+    ):
+        a.commit()
 
 
 def test_close_of_a_static_member_that_was_fenced_is_quiet(

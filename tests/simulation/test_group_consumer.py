@@ -11,7 +11,12 @@ from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.group.topic_watch import with_flags
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaTimeoutError
+from odradek.common.errors import (
+    CommitFailedError,
+    ConfigurationError,
+    IllegalStateError,
+    KafkaTimeoutError,
+)
 from odradek.common.errors.kafka import (
     FencedInstanceIdError,
     InconsistentGroupProtocolError,
@@ -319,8 +324,21 @@ def test_a_static_member_that_is_fenced_is_told_at_every_poll(protocol: str) -> 
     scene.world.advance(10 if protocol == "classic" else 70)
     fenced = a if protocol == "classic" else b
     for _ in range(2):
-        with pytest.raises((FencedInstanceIdError, UnreleasedInstanceIdError)):
+        with pytest.raises((FencedInstanceIdError, UnreleasedInstanceIdError)) as told:
             fenced.poll(5.0)
+        assert "group 'g'" in str(told.value)
+        assert "different group.instance.id" in str(told.value)
+        assert "odradek groups members g --bootstrap-server " in str(told.value)
+    found = fenced.health()
+    assert not found.ok
+    assert "different group.instance.id" in (found.cure or "")
+    assert ".." not in fenced.explain().diagnosis
+    assert fenced.ended is None  # subscribe() joins the group again
+    with pytest.raises(
+        CommitFailedError, match=r"poll\(\) raises the same error.*different group.instance.id"
+    ) as no:
+        fenced.commit({PARTITIONS[0]: 1})
+    assert "joins the group again" not in str(no.value)
     fenced.close()
     (b if fenced is a else a).close()
 
@@ -336,7 +354,7 @@ def test_a_member_that_a_group_refuses_is_told_what_to_set(first: str) -> None:
     b = scene.subscribed("b", partition_assignment_strategy="sticky")
     says = (
         r"use another group\.protocol, or no assignor in partition\.assignment\.strategy.*"
-        "odradek groups describe g"
+        "odradek groups members g --bootstrap-server "
     )
     with pytest.raises(InconsistentGroupProtocolError, match=says):
         for _ in range(20):

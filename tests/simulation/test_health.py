@@ -18,7 +18,7 @@ from odradek import AsyncConsumer, AsyncProducer
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
 from odradek.clients.explain.health import STUCK, Health
-from odradek.common.errors import KafkaError
+from odradek.common.errors import CommitFailedError, KafkaError
 from odradek.common.types import TopicPartition
 from odradek.testing import KafkaSimulation
 
@@ -197,17 +197,30 @@ def test_a_member_has_its_state_and_its_lag(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_a_program_that_does_not_poll(protocol: str) -> None:
+@pytest.mark.parametrize("instance", [None, "one"])
+def test_a_program_that_does_not_poll(
+    protocol: str, instance: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     scene = Scene(protocol)
-    consumer = scene.subscribed(max_poll_interval_ms=20_000)
+    consumer = scene.subscribed(max_poll_interval_ms=20_000, group_instance_id=instance)
     consumer.poll(5.0)
     scene.world.advance(15.0)
     assert consumer.health().ok
     scene.world.advance(10.0)
     found = consumer.health()
     assert not found.ok
-    assert "hasn't called poll() for max.poll.interval.ms" in (found.reason or "")
+    why = found.reason or ""
+    assert "poll() wasn't called for max.poll.interval.ms (20 s)" in why
+    assert ("the consumer has left group 'g'" in why) == (instance is None)
+    assert ("session.timeout.ms" in why) == (instance is not None)
     assert "max.poll.records" in (found.cure or "")
+    assert f"But {why}." in consumer.explain().diagnosis
+    assert [r.getMessage() for r in caplog.records].count(f"{why}. {found.cure}") == 1
+    (lost,) = [r.getMessage() for r in caplog.records if "partitions were lost" in r.getMessage()]
+    assert ("already" in lost) == (instance is None)
+    with pytest.raises(CommitFailedError, match="max.poll.interval.ms .20 s.") as refused:
+        consumer.commit({TopicPartition("t", 0): 1})
+    assert why in str(refused.value)
     consumer.poll(10.0)
     assert consumer.health().ok
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.simulation.group_scene import PROTOCOLS
 from tests.simulation.scene import Stage
 
 from odradek.api.admin import Admin
@@ -98,7 +99,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         r.getMessage()
         for r in caplog.records
-        if r.levelno == logging.WARNING and ": topic " in r.getMessage()
+        if r.levelno == logging.WARNING and "] topic " in r.getMessage()
     ]
 
 
@@ -338,3 +339,59 @@ def test_a_question_about_a_topic_that_is_not_there_has_names_like_it() -> None:
             consumer.partitions_for(TYPO, timeout=5.0)
         assert len(consumer.partitions_for("flights", timeout=5.0)) == 3
     assert scene.lists == 1
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("pattern", "meant", "topic"),
+    [
+        ("^fli", "'^fli.*', which matches flights", "fli"),
+        ("FLI.*", "'(?i)FLI.*', which matches flights", "FLIES"),
+        ("light", "'.*light.*', which matches flights", "light"),
+        ("zzz.*", None, "zzz"),
+    ],
+)
+def test_a_pattern_without_a_match_is_told_once(
+    protocol: str,
+    pattern: str,
+    meant: str | None,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    consumer = scene.consumer(group_id="g", group_protocol=protocol, metadata_max_age_ms=20_000)
+    consumer.subscribe(pattern=pattern)
+    for _ in range(40):
+        assert consumer.poll(1.0) == []
+    (text,) = [r.getMessage() for r in caplog.records if "pattern" in r.getMessage()]
+    assert f"group g: no topic matches pattern {pattern!r}" in text
+    assert "(waited 4 s)" in text
+    assert "odradek topics list --bootstrap-server " in text
+    assert ("did you mean" in text) == (meant is not None)
+    assert meant is None or meant in text
+    health = consumer.health()
+    assert health.ok
+    assert f"no topic matches pattern {pattern!r}" in (health.reason or "")
+    assert health.cure is not None
+    assert health.cure in text
+    assert f"But {health.reason}." in consumer.explain().diagnosis
+    scene.cluster.create_topic(topic)
+    while not consumer.assignment():
+        consumer.poll(1.0)
+    assert consumer.health().reason is None
+    assert "pattern" not in consumer.explain().diagnosis
+
+
+@PROTOCOLS
+def test_a_pattern_with_a_match_is_not_told(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene()
+    members = [scene.consumer(name=n, group_id="g", group_protocol=protocol) for n in "abcd"]
+    for member in members:  # more members than partitions
+        member.subscribe(pattern="flig.*")
+    for _ in range(10):
+        for member in members:
+            member.poll(1.0)
+    assert not [r for r in caplog.records if "matches pattern" in r.getMessage()]
+    assert all(m.health().reason is None for m in members)

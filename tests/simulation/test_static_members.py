@@ -272,5 +272,6 @@ def test_a_leader_without_permission_on_another_members_topic_says_so(
     assert b.assignment()
     (told,) = [r.getMessage() for r in caplog.records if "lacks DESCRIBE" in r.getMessage()]
     assert "'u'" in told
+    assert " --operation read --topic u --bootstrap-server " in told
     denied = False
     settle(scene, [a, b], [*PARTITIONS, TopicPartition("u", 0)])

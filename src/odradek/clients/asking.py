@@ -276,7 +276,10 @@ class _Taken(Generic[K, M, V]):
 
     def _error(self, item: K, code: int, reason: str | None) -> KafkaError:
         name = self.question.thing if item is None else f"{self.question.thing} {item}".lstrip()
-        said = f"{name}: {reason}" if reason else name
+        if name and reason and name.casefold() in reason.replace("'", "").casefold():
+            said = reason
+        else:
+            said = f"{name}: {reason}" if reason else name
         return self._needing(errors.error_for(code, said), item)
 
     def _needing(self, error: BrokerError, item: K | None) -> KafkaError:

@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from odradek.clients.any_broker import Brokers
 from odradek.clients.first_contact import AWAY, FIRST_CONTACT, seconds_to_reach
-from odradek.clients.missing_topics import (
-    LIST_TIME,
-    MissingTopics,
-    alike,
-    cure,
-    like_it,
-    looks_at,
-)
+from odradek.clients.missing_topics import LIST_TIME, MissingTopics, alike, like_it
+from odradek.clients.suggested_commands import cure, looks_at
 from odradek.common.config import Config
 from odradek.common.errors import (
     Attempt,
@@ -94,6 +88,9 @@ SHIPPED = Parts()
 
 class ClientEngine(Engine):
     """Engine, network and metadata of one client."""
+
+    right = "DESCRIBE"
+    """Operation on topics that this kind of client needs; READ and WRITE imply DESCRIBE."""
 
     def __init__(
         self,
@@ -209,7 +206,7 @@ class ClientEngine(Engine):
                 return found
             code = self.metadata.topic_errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS:
-                raise error_for(code, f"topic {name}").needing("DESCRIBE", name)
+                raise error_for(code, f"topic {name}").needing(self.right, name)
             self.metadata.want([name])
             if found is not None and self.metadata.in_flight_topics is None:
                 self.metadata.request(f"topic {name} has no partitions yet")

@@ -317,6 +317,7 @@ class FindCall(_Call):
         super().__init__(brokers, f"the coordinators of {_NEEDED[kind][1]}s", deadline, among)
         self._kind, self._keys = kind, [""]
         self._by_keys = True
+        self._right = "DESCRIBE"
         self._until = brokers.engine.now + brokers.network.request_timeout
         """Till then an answer that is no refusal only says something about who gave it."""
 
@@ -328,6 +329,7 @@ class FindCall(_Call):
     def locate(self, key: str) -> Flow[int]:
         """Return the id of the coordinator's broker; wait until there is one."""
         self._keys, self.what = [key], f"the {coordinator_name(self._kind, key)}"
+        self._right = _NEEDED[self._kind][0]  # which the next requests need; it implies DESCRIBE
         answer = yield from self.ask(self._body, FindCoordinatorResponse, self._check)
         return self._read(answer)[key][0]
 
@@ -384,7 +386,7 @@ class FindCall(_Call):
             name, error = coordinator_name(self._kind, key), None
             broker, code, text = said.get(key, (-1, 0, None))
             if code:
-                error = error_for(code, text or name).needing("DESCRIBE", key)
+                error = error_for(code, text or name).needing(self._right, key)
             elif key not in said:
                 error = CoordinatorNotAvailableError(f"the response doesn't contain the {name}")
             found[key] = (broker, error)

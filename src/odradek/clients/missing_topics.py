@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
+from odradek.clients.suggested_commands import cure
 from odradek.common.errors import KafkaError
-from odradek.common.printable import shell_quoted
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import UNKNOWN_TOPIC
 from odradek.metadata.metadata import Metadata
@@ -138,7 +138,7 @@ class MissingTopics:
             if missing.due(now):
                 missing.told = True
                 logger.warning(
-                    "%s: topic %s still has no partition %d after %.0f s (its partitions are "
+                    "[%s] topic %s still has no partition %d after %.0f s (its partitions are "
                     "0 to %d)",
                     *(self._client_id, partition.topic, partition.partition),
                     *(now - missing.since, (self._count(partition.topic) or 0) - 1),
@@ -160,7 +160,7 @@ class MissingTopics:
             missing.told = True
             missing.near = alike(name, there)
             logger.warning(
-                "%s: topic %s still doesn't exist after %.0f s%s. %s",
+                "[%s] topic %s still doesn't exist after %.0f s%s. %s",
                 *(self._client_id, name, now - missing.since, self.near(name)),
                 cure(name, self._servers),
             )
@@ -170,20 +170,6 @@ class MissingTopics:
 def like_it(near: Collection[str]) -> str:
     """Return a question with similar topic names, to append to a text; empty if there are none."""
     return f" (did you mean {' or '.join(near)}?)" if near else ""
-
-
-def cure(topic: str, servers: Iterable[object]) -> str:
-    """Return the command that creates a topic; `servers` are those that were given."""
-    return f"Create it with: odradek topics create {shell_quoted(topic)} {_where(servers)}"
-
-
-def looks_at(servers: Iterable[object]) -> str:
-    """Return the command that checks each step from this machine to a cluster."""
-    return f"Check each step from this machine with: odradek doctor {_where(servers)}"
-
-
-def _where(servers: Iterable[object]) -> str:
-    return f"--bootstrap-server {shell_quoted(','.join(map(str, servers)))}"
 
 
 def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:

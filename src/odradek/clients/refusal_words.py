@@ -7,24 +7,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.clients.suggested_commands import lists_members
 from odradek.common.errors import BrokerError, KafkaError
 from odradek.common.errors.kafka import (
+    FencedInstanceIdError,
     GroupMaxSizeReachedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     InvalidProducerEpochError,
+    InvalidRegularExpressionError,
+    InvalidSessionTimeoutError,
     InvalidTransactionTimeoutError,
     OffsetMetadataTooLargeError,
     UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
     UnsupportedCompressionTypeError,
 )
-from odradek.common.printable import shell_quoted
 from odradek.network.connection import Connection
 from odradek.network.effects import AnyRequest
 from odradek.protocol.versioned_values import ZSTD_RETURNED
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+    from odradek.common.config import Config
 
 
 def of_producer_id(code: int, transactional_id: str, timeout_ms: int) -> str:
@@ -83,30 +89,61 @@ def of_offset(
 
 
 CURES: dict[type[BrokerError], str] = {
+    FencedInstanceIdError: (
+        "Another consumer joined group {group!r} with the same group.instance.id {instance!r} and "
+        "took this consumer's place: stop one of the two, or set a different group.instance.id for "
+        "each. {members}"
+    ),
     GroupMaxSizeReachedError: (
         "Group {group!r} has as many members as the brokers allow (group.max.size, for "
         "group.protocol=consumer group.consumer.max.size): stop members, or raise that limit. "
-        "Show the members with: odradek groups describe {quoted}"
+        "{members}"
     ),
     InconsistentGroupProtocolError: (
         "The members of group {group!r} use another group.protocol, or no assignor in "
         "partition.assignment.strategy that this consumer supports: use the same settings for all "
-        "members, or another group.id. Show the members with: odradek groups describe {quoted}"
+        "members, or another group.id. {members}"
+    ),
+    InvalidRegularExpressionError: (
+        "With group.protocol=consumer the brokers match patterns, with RE2, which has no "
+        "lookahead, lookbehind or backreferences: write the pattern without them, or use "
+        "group.protocol=classic, which matches with Python's re"
+    ),
+    InvalidSessionTimeoutError: (
+        "This consumer has session.timeout.ms={session:.0f}: set it to at least the brokers' "
+        "group.min.session.timeout.ms (Kafka's default is 6000) and at most their "
+        "group.max.session.timeout.ms (1800000)"
+    ),
+    UnreleasedInstanceIdError: (
+        "The instance id {instance!r} (group.instance.id) in group {group!r} is taken by another "
+        "member. If that member was killed, the broker releases the id when its session ends (the "
+        "broker's group.consumer.session.timeout.ms, 45 s by default); if it is running, stop it, "
+        "or set a different group.instance.id for each consumer. {members}"
+    ),
+    UnsupportedAssignorError: (
+        "This consumer has group.remote.assignor={assignor}: set it to an assignor of the brokers "
+        "(their group.consumer.assignors), or leave it unset"
     ),
 }
 """Causes and cures of refusals whose texts from brokers name none."""
 
 
-def with_cure(error: KafkaError, group_id: str) -> KafkaError:
+def with_cure(error: KafkaError, config: Config) -> KafkaError:
     """Return the error of a group for its members, with the cause and the cure if they are known.
 
     Errors that this client raises itself (without a broker's code in the text) have both already.
     """
-    if not isinstance(error, BrokerError) or type(error) not in CURES:
+    if not isinstance(error, BrokerError) or type(error) not in CURES or error.cure is not None:
         return error
     if not str(error).startswith(f"{error.name} "):
         return error
-    said, cure = str(error).rstrip("."), CURES[type(error)]
-    found = type(error)(f"{said}. {cure.format(group=group_id, quoted=shell_quoted(group_id))}")
-    found.__cause__ = error.__cause__
+    cure = CURES[type(error)].format(
+        group=config["group.id"],
+        instance=config["group.instance.id"],
+        session=config["session.timeout.ms"] * 1000,
+        assignor=config["group.remote.assignor"],
+        members=lists_members(config["group.id"], config["bootstrap.servers"]),
+    )
+    found = type(error)(f"{str(error).rstrip('.')}. {cure}")
+    found.cure, found.__cause__ = cure, error.__cause__
     return found

@@ -97,7 +97,7 @@ def test_a_group_without_members() -> None:
     (waits,) = found(Examination(WELL, replace(group, state="PreparingRebalance", members=2)))
     assert "is rebalancing (PreparingRebalance, 2 members)" in waits.what
     assert "killed member until its session.timeout.ms expires" in waits.why
-    assert "odradek groups members board" in waits.cure
+    assert "odradek groups members board --bootstrap-server h:1" in waits.cure
 
 
 def test_the_order_is_that_of_the_way() -> None:

@@ -9,18 +9,27 @@ from tests.simulation.group_scene import PARTITIONS
 from tests.simulation.transactional import Scene
 
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.clients.explain.causes import cure_of
 from odradek.clients.refusal_words import of_batch, of_offset, of_producer_id, with_cure
+from odradek.common.config import Config
 from odradek.common.errors import BrokerError
 from odradek.common.errors.kafka import (
+    FencedInstanceIdError,
     GroupMaxSizeReachedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     InvalidProducerEpochError,
+    InvalidRegularExpressionError,
+    InvalidSessionTimeoutError,
     InvalidTransactionTimeoutError,
     OffsetMetadataTooLargeError,
     UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
     error_for,
 )
+
+LISTS = "odradek groups members 'a group' --bootstrap-server h:1,i:2"
 
 
 def test_a_transaction_timeout_above_the_brokers_names_both_options() -> None:
@@ -60,16 +69,33 @@ def test_an_old_epoch_says_what_it_means_for_a_transaction() -> None:
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        (GroupMaxSizeReachedError, r"group\.max\.size.*odradek groups describe 'a group'"),
-        (InconsistentGroupProtocolError, r"another group\.protocol.*odradek groups describe"),
+        (GroupMaxSizeReachedError, rf"group\.max\.size.*{LISTS}"),
+        (InconsistentGroupProtocolError, rf"another group\.protocol.*{LISTS}"),
+        (FencedInstanceIdError, rf"'a group' with the same group\.instance\.id 'i'.*{LISTS}"),
+        (UnreleasedInstanceIdError, rf"'i' \(group\.instance\.id\) in group 'a group'.*{LISTS}"),
+        (InvalidSessionTimeoutError, r"session\.timeout\.ms=45000.*group\.min\.session\.timeout"),
+        (UnsupportedAssignorError, r"group\.remote\.assignor=odd.*group\.consumer\.assignors"),
+        (InvalidRegularExpressionError, r"RE2, which has no lookahead"),
     ],
 )
 def test_a_group_that_refuses_a_member_names_the_settings(
     kind: type[BrokerError], says: str
 ) -> None:
-    found = with_cure(error_for(kind.code or 0), "a group")
+    config = Config(
+        "consumer",
+        {
+            "bootstrap.servers": "h:1,i:2",
+            "group.id": "a group",
+            "group.instance.id": "i",
+            "group.remote.assignor": "odd",
+            "group.protocol": "consumer",
+        },
+    )
+    found = with_cure(error_for(kind.code or 0), config)
     assert type(found) is kind
     assert re.search(says, str(found))
     assert ".." not in str(found)
     own = kind("this client's own words")
-    assert with_cure(own, "a group") is own
+    assert with_cure(own, config) is own
+    assert with_cure(found, config) is found
+    assert (cure_of(found) or "-") in str(found)

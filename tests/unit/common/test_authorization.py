@@ -7,6 +7,8 @@ import pickle
 
 import pytest
 
+from odradek.clients.explain.causes import cure_of
+from odradek.clients.producer.doubt import saying
 from odradek.clients.producer.transaction_errors import abortable
 from odradek.common.errors import AbortableTransactionError, AuthorizationError
 from odradek.common.errors import kafka as kafka_errors
@@ -26,7 +28,11 @@ def test_the_right_that_is_missing_is_named(
 ) -> None:
     error = kafka_errors.error_for(code, "no").needing(operation, name)
     assert isinstance(error, AuthorizationError)
-    assert str(error).endswith(f"no. This client's user needs {words}: add an ACL that allows it.")
+    implied = f" ({operation} implies DESCRIBE)" if operation in ("READ", "WRITE") else ""
+    needs = f"This client's user needs {words}: add an ACL that allows it{implied}."
+    assert str(error).endswith(f"no. {needs}")
+    assert str(saying(error, f"record 7: {error}")) == f"record 7: {error}"
+    assert cure_of(error) == f"Add an ACL that allows {words}."
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
         assert str(other) == str(error)
     assert f"no. User 'alice' needs {words}" in str(error.of("alice"))

@@ -8,7 +8,7 @@ or guess where an error states the reason.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from odradek.cli.frame.results import counted
 from odradek.clients.admin.reachability import AddressReach, Reachability
 from odradek.clients.admin.users import ClientQuotaEntity
 from odradek.clients.explain.causes import SLOW_NAME, DialStage, usual_cause
-from odradek.clients.missing_topics import cure, like_it
+from odradek.clients.missing_topics import like_it
+from odradek.clients.suggested_commands import command, cure, lists_members
 from odradek.common.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -286,7 +287,7 @@ def _reached(seen: Seen, reach: Reachability) -> Iterator[Finding]:
     quiet = any(a.throttle > 0 for a in reach.addresses)
     # A throttled client times out: that isn't the coordinator's fault.
     if group is not None and not (quiet and isinstance(group.error, KafkaTimeoutError)):
-        yield from _of_group(group)
+        yield from _of_group(group, reach.servers)
     yield from _of_standings(seen, reach)
     yield from _of_quotas(seen, reach)
     yield from _of_clock(seen)
@@ -488,7 +489,7 @@ REBALANCING = frozenset(("PreparingRebalance", "CompletingRebalance"))
 """States of a classic group in which no member has partitions."""
 
 
-def _of_group(group: GroupStanding) -> Iterator[Finding]:
+def _of_group(group: GroupStanding, servers: Iterable[object]) -> Iterator[Finding]:
     name, lag = shlex.quote(group.group_id), sum(group.waiting.values())
     if isinstance(group.error, AuthorizationError):
         yield _no_right(group.error)
@@ -523,8 +524,8 @@ def _of_group(group: GroupStanding) -> Iterator[Finding]:
             "receives records.",
             "The group waits until all members have rejoined: for a killed member until its "
             "session.timeout.ms expires (45 s by default), for a busy one until its next poll().",
-            "Check again in a moment. If it lasts, list the members and their partitions: odradek "
-            f"groups members {name}",
+            "Check again in a moment. If it lasts, find the member that doesn't join. "
+            + lists_members(group.group_id, servers),
             grave=False,
         )
     elif not group.committed and group.waiting:
@@ -565,12 +566,13 @@ def _of_standings(seen: Seen, reach: Reachability) -> Iterator[Finding]:
         may = topic.rights
         if may is not None and not (may & {"READ"} if wants_read else may & {"READ", "WRITE"}):
             missing = "READ" if wants_read else "READ or WRITE"
+            right = f"{missing.partition(' ')[0]} --topic {shlex.quote(topic.topic)}"
+            create = f"acls create --allow-principal User:… --operation {right}"
             yield Finding(
                 Trouble.RIGHTS,
                 f"This client's user may describe topic {topic.topic}, but not {missing} it.",
                 DENIED,
-                "Have an ACL created: odradek acls create --allow-principal User:… --operation "
-                f"{missing.partition(' ')[0]} --topic {shlex.quote(topic.topic)}",
+                "Have an ACL created: " + command(create, reach.servers),
             )
     behind = [topic for topic in reach.standings if topic.under_replicated]
     if behind:

@@ -50,6 +50,8 @@ BUFFER_SLACK = 32 << 20
 class ConsumerEngine(ClientEngine):
     """One consumer: the parts, put together, and the flows of its calls."""
 
+    right = "READ"
+
     def __init__(
         self,
         config: Config,

@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.clients.consumer.group.membership import MemberState
+from odradek.clients.consumer.group.poll_overdue import why_overdue
 from odradek.common.outage import number
 from odradek.network.connection_state import worded
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from odradek.metadata.metadata import Metadata
 
 
+SUSPENDED = (
+    "no heartbeat was answered within session.timeout.ms: poll() returns no records until one is, "
+    "because other members may own the partitions by now"
+)
 LONG = 5.0
 """Seconds that joining may take before it is trouble."""
 
@@ -60,6 +66,11 @@ class GroupExplanation:
     """Reason why the group refuses this consumer, else None."""
     waits_for: str | None = None
     """Why this consumer has had no assignment for five seconds, else None."""
+    overdue: str | None = None
+    """Consequence for the member if poll() wasn't called for max.poll.interval.ms, else None."""
+
+    unmatched: str | None = None
+    """Words for a pattern that no topic has matched for five seconds, else None."""
 
     def __str__(self) -> str:
         who = f"group {self.group_id} ({self.protocol}"
@@ -80,11 +91,10 @@ class GroupExplanation:
             parts.append(f"no partitions yet: {self.waits_for}")
         if self.missing:
             parts.append(f"topics not found: {_some(self.missing)}")
+        if self.unmatched:
+            parts.append(self.unmatched)
         if self.suspended:
-            parts.append(
-                "no heartbeat was answered within session.timeout.ms: poll() returns no records "
-                "until one is, because other members may own the partitions by now"
-            )
+            parts.append(SUSPENDED)
         if self.callback_due:
             parts.append("a rebalance callback will run in the next poll()")
         parts += self._awaited_words()
@@ -101,7 +111,11 @@ class GroupExplanation:
         """
         missing = tuple(name for name in self.missing if name not in told)
         if self.error:
-            return f" But the group refuses this consumer: {self.error}."
+            return f" But the group refuses this consumer: {self.error.rstrip('.')}."
+        if self.overdue:
+            return f" But {self.overdue}."
+        if self.suspended:
+            return f" But {SUSPENDED}."
         if self.assigned == 0 and (self.unsettled_for or 0.0) >= LONG:
             why = f" {self.waits_for}." if self.waits_for else ""
             return (
@@ -110,6 +124,8 @@ class GroupExplanation:
             )
         if self.assigned == 0 and missing:
             return f" But it subscribes to topics that were not found: {_some(missing)}."
+        if self.unmatched:
+            return f" But {self.unmatched}."
         if self.awaited:
             waits = "partition waits" if len(self.awaited) == 1 else "partitions wait"
             return f" But {len(self.awaited)} {waits} for a committed offset."
@@ -133,6 +149,7 @@ def explain_group(
     membership, who = group.membership, group.identity()
     since = None if membership is None else membership.unsettled_since
     waits = group.waits_for(now)
+    stale = membership is not None and membership.state is MemberState.STALE
     return GroupExplanation(
         group_id=group.group_id,
         group_instance_id=group.instance_id,
@@ -151,6 +168,8 @@ def explain_group(
         awaited=_awaited(group, subscription, now),
         last_poll=group.last_poll(now),
         waits_for=None if waits is None else waits[1],
+        unmatched=None if group.unmatched is None else group.unmatched[1],
+        overdue=why_overdue(group.config) if stale else None,
         error=None if group.error is None else f"{type(group.error).__name__}: {group.error}",
     )
 

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.group.membership import MemberState
+from odradek.clients.consumer.group.poll_overdue import OVERDUE_CURE, why_overdue
+from odradek.clients.consumer.group.unmatched_pattern import pattern_cure
 from odradek.clients.explain.causes import cure_of
 from odradek.clients.explain.explain_producer import HINTS
 from odradek.clients.explain.explanation import QUIET, explain
-from odradek.clients.missing_topics import TELL_AFTER, Missing, cure, like_it, looks_at
+from odradek.clients.missing_topics import TELL_AFTER, Missing, like_it
 from odradek.clients.producer.transaction_state import TransactionState
+from odradek.clients.suggested_commands import cure, lists_members, looks_at
 from odradek.common.errors import KafkaError
 from odradek.common.notebooks.display import Shown
 from odradek.common.printable import cleaned, shell_quoted
@@ -145,6 +148,7 @@ def _finding(calls: ClientCalls[Any], engine: ClientEngine, now: float) -> _Find
         or _of_transactions(engine)
         or _of_records(engine, now)
         or _of_topics(engine, now)
+        or _of_pattern(engine)
         or (None if outage is None else _trouble(engine, outage.begun, now))
         or _of_quotas(engine, now)
     )
@@ -178,15 +182,7 @@ def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
         text = f"{name} refuses this consumer: {type(error).__name__}: {error}"
         return _Finding(False, since, text, cure_of(error))
     if membership.state is MemberState.STALE:
-        text = (
-            "the program hasn't called poll() for max.poll.interval.ms, so the consumer has left "
-            f"{name}"
-        )
-        mends = (
-            "Call poll() again. If the work between two polls takes that long, raise "
-            "max.poll.interval.ms or lower max.poll.records."
-        )
-        return _Finding(False, since, text, mends)
+        return _Finding(False, since, why_overdue(group.config), OVERDUE_CURE)
     if cast("ConsumerEngine", engine).subscription.suspended:
         text = (
             f"no heartbeat to {name} was answered within session.timeout.ms: poll() returns no "
@@ -202,7 +198,7 @@ def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
     waits = group.waits_for(now)
     if waits is not None:
         text += f". {waits[1]}"
-    mends = f"List its members with: odradek groups members {shell_quoted(group.group_id)}"
+    mends = lists_members(group.group_id, engine.updater.bootstrap)
     return _Finding(False, since, text, mends)
 
 
@@ -261,6 +257,15 @@ def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
     text = f"topic {partition.topic} has no partition {partition.partition}"
     mends = f"{looks_at(engine.updater.bootstrap)} --topic {shell_quoted(partition.topic)}"
     return _Finding(ok, since, text, mends)
+
+
+def _of_pattern(engine: ClientEngine) -> _Finding | None:
+    """Return a pattern that no topic matches, which may be meant for topics to come."""
+    group: ConsumerGroup | None = getattr(engine, "group", None)
+    if group is None or group.unmatched is None:
+        return None
+    since, text = group.unmatched
+    return _Finding(True, since, text, pattern_cure(group.config))
 
 
 def _of_quotas(engine: ClientEngine, now: float) -> _Finding | None:

@@ -45,6 +45,8 @@ ACKNOWLEDGEMENT, TRANSACTION_END = "the acknowledgement of", "the end of"
 class ProducerEngine(ClientEngine):
     """The engine of a producer."""
 
+    right = "WRITE"
+
     def __init__(self, config: Config, rng: Rng, lock: Lock, *, parts: Parts = SHIPPED) -> None:
         super().__init__(config, rng, parts=parts)
         self.accumulator = RecordAccumulator(config, lock, self._placed_in)

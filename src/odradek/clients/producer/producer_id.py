@@ -40,6 +40,8 @@ WITHOUT = (
     "max.in.flight.requests.per.connection=1. Set enable.idempotence=true to make this an error, "
     "or enable.idempotence=false to silence this warning"
 )
+ON_A_TOPIC = "a topic (before Kafka 3.0: IDEMPOTENT_WRITE on the cluster)"
+"""Resource on which an idempotent producer needs WRITE (KIP-679)."""
 
 NOBODY = (-1, -1)
 """The id and epoch of batches without a sequence."""
@@ -230,7 +232,7 @@ class _NoIdNowError(KafkaError):
 def _check(response: InitProducerIdResponse, _: Connection) -> KafkaError | None:
     if not response.error_code:
         return None
-    error = error_for(response.error_code, "InitProducerId").needing("IDEMPOTENT_WRITE")
+    error = error_for(response.error_code, "InitProducerId").needing("WRITE", on=ON_A_TOPIC)
     if error.retriable or is_refusal(error):
         return error
     logger.warning("InitProducerId failed: %s; the producer retries", error)

@@ -25,7 +25,7 @@ from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.fetching.delivery import Convert
 from odradek.clients.consumer.group.subscribe_arguments import pattern_to_subscribe
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.clients.missing_topics import cure
+from odradek.clients.suggested_commands import cure
 from odradek.clients.traces import Traces
 from odradek.clients.workers.dead_letters import said
 from odradek.clients.workers.work_options import WorkOptions

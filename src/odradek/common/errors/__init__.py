@@ -118,8 +118,10 @@ class BrokerError(KafkaError):
     """Error code in a broker's answer; `errors.kafka` has a subclass for each code."""
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
+    cure: str | None = None
+    """The remedy, which is part of the text as well; None if the client doesn't know one."""
 
-    def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
+    def needing(self, operation: str, name: str = "", kind: str = "", on: str = "") -> Self:
         """Return this error, to which an authorization error adds the missing permission."""
         return self
 
@@ -148,15 +150,16 @@ class AuthorizationError(BrokerError):
         self.user = user
         return self
 
-    def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
+    def needing(self, operation: str, name: str = "", kind: str = "", on: str = "") -> Self:
         """Add the missing permission and its resource, unless they are already set.
 
-        If `kind` ("topic" …) is set, errors about another kind of resource are left unchanged.
+        If `kind` ("topic" …) is set, errors about another kind of resource are left unchanged. `on`
+        replaces the description of the resource.
         """
         refused = self.name.removesuffix("_AUTHORIZATION_FAILED").replace("_", " ").lower()
         if self.operation is None and kind in ("", refused):
             self.operation = operation
-            self.resource = f"{refused} {name!r}" if name else f"the {refused}"
+            self.resource = on or (f"{refused} {name!r}" if name else f"the {refused}")
         return self
 
     def __str__(self) -> str:
@@ -164,10 +167,11 @@ class AuthorizationError(BrokerError):
         if self.operation is None:
             return said
         who = "This client's user" if self.user is None else f"User {self.user!r}"
-        return (
-            f"{said.rstrip('.')}. {who} needs {self.operation} on {self.resource}: add an ACL "
-            "that allows it."
-        )
+        cure = f"{who} needs {self.operation} on {self.resource}: add an ACL that allows it."
+        if self.operation in ("READ", "WRITE"):
+            cure = f"{cure[:-1]} ({self.operation} implies DESCRIBE)."
+        # The text of an error that repeats this one, for example for a record, has it already.
+        return said if cure in said else f"{said.rstrip('.')}. {cure}"
 
 
 class UnknownErrorCodeError(BrokerError):

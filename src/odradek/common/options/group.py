@@ -33,8 +33,16 @@ ASSIGNORS = {
 }
 """The ends of Java's class names, and what groups call those assignors."""
 JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
-NOT_WITH_NEW = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
-NOT_WITH_CLASSIC = ("group.remote.assignor",)
+NOT_WITH_NEW = {
+    "session.timeout.ms": "the broker sets it (group.consumer.session.timeout.ms)",
+    "heartbeat.interval.ms": "the broker sets it (group.consumer.heartbeat.interval.ms)",
+    "partition.assignment.strategy": "the broker assigns the partitions; use group.remote.assignor",
+}
+NOT_WITH_CLASSIC = {
+    "group.remote.assignor": (
+        "the members assign the partitions; use partition.assignment.strategy"
+    ),
+}
 
 
 @reads("list", f"{', '.join(ASSIGNORS.values())}, separated by commas, or objects")
@@ -140,7 +148,8 @@ GROUP_OPTIONS = owned(
     ),
     Option("max.poll.interval.ms", milliseconds(1, INT_MAX), 300.0, "medium").says(
         "If the application doesn't ask for records for this many milliseconds, the member "
-        "leaves its group, so that other members can read its partitions."
+        "leaves its group, so that other members can read its partitions. If group.instance.id is "
+        "set, they get its partitions only after the session timeout."
     ),
     Option("enable.auto.commit", boolean, True, "medium").says(
         "With true, the consumer commits the offsets of finished records by itself; a record is "
@@ -171,15 +180,14 @@ def check_group(values: dict[str, Any], given: Collection[str]) -> None:
             raise ConfigurationError("enable.auto.commit=true needs a group.id")
         values["enable.auto.commit"] = False
     new = values["group.protocol"] == NEW
-    for name in NOT_WITH_NEW if new else NOT_WITH_CLASSIC:
+    for name, advice in (NOT_WITH_NEW if new else NOT_WITH_CLASSIC).items():
         if name in given and values[name] is not None:
-            advice = (
-                "the broker decides this through its group.consumer.* settings"
-                if new
-                else "the members assign the partitions; use partition.assignment.strategy"
-            )
             raise ConfigurationError(
                 f"{name} can't be set with group.protocol={values['group.protocol']}: {advice}"
             )
     if values["heartbeat.interval.ms"] >= values["session.timeout.ms"]:
-        raise ConfigurationError("heartbeat.interval.ms must be below session.timeout.ms")
+        raise ConfigurationError(
+            f"heartbeat.interval.ms ({values['heartbeat.interval.ms'] * 1000:g}) must be below "
+            f"session.timeout.ms ({values['session.timeout.ms'] * 1000:g}): set it to at most a "
+            "third of that, so that single lost heartbeats don't end the session"
+        )

@@ -128,10 +128,10 @@ class MemberDriver(ReadingDriver):
         """Subscribe, and begin to poll."""
         lose, commit = self.group.lose, self.group.commits.commit
 
-        def noted(partitions: Collection[TopicPartition]) -> Flow[float]:
+        def noted(partitions: Collection[TopicPartition], *, taken: bool = True) -> Flow[float]:
             self._lost.update(dict.fromkeys(partitions))
             self.own_commits.loses(partitions)
-            return lose(partitions)
+            return lose(partitions, taken=taken)
 
         def begun(
             asked: AskedCommit, *given: Any, unasked: bool = False, **more: Any

@@ -109,7 +109,7 @@ class FakeGroup:
         self._drop("revoke", partitions)
         return now
 
-    def lose(self, partitions: Collection[TopicPartition]) -> Flow[float]:
+    def lose(self, partitions: Collection[TopicPartition], *, taken: bool = True) -> Flow[float]:
         now = yield START
         self._drop("lose", partitions)
         return now

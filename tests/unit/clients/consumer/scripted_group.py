@@ -137,7 +137,7 @@ class Scripted(World):
         self._drop("revoked", partitions)
         return now
 
-    def lose(self, partitions: Collection[TopicPartition]) -> Flow[float]:
+    def lose(self, partitions: Collection[TopicPartition], *, taken: bool = True) -> Flow[float]:
         now = yield START
         self._drop("lost", partitions)
         return now

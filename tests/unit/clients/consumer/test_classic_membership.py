@@ -300,7 +300,10 @@ def test_a_static_member_that_does_not_poll_does_not_say_that_it_leaves(
     assert w.state == "stale"
     (told,) = [r.getMessage() for r in caplog.records if "max.poll.interval.ms" in r.getMessage()]
     assert "leaving" not in told
-    assert "after session.timeout.ms (10 s), because it is static (group.instance.id=i)" in told
+    assert (
+        "after session.timeout.ms (10 s), because the consumer is static (group.instance.id=i)"
+        in told
+    )
 
 
 def test_leaving_takes_as_long_as_it_was_given() -> None:

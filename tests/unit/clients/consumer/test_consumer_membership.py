@@ -341,7 +341,7 @@ def test_an_instance_id_is_waited_for_as_long_as_a_dead_member_may_keep_it(
     assert isinstance(w.failure, UnreleasedInstanceIdError)
     assert len(w.beats) < 100
     assert "'i1' (group.instance.id)" in str(w.failure)
-    assert "odradek groups describe" in str(w.failure)
+    assert "odradek groups members g --bootstrap-server " in str(w.failure)
     told = [r for r in caplog.records if "i1" in r.getMessage()]
     assert len(told) == 1
     assert "group.consumer.session.timeout.ms" in told[0].getMessage()

@@ -418,7 +418,7 @@ class Fetcher:
         code = metadata.topic_errors.get(state.partition.topic, 0)
         if code in FINAL_TOPIC_ERRORS:
             error = error_for(code, str(state.partition))
-            self._subscription.fail(state, error.needing("DESCRIBE", state.partition.topic), now)
+            self._subscription.fail(state, error.needing("READ", state.partition.topic), now)
         elif partition is None and not self._missing(state, now):
             self._unknown.note(state.partition)
             self._wake_at = min(self._wake_at, (state.missing_since or now) + self._missing_limit)

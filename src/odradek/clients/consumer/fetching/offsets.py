@@ -160,7 +160,7 @@ class ListOffsetsCall:
         code = metadata.topic_errors.get(partition.topic, 0)
         if code in FINAL_TOPIC_ERRORS:
             error = error_for(code, f"topic {partition.topic}")
-            self._give(partition, error.needing("DESCRIBE", partition.topic))
+            self._give(partition, error.needing("READ", partition.topic))
             return
         topic = metadata.snapshot.topic(partition.topic) if metadata.snapshot else None
         if topic is not None and partition.partition >= len(topic.partitions):
@@ -274,7 +274,7 @@ class ListOffsetsCall:
             code, found = answers[partition]
             if code:
                 error = error_for(code, f"{self.api} of {partition}")
-                error.needing("DESCRIBE", partition.topic)
+                error.needing("READ", partition.topic)
                 self._failed([partition], error, address, now)
             else:
                 self._give(partition, found)

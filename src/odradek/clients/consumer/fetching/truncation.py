@@ -208,7 +208,7 @@ class TruncationCheck:
             elif answer.error_code:
                 what = f"OffsetForLeaderEpoch of {state.partition}"
                 error = error_for(answer.error_code, what)
-                error.needing("DESCRIBE", state.partition.topic)
+                error.needing("READ", state.partition.topic)
                 self._failed(state, error, question.address, now)
             else:
                 self._judge(state, question, answer, now)

@@ -22,9 +22,11 @@ from odradek.clients.consumer.group.assignors import (
 )
 from odradek.clients.consumer.group.embedded_protocol import decode_subscription, encode_assignment
 from odradek.clients.consumer.group.membership import Group
+from odradek.clients.suggested_commands import command
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import TopicAuthorizationError
+from odradek.common.printable import shell_quoted
 from odradek.common.types import Rng
 from odradek.metadata.cluster import Cluster
 from odradek.metadata.metadata import Metadata
@@ -222,11 +224,14 @@ class Leader:
         new = sorted(denied - self._denied - {*self._group.topics()})
         self._denied = denied
         if new:
+            create = "acls create --allow-principal User:… --operation read --topic "
+            servers = self._group.config["bootstrap.servers"]
+            example = command(create + shell_quoted(new[0]), servers)
             logger.warning(
                 "group %r: no member is assigned partitions of %s, because this consumer leads the "
                 "group and its user lacks DESCRIBE on %s. All members of a group need "
-                "DESCRIBE and READ on all of its topics. Add ACLs with: odradek acls create",
-                *(self._group.group_id, *[", ".join(map(repr, new))] * 2),
+                "DESCRIBE and READ on all of its topics. Add ACLs, for example with: %s",
+                *(self._group.group_id, *[", ".join(map(repr, new))] * 2, example),
             )
 
     def _topics(self) -> Iterable[str]:

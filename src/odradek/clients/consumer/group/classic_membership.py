@@ -25,6 +25,7 @@ from odradek.clients.consumer.group.embedded_protocol import decode_assignment
 from odradek.clients.consumer.group.group_commits import patience
 from odradek.clients.consumer.group.member_states import CLASSIC, Life, MemberEvent
 from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
+from odradek.clients.consumer.group.poll_overdue import OVERDUE_CURE, overdue, why_overdue
 from odradek.clients.consumer.group.unowned_partitions import find_unowned
 from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.clients.refusals import is_refusal
@@ -493,17 +494,10 @@ class ClassicMembership(Life):
         """Leave while the application doesn't poll: other members get its partitions."""
         now = yield START
         group = self._group
-        text = f"poll() wasn't called for max.poll.interval.ms ({self._max_poll:g} s)"
-        if group.instance_id is None:
-            logger.warning("leaving group %r: %s", group.group_id, text)
-        else:  # KIP-345
-            logger.warning(
-                "group %r: %s; this member's partitions are assigned to others after "
-                "session.timeout.ms (%g s), because it is static (group.instance.id=%s)",
-                *(group.group_id, text, self._session, group.instance_id),
-            )
+        text = overdue(group.config)
+        logger.warning("%s. %s", why_overdue(group.config), OVERDUE_CURE)
         self._move(MemberEvent.POLL_OVERDUE, text, now)
-        now = yield from self._lose_all(now)
+        now = yield from self._lose_all(now, taken=group.instance_id is None)
         # At once: a consumer that is closed meanwhile sends no heartbeat for a former generation.
         self._identity.forget(member_id=False)
         yield from self._say_goodbye(text, now + LEAVE_TIMEOUT)
@@ -540,10 +534,10 @@ class ClassicMembership(Life):
         while now < until:
             now = yield Wait((), until)
 
-    def _lose_all(self, now: float) -> Flow[float]:
+    def _lose_all(self, now: float, *, taken: bool = True) -> Flow[float]:
         self._leader.step_down()
         # Even without partitions: those revoked for this rebalance may not be this member's again.
-        now = yield from self._group.lose(self._group.owned())
+        now = yield from self._group.lose(self._group.owned(), taken=taken)
         self._trust()
         return now
 

@@ -45,8 +45,8 @@ from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import ConsumerGroupMetadata, HeldGroupMetadata
 from odradek.clients.consumer.subscription_state import Selection, SubscriptionState
 from odradek.clients.refusal_words import with_cure
+from odradek.clients.suggested_commands import lists_members
 from odradek.common.errors import IllegalStateError, KafkaError
-from odradek.common.printable import shell_quoted
 from odradek.common.sampled import Sampled
 from odradek.common.types import Lock, TopicPartition
 from odradek.network.connection_state import worded
@@ -81,10 +81,11 @@ TAKEN = (
     "after close()) keeps its partitions until its session times out (the broker's "
     "group.consumer.session.timeout.ms, 45 s by default)"
 )
-WAITS = (
-    "group %s has assigned this consumer no partitions for %.0f s (%s). %s. List the members with: "
-    "odradek groups members %s"
-)
+WAITS = "group %s has assigned this consumer no partitions for %.0f s (%s). %s. %s"
+TAKEN_BY = {
+    True: "other members may already read from there",
+    False: "other members read from there once this member's session has timed out",
+}
 WAITED = "group %s: all members have joined after %.0f s"
 
 
@@ -195,6 +196,11 @@ class ConsumerGroup:
         """The subscribed pattern."""
         return self._watch.pattern
 
+    @property
+    def unmatched(self) -> tuple[float, str] | None:
+        """Since when no topic has matched the pattern, and words for that; None if one does."""
+        return self._watch.unmatched
+
     def topics(self) -> list[str]:
         """Return the subscribed topics; with a classic pattern those that match now."""
         return self._watch.topics()
@@ -303,16 +309,14 @@ class ConsumerGroup:
         self._drop(states)
         return now
 
-    def lose(self, partitions: Collection[TopicPartition]) -> Flow[float]:
+    def lose(self, partitions: Collection[TopicPartition], *, taken: bool = True) -> Flow[float]:
         """They are gone already: no commit; on_lost at the next poll."""
         now = yield START
         states = self._states(partitions)
         self.ownership.lost(states)
         if states:
             count = "1 partition was" if len(states) == 1 else f"{len(states)} partitions were"
-            logger.warning(
-                "group %s: %s lost; other members may already read from there", self.group_id, count
-            )
+            logger.warning("group %s: %s lost; %s", self.group_id, count, TAKEN_BY[taken])
             if self.auto_commit is not None and not self.leaving:  # else `at_the_end` warns
                 self.auto_commit.warn_of_repeats(states)
             told = self._announced(states)
@@ -371,9 +375,8 @@ class ConsumerGroup:
             self._waits_since = since
         else:
             level = logging.INFO  # a standby member is meant to have none
-        logger.log(
-            level, WAITS, name, now - since, worded(member.state), found[1], shell_quoted(name)
-        )
+        lists = lists_members(name, self.config["bootstrap.servers"])
+        logger.log(level, WAITS, name, now - since, worded(member.state), found[1], lists)
 
     def settled(self, now: float) -> None:
         """Log that the membership is stable again, if a warning said that it isn't."""
@@ -387,7 +390,7 @@ class ConsumerGroup:
 
     def failed(self, error: KafkaError) -> None:
         """Every poll raises this from now on, until another `subscribe`."""
-        self.member.refuse(with_cure(error, self.group_id))
+        self.member.refuse(with_cure(error, self.config))
 
     def _states(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
         here = self._subscription.partitions

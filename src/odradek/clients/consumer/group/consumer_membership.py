@@ -19,7 +19,9 @@ from collections.abc import Mapping
 from odradek.clients.consumer.group.consumer_heartbeats import JOIN, Heartbeats
 from odradek.clients.consumer.group.member_states import CONSUMER, MEMBER, Life, MemberEvent
 from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
+from odradek.clients.consumer.group.poll_overdue import OVERDUE_CURE, overdue, why_overdue
 from odradek.clients.consumer.group.topic_names import TopicNames
+from odradek.clients.refusal_words import with_cure
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ClientClosedError, KafkaError
@@ -34,7 +36,6 @@ from odradek.common.errors.kafka import (
     UnsupportedVersionError,
     error_for,
 )
-from odradek.common.printable import shell_quoted
 from odradek.common.types import Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID, Cluster
 from odradek.metadata.metadata import Metadata
@@ -57,12 +58,6 @@ UNRELEASED_PATIENCE = 60.0
 that was killed for group.consumer.session.timeout.ms, 45 s by default. Java raises at once."""
 UNRELEASED_WARNING = 5.0
 """Seconds of this wait after which a warning says why the member has no partitions."""
-UNRELEASED = (
-    "the instance id %r (group.instance.id) in group %r is taken by another member. If that member "
-    "was killed, the broker releases the id when its session ends (the broker's "
-    "group.consumer.session.timeout.ms, 45 s by default); if it is running, stop it or use another "
-    "group.instance.id. Show the members with: odradek groups describe %s"
-)
 AWAITED = ExponentialBackoff(0.1, 1.0)
 """Seconds between the heartbeats of a member that has just joined without an assignment.
 
@@ -314,16 +309,16 @@ class ConsumerMembership(Life):
         """
         if self._unreleased_since is None:
             self._unreleased_since, self._unreleased_told = now, False
-        waited, group_id = now - self._unreleased_since, self._group.group_id
-        words = self._group.instance_id, group_id, shell_quoted(group_id)
+        waited, group = now - self._unreleased_since, self._group
+        told = with_cure(error, group.config)
         if waited >= UNRELEASED_PATIENCE:
-            text = f"waited {waited:.0f} s: {UNRELEASED % words}"
-            yield from self._refuse(UnreleasedInstanceIdError(text), now)
+            yield from self._refuse(told, now)
             return
         if waited >= UNRELEASED_WARNING and not self._unreleased_told:
             self._unreleased_told = True
             logger.warning(
-                "%s. The consumer waits up to %.0f s", UNRELEASED % words, UNRELEASED_PATIENCE
+                "group %r: waiting up to %.0f s for the consumer's instance id: %s",
+                *(group.group_id, UNRELEASED_PATIENCE, told),
             )
         self._soon, self._not_before = True, self._failures.failed(now)
 
@@ -348,11 +343,11 @@ class ConsumerMembership(Life):
         self._group.failed(error)
         self._changed.notify()
 
-    def _lose_everything(self, now: float) -> Flow[None]:
+    def _lose_everything(self, now: float, *, taken: bool = True) -> Flow[None]:
         self._forget()
         lost = self._group.owned()
         if lost:
-            yield from self._group.lose(lost)
+            yield from self._group.lose(lost, taken=taken)
 
     def _forget(self) -> None:
         self._held, self._target = {}, {}
@@ -364,12 +359,11 @@ class ConsumerMembership(Life):
     def _overdue(self, now: float) -> Flow[float]:
         """KIP-62: a member that makes no progress leaves, so that others can."""
         self._stop_reconciling("poll() overdue")
-        known = self._introduced
-        self._move(
-            MemberEvent.POLL_OVERDUE, "poll() wasn't called within max.poll.interval.ms", now
-        )
+        known, config = self._introduced, self._group.config
+        logger.warning("%s. %s", why_overdue(config), OVERDUE_CURE)
+        self._move(MemberEvent.POLL_OVERDUE, overdue(config), now)
         # First: an application that comes back meanwhile must not be given what others may have.
-        yield from self._lose_everything(now)
+        yield from self._lose_everything(now, taken=self._group.instance_id is None)
         if known:
             # The farewell is awaited: late, it would end the membership that follows.
             yield from self._farewell(now + FAREWELL)

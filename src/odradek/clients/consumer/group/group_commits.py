@@ -33,9 +33,11 @@ from odradek.clients.consumer.group.pending_callbacks import (
     PendingCallback,
     PendingCallbacks,
 )
+from odradek.clients.consumer.group.poll_overdue import OVERDUE_CURE, why_overdue
 from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import SubscriptionState
+from odradek.clients.refusal_words import with_cure
 from odradek.common.backoff import Backoff
 from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
 from odradek.common.errors.kafka import FencedInstanceIdError, UnstableOffsetCommitError
@@ -260,10 +262,7 @@ class GroupCommits:
         if (chosen or asked.broken) and membership is not None and not self._member.is_member:
             # An empty group accepts commits of non-members: a stale member could overwrite newer
             # offsets.
-            raise lost_membership(
-                self._member.group_id,
-                f"the member's state is {worded(membership.state)}",
-            ) from self._member.error
+            raise self._not_a_member(membership.state) from self._member.error
         if asked.broken:
             raise lost_membership(self._member.group_id, "its partitions were lost")
         states = self._owned(asked)
@@ -293,8 +292,9 @@ class GroupCommits:
                 unknown_for=unknown_for,
             )
         except FencedInstanceIdError as error:
-            self._member.refuse(error)
-            raise
+            fenced = with_cure(error, self._config)
+            self._member.refuse(fenced)
+            raise fenced from error
         except CommitFailedError as error:
             membership, now = self._member.membership, self._engine.now
             present = self.stored.refused == self._member.identity()
@@ -312,6 +312,21 @@ class GroupCommits:
                     state.commit_in_doubt(chosen[partition])
                 state.unsay(chosen[partition], refused=refused)
         return chosen
+
+    def _not_a_member(self, state: MemberState) -> CommitFailedError:
+        """Return why the group accepts no commit of this consumer now."""
+        group_id, error = self._member.group_id, self._member.error
+        if error is not None:
+            return CommitFailedError(
+                f"the commit to group {group_id!r} was refused, because the group refuses this "
+                f"consumer, and poll() raises the same error: {error}"
+            )
+        if state is MemberState.STALE:
+            return CommitFailedError(
+                f"the commit to group {group_id!r} was refused: {why_overdue(self._config)}. "
+                f"Records after the last commit are read again. {OVERDUE_CURE}"
+            )
+        return lost_membership(group_id, f"the member's state is {worded(state)}")
 
     def _rejoin(self, why: BaseException | None, now: float) -> None:
         """Join again: at once the first time, after a backoff until a commit succeeds again.

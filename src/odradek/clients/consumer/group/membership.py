@@ -151,9 +151,10 @@ class Group(Protocol):
         `PollOverdueError` if the caller doesn't poll within max.poll.interval.ms: then call `lose`.
         """
 
-    def lose(self, partitions: Collection[TopicPartition]) -> Flow[float]:
+    def lose(self, partitions: Collection[TopicPartition], *, taken: bool = True) -> Flow[float]:
         """Drop partitions that may have other owners already, without a commit.
 
+        `taken` is false for those of a static member, which other members get after its session.
         on_lost is called in the caller's next `poll()`, before it returns records. This doesn't
         wait for the caller. Without partitions, it still ends the ownership of those revoked for a
         rebalance.

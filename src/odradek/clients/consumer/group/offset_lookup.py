@@ -199,7 +199,7 @@ class OffsetLookup:
 def _meant(error: BrokerError, name: str, kind: str) -> KafkaError:
     if isinstance(error, MEMBERSHIP_SEES_TO_IT):
         return AgainError(str(error))
-    return error.needing("DESCRIBE", name, kind)
+    return error.needing("READ", name, kind)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:

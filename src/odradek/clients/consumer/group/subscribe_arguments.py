@@ -22,7 +22,8 @@ def topics_to_subscribe(given: Any) -> list[str]:
     found = names("topics", given)
     for name in found:
         if name.startswith("^"):  # librdkafka's sign for a pattern among the names
-            cure = f"pass pattern={name!r}, which must match the whole name of a topic"
+            pattern = name if name.endswith(("*", "+", "$")) else f"{name}.*"
+            cure = f"pass pattern={pattern!r}, which must match the whole name of a topic"
             raise ConfigurationError(f"{shown(name)} isn't a topic name: {cure}")
     return found
 

@@ -8,6 +8,7 @@ assignments.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Collection, Iterable
@@ -17,13 +18,17 @@ from odradek.clients.client_engine import FINAL_TOPIC_ERRORS
 from odradek.clients.consumer.group.group_commits import patience
 from odradek.clients.consumer.group.member import ThisMember
 from odradek.clients.consumer.group.membership import MemberState
+from odradek.clients.consumer.group.unmatched_pattern import pattern_cure, unmatched
 from odradek.clients.consumer.subscription_state import SubscriptionState
+from odradek.clients.missing_topics import LIST_TIME, TELL_AFTER
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, KafkaError, first_use
 from odradek.common.errors.kafka import error_for
 from odradek.common.topic_names import check_topic
 from odradek.network.flow import START, Flow, Signal, Wait
+
+logger = logging.getLogger("odradek.consumer")
 
 LIST_FIRST, LIST_MOST = 0.5, 10.0
 """Seconds until topics are listed again for a pattern: after the first failure, and after many.
@@ -77,6 +82,7 @@ class TopicWatch:
         self._wanted: tuple[str, ...] = ()
         """Names that metadata was asked for."""
         self._compiled: re.Pattern[str] | None = None
+        self._unmatched: tuple[float, str] | None = None
         self._rebalances = False
         self._listed_at = -math.inf
         self._list_at = 0.0
@@ -125,6 +131,11 @@ class TopicWatch:
         """Return the subscribed topics; empty for a pattern that the broker resolves."""
         return list(self._names or self._matched)
 
+    @property
+    def unmatched(self) -> tuple[float, str] | None:
+        """Since when no topic has matched the pattern, and words for that; None if one does."""
+        return None if self._matched or self._subscription.partitions else self._unmatched
+
     def forget_unused(self, topics: Iterable[str]) -> None:
         """Ask for no metadata of these any more, unless they are subscribed or assigned."""
         used = {*self.topics(), *(p.topic for p in self._subscription.partitions)}
@@ -137,6 +148,8 @@ class TopicWatch:
         self.stop()
         self._told.clear()
         self._engine.start(self._run(self._serial))
+        if self.pattern is not None:
+            self._engine.start(self._check_pattern(self._serial))
 
     def end(self) -> None:
         """Nothing is subscribed any more."""
@@ -150,6 +163,7 @@ class TopicWatch:
     def stop(self) -> None:
         """Watch no more, whatever is subscribed."""
         self._serial += 1
+        self._unmatched = None
         self._asked.notify()
 
     def list_again(self) -> None:
@@ -194,6 +208,50 @@ class TopicWatch:
             elif metadata.snapshot is not None:
                 self._tell_errors()
 
+    def _check_pattern(self, serial: int) -> Flow[None]:
+        """Warn once if no topic matches the pattern (R-IN-6), until one does."""
+        since = now = yield START
+        pattern, told = self._compiled, False
+        if pattern is None:
+            try:
+                pattern = re.compile(self.pattern or "")
+            except (re.error, OverflowError, RecursionError):  # RE2 of the brokers may accept it
+                return
+        look_at = since + TELL_AFTER
+        while True:
+            while now < look_at:
+                now = yield Wait((self._asked,), look_at)
+                if serial != self._serial:
+                    return
+            if self._matched or self._subscription.partitions:
+                return
+            try:
+                names = yield from self._topics_there(now + LIST_TIME)
+            except KafkaError:
+                now = self._engine.now
+                look_at = now + LIST_MOST
+                continue
+            now = self._engine.now
+            if serial != self._serial:
+                return
+            text = unmatched(pattern, names)
+            if text is None:
+                self._list_at = now  # the topic is new
+                self._asked.notify()
+                return
+            self._unmatched = since, text
+            if not told:
+                told, group = True, self._member.group_id
+                cure = pattern_cure(self._config)
+                logger.warning("group %s: %s (waited %.0f s). %s", group, text, now - since, cure)
+            look_at = now + self._config["metadata.max.age.ms"]
+
+    def _topics_there(self, deadline: float) -> Flow[list[str]]:
+        with first_use():  # few have a pattern
+            from odradek.clients.descriptions import list_topics
+        internal = not self._config["exclude.internal.topics"]
+        return list_topics(self._brokers, deadline, internal=internal)
+
     def _all_answered(self) -> bool:
         metadata = self._metadata
         if metadata.snapshot is None:
@@ -207,12 +265,8 @@ class TopicWatch:
         """Resolve the pattern; keeps what is known where no broker answers."""
         only_more, self._rebalances = now < self._list_at, False
         config = self._config
-        internal = not config["exclude.internal.topics"]
-        deadline = now + patience(config)
         try:
-            with first_use():  # few have a pattern
-                from odradek.clients.descriptions import list_topics
-            names = yield from list_topics(self._brokers, deadline, internal=internal)
+            names = yield from self._topics_there(now + patience(config))
         except KafkaError:
             names = list(self._matched)
             again = self._unlisted.failed(self._engine.now)
@@ -239,6 +293,6 @@ class TopicWatch:
         for name in self._names:
             code = errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS and self._told.get(name) != code:
-                error = error_for(code, f"topic {name}").needing("DESCRIBE", name)
+                error = error_for(code, f"topic {name}").needing("READ", name)
                 self._member.complain(error)
             self._told[name] = code
