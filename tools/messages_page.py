@@ -37,7 +37,7 @@ AREAS = {
     "Consumer": ("clients/consumer", "clients/calls/consumer", "api/consumer"),
     "Admin": ("clients/admin", "api/admin"),
     "Records": ("record/",),
-    "Metadata": ("metadata/", "clients/missing_topics", "clients/suggested_commands"),
+    "Metadata": ("metadata/", "clients/missing_topics"),
     "Security": (
         "network/sasl",
         "runtime/credentials",

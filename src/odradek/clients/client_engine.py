@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from odradek.clients.any_broker import Brokers
 from odradek.clients.first_contact import AWAY, FIRST_CONTACT, seconds_to_reach
 from odradek.clients.missing_topics import LIST_TIME, MissingTopics, alike, like_it
-from odradek.clients.suggested_commands import cure, looks_at
 from odradek.common.config import Config
 from odradek.common.errors import (
     Attempt,
@@ -29,6 +28,7 @@ from odradek.common.errors import (
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError, error_for
 from odradek.common.events import EventLog
 from odradek.common.outage_log import OutageLog
+from odradek.common.printable import cure, looks_at
 from odradek.common.topic_names import check_sendable, check_topic
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster, Topic, from_hint

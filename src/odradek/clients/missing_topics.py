@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
-from odradek.clients.suggested_commands import cure
 from odradek.common.errors import KafkaError
+from odradek.common.printable import cure
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import UNKNOWN_TOPIC
 from odradek.metadata.metadata import Metadata

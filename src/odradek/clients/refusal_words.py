@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.clients.suggested_commands import lists_members
 from odradek.common.errors import BrokerError, KafkaError
 from odradek.common.errors.kafka import (
     FencedInstanceIdError,
@@ -24,6 +23,7 @@ from odradek.common.errors.kafka import (
     UnsupportedAssignorError,
     UnsupportedCompressionTypeError,
 )
+from odradek.common.printable import lists_members
 from odradek.network.connection import Connection
 from odradek.network.effects import AnyRequest
 from odradek.protocol.versioned_values import ZSTD_RETURNED

@@ -9,16 +9,21 @@ the direction of writing and halves of surrogates written as `\x1b`, `\n`, `\u20
 a limit. It is applied in few places: `str()` of this package's errors (`errors`), of addresses and
 partitions (`types`), events (`events`), `explain()`, and loggers (`log_filter`). Must not: change a
 value that the application receives: topics, records and headers are returned unchanged.
+
+Also in: words of a command and the client's bootstrap servers. Out: a command of `odradek` that
+runs when it is pasted into a shell, except that a secured cluster needs its credentials as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
+Servers = Iterable[object]
+"""Bootstrap servers as they were given: addresses or texts."""
 LONGEST = 4096
 """Characters of one text; what is longer is cut."""
 _UNSAFE = (
@@ -41,6 +46,28 @@ def shell_quoted(word: str) -> str:
     if word and word.isascii() and all(c.isalnum() or c in _SHELL_SAFE for c in word):
         return word
     return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def command(words: str, servers: Servers) -> str:
+    """Return a command of `odradek` with its servers."""
+    where = shell_quoted(",".join(map(str, servers)))
+    return f"odradek {words} --bootstrap-server {where}"
+
+
+def cure(topic: str, servers: Servers) -> str:
+    """Return the command that creates a topic."""
+    return f"Create it with: {command(f'topics create {shell_quoted(topic)}', servers)}"
+
+
+def looks_at(servers: Servers) -> str:
+    """Return the command that checks each step from this machine to a cluster."""
+    return f"Check each step from this machine with: {command('doctor', servers)}"
+
+
+def lists_members(group_id: str, servers: Servers) -> str:
+    """Return the command that lists the members of a group, with their instance ids."""
+    found = command(f"groups members {shell_quoted(group_id)}", servers)
+    return f"List the members with: {found}"
 
 
 def uuid_text(octets: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.clients.missing_topics import ALIKE, COMPARED, alike, like_it
-from odradek.clients.suggested_commands import cure
+from odradek.common.printable import cure
 from odradek.common.types import Address
 
 MANY = [f"team-{n % 7}.orders.{n:06}.v1" for n in range(50_000)]

@@ -1,4 +1,4 @@
-"""Attempts have transactional ids of their own, so that no zombie aborts what a decision lists."""
+"""R-TX-3: attempts have transactional ids of their own, so that zombies abort no decision."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ from odradek.clients.admin.reachability import AddressReach, Reachability
 from odradek.clients.admin.users import ClientQuotaEntity
 from odradek.clients.explain.causes import SLOW_NAME, DialStage, usual_cause
 from odradek.clients.missing_topics import like_it
-from odradek.clients.suggested_commands import command, cure, lists_members
 from odradek.common.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -29,7 +28,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
 )
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
-from odradek.common.printable import cleaned
+from odradek.common.printable import cleaned, command, cure, lists_members
 
 if TYPE_CHECKING:
     from odradek.clients.admin.examination import Examination, GroupStanding

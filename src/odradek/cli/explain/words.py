@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from odradek.cli.console.properties import UsageError
 from odradek.clients.admin.reachability import OUT_OF_REACH, PARTLY, AddressReach, Reachability
 from odradek.clients.missing_topics import like_it
-from odradek.clients.suggested_commands import cure
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
-from odradek.common.printable import printable
+from odradek.common.printable import cure, printable
 from odradek.common.topic_names import check_topic
 
 if TYPE_CHECKING:

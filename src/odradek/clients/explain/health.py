@@ -20,10 +20,9 @@ from odradek.clients.explain.explain_producer import HINTS
 from odradek.clients.explain.explanation import QUIET, explain
 from odradek.clients.missing_topics import TELL_AFTER, Missing, like_it
 from odradek.clients.producer.transaction_state import TransactionState
-from odradek.clients.suggested_commands import cure, lists_members, looks_at
 from odradek.common.errors import KafkaError
 from odradek.common.notebooks.display import Shown
-from odradek.common.printable import cleaned, shell_quoted
+from odradek.common.printable import cleaned, cure, lists_members, looks_at, shell_quoted
 from odradek.network.connection_state import worded
 
 if TYPE_CHECKING:

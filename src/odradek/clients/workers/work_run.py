@@ -25,7 +25,6 @@ from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.fetching.delivery import Convert
 from odradek.clients.consumer.group.subscribe_arguments import pattern_to_subscribe
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.clients.suggested_commands import cure
 from odradek.clients.traces import Traces
 from odradek.clients.workers.dead_letters import said
 from odradek.clients.workers.work_options import WorkOptions
@@ -43,6 +42,7 @@ from odradek.common.errors import (
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.outage import number
+from odradek.common.printable import cure
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import UNKNOWN_TOPIC
 

@@ -114,7 +114,7 @@ GROUP_OPTIONS = owned(
     unset("group.instance.id", instance_id, "medium", "KIP-345").says(
         "A member with this name is static: if it restarts within session.timeout.ms, it gets "
         "its partitions back without a rebalance (with group.protocol=consumer, if it was closed "
-        "and not killed). close() doesn't give its partitions to others. Each member needs a "
+        "and not killed). close() keeps its partitions. Each member needs a "
         "different name, but not . or .. alone."
     ),
     Option("group.protocol", choice(CLASSIC, NEW), CLASSIC, "high", "KIP-848").says(

@@ -22,11 +22,10 @@ from odradek.clients.consumer.group.assignors import (
 )
 from odradek.clients.consumer.group.embedded_protocol import decode_subscription, encode_assignment
 from odradek.clients.consumer.group.membership import Group
-from odradek.clients.suggested_commands import command
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import TopicAuthorizationError
-from odradek.common.printable import shell_quoted
+from odradek.common.printable import command, shell_quoted
 from odradek.common.types import Rng
 from odradek.metadata.cluster import Cluster
 from odradek.metadata.metadata import Metadata

@@ -45,8 +45,8 @@ from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import ConsumerGroupMetadata, HeldGroupMetadata
 from odradek.clients.consumer.subscription_state import Selection, SubscriptionState
 from odradek.clients.refusal_words import with_cure
-from odradek.clients.suggested_commands import lists_members
 from odradek.common.errors import IllegalStateError, KafkaError
+from odradek.common.printable import lists_members
 from odradek.common.sampled import Sampled
 from odradek.common.types import Lock, TopicPartition
 from odradek.network.connection_state import worded

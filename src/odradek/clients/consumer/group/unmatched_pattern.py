@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection
 from contextlib import suppress
 
-from odradek.clients.suggested_commands import command
 from odradek.common.config import Config
+from odradek.common.printable import command
 
 
 def unmatched(pattern: re.Pattern[str], names: Collection[str]) -> str | None:
