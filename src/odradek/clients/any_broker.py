@@ -67,11 +67,13 @@ class Brokers:
         timeout: Timeout,
         denied: Callable[[Connection, object, int | None, int, int], None],
         just_created: Callable[[str], bool],
+        right: str = "DESCRIBE",
     ) -> None:
         """Set the callbacks of a call.
 
         `denied` is called if a broker isn't the leader or coordinator that metadata says;
         `just_created` returns whether this client created a topic that brokers may not know yet.
+        `right`: what the client needs on the topics that it asks for.
         """
         self.engine = engine
         self.network = network
@@ -81,6 +83,7 @@ class Brokers:
         self.timeout = timeout
         self.denied = denied
         self.just_created = just_created
+        self.right = right
         self.check = ClusterCheck(engine, network, metadata)
 
 

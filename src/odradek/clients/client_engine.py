@@ -143,6 +143,7 @@ class ClientEngine(Engine):
             timeout=self.timeout,
             denied=lambda *denial: self._deny(lambda d: d.denied(*denial)),
             just_created=self.just_made,
+            right=self.right,
         )
         self.missing = MissingTopics(
             self, self.metadata, config["client.id"], self.updater.bootstrap, self._topics_there

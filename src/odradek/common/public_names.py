@@ -83,10 +83,11 @@ MODULES: dict[str, dict[str, str]] = {
             ConnectionSetupTimeoutError CorruptRecordError CredentialsRefusedError DisconnectedError
             DnsError ExplainedError FatalTransactionError HostNameMismatchError IllegalStateError
             KafkaError KafkaTimeoutError MalformedMessageError MechanismUnsupportedError
-            MissingExtraError NoBrokerAvailableError NotAProxyError NotKafkaError PartitionerError
-            PlaintextPortError ProxyAuthenticationError ProxyError ProxyRefusedError
-            RecordTooLargeError ResponseTimeoutError SaslExpectedError SaslNotExpectedError
-            ServerNotTrustedError SystemLimitError TlsError TlsPortError TlsProtocolError TokenError
+            MissingExtraError NoBrokerAvailableError NoMemoryError NotAProxyError NotKafkaError
+            PartitionerError PlaintextPortError ProxyAuthenticationError ProxyError
+            ProxyRefusedError RecordTooLargeError ResponseTimeoutError SaslExpectedError
+            SaslNotExpectedError ServerNotTrustedError SystemLimitError TlsError TlsPortError
+            TlsProtocolError TokenError
             TokenExpiredError TransactionAbortedError UnknownErrorCodeError UnsupportedFeatureError
             UnsupportedServerError WakeupError
         """,

@@ -18,6 +18,7 @@ from odradek.common.errors import (
     ExplainedError,
     HostNameMismatchError,
     KafkaError,
+    NoMemoryError,
     PlaintextPortError,
     TlsError,
     TlsProtocolError,
@@ -115,6 +116,9 @@ def as_error(
         return ConnectionRefusedByPeerError("connection refused")
     if isinstance(error, OSError) and type(error).__name__.startswith("SSL"):
         return _of_tls(error, address) if setting_up else DisconnectedError(f"TLS: {_said(error)}")
+    if isinstance(error, MemoryError):
+        text = "this process has no memory for the response"
+        return ConnectionFailedError(text) if setting_up else NoMemoryError(text)
     text = error if isinstance(error, str) else (getattr(error, "strerror", None) or str(error))
     return ConnectionFailedError(text) if setting_up else DisconnectedError(text)
 

@@ -17,6 +17,7 @@ from tests.unit.spark.test_exactly_once import (
     write,
 )
 
+from odradek.common.errors import KafkaTimeoutError
 from odradek.spark.sink.sink_messages import SinkCommit
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 
@@ -134,3 +135,34 @@ def test_a_batch_that_is_committed_in_part_is_judged_before_more_of_it_is_commit
     assert log.values() == ["a"]
     run_batch(log, ["a"], ["b"], ["c"], run="last")
     assert sorted(log.values()) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_the_other_attempt_of_a_task_hides_no_later_rows(log: MemoryLog, looks: int) -> None:
+    """A repeated stage counts attempts from 0 again, so no number tells that there was another."""
+    run_batch(log, ["x"])
+    write(log, ["a"], batch=1)
+    kept = write(log, ["a"], batch=1)
+
+    def refuse(what: str, _: MemoryProducer) -> None:
+        if what == "ongoing" and looks > 1:
+            log.clock.at += 10.0
+            raise KafkaTimeoutError("a broker is starting")
+
+    log.before = refuse
+    commit(log, [kept], batch=1)
+    log.before = lambda *_: None
+    if looks > 1:
+        run_batch(log, ["b"], batch=2)
+    assert log.pending == {}
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_failed_batch_leaves_nothing_open_of_an_attempt_that_was_killed(
+    log: MemoryLog, missing: int
+) -> None:
+    run_batch(log, ["x"])
+    write(log, ["a"], batch=1)
+    kept = write(log, ["a"], batch=1)
+    abort(log, [kept, *[None] * missing], batch=1)
+    assert log.pending == {}

@@ -22,6 +22,7 @@ from odradek.common.errors import (
     DnsError,
     ExplainedError,
     MalformedMessageError,
+    NoMemoryError,
     NotKafkaError,
     ProxyError,
     ResponseTimeoutError,
@@ -97,6 +98,15 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
             "/etc/hosts",
             "Correct the name, or add it to DNS or /etc/hosts; containers must be on the same "
             "network.",
+        ),
+    ),
+    (
+        NoMemoryError,
+        Cause(
+            DialStage.BROKER,
+            "this process has no memory for its response",
+            "Allow the process more memory, or lower fetch.max.bytes and "
+            "max.partition.fetch.bytes.",
         ),
     ),
     (

@@ -319,6 +319,10 @@ class AnswerTooLargeError(MalformedMessageError, DisconnectedError):
         return str(self.args[0])
 
 
+class NoMemoryError(DisconnectedError):
+    """The process has no memory for a response, so the connection was closed."""
+
+
 class ResponseTimeoutError(DisconnectedError):
     """No response arrived within `request.timeout.ms`; `received` bytes of it did."""
 

@@ -26,7 +26,7 @@ from odradek.spark.sink.ledger import (
     totals,
 )
 from odradek.spark.sink.sink_clients import Make, Prepared
-from odradek.spark.sink.sink_driver import FENCE_S, SinkDriver, driver
+from odradek.spark.sink.sink_driver import FENCE_S, SWEEP_S, SinkDriver, driver
 from odradek.spark.sink.sink_messages import SinkCommit
 from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
@@ -138,8 +138,8 @@ class _Batch:
                 f"missing rows if the batch has the same rows as before. {SMALLER}"
             )
         repeated = found is not None and found.batch == self._number
-        sweeps = first or repeated or any(c.attempt for c in self._of.values())
-        self._at.finish(decision, self._prepared if sweeps else None)
+        suspect = first or repeated or any(c.attempt for c in self._of.values())
+        self._at.finish(decision, self._prepared, FENCE_S if suspect else SWEEP_S)
         self._end_others(entries)
 
     def _end_others(self, entries: Sequence[TaskEntry]) -> None:
@@ -274,7 +274,7 @@ def abort_batch(
             topic = next((c.topic for c in commits if c.topic), None)
             given: Any = {"make": make, "prepared": prepared, "clock": clock}
             with driver(options, query, topic, tolerance=FENCE_S, **given) as at:
-                _abort(at, open_now, missing, number)
+                _abort(at, open_now, number)
     except Exception as error:  # whatever it is: Spark has to tell the user of another one
         why = f"{type(error).__name__}: {error}"
     if why:
@@ -287,9 +287,7 @@ def abort_batch(
         )
 
 
-def _abort(
-    at: SinkDriver, open_now: Sequence[PreparedTransaction], missing: Sequence[int], batch: int
-) -> None:
+def _abort(at: SinkDriver, open_now: Sequence[PreparedTransaction], batch: int) -> None:
     """Abort everything but the transactions that the ledger names."""
     ledger, wait = at.ledger, at.patience.wait
     found = ledger.newest()
@@ -301,7 +299,7 @@ def _abort(
             "the abort of the tasks' transactions",
         )
     topic = ledger.topic if found is None else found.topic
-    if not missing or topic is None or (found is not None and found.batch > batch):
+    if topic is None or (found is not None and found.batch > batch):
         return
     found = found or Decision(0, topic, NOTHING, (), ledger.writer)
-    at.sweep(found, [*named, *open_now], missing)
+    at.sweep(found, [*named, *open_now])

@@ -16,7 +16,7 @@ import contextlib
 import logging
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -56,7 +56,9 @@ logger = logging.getLogger("odradek.spark")
 _TASK = re.compile(r"(\d+)(\.\d+\.\d+)?")
 DRIVER = "driver"
 FENCE_S = 10.0
-"""Seconds for looking for what tasks left open, and for ending it if the query failed."""
+"""Seconds for ending what the tasks of a failed batch left open, or those of an earlier run."""
+SWEEP_S = 1.0
+"""Seconds for looking for it after any other batch: the next one looks again."""
 GONE = (UnknownTopicIdError, UnknownTopicOrPartitionError)
 """Errors of offsets for a deleted topic."""
 LEDGER_TIMEOUT_MS = "30000"
@@ -224,42 +226,39 @@ class SinkDriver:
         )
 
     def sweep(
-        self,
-        newest: Decision,
-        spared: Iterable[PreparedTransaction],
-        partitions: Collection[int] | None = None,
+        self, newest: Decision, spared: Iterable[PreparedTransaction], seconds: float = FENCE_S
     ) -> None:
-        """Abort open transactions of tasks, perhaps of some partitions only; fence their producers.
+        """Abort other open transactions of tasks, and fence their producers.
 
         `newest` is stored with a higher number of sweeps before. This fails if another driver has
         taken over meanwhile; a later one doesn't list what this one aborts. Raises `KafkaError` if
         brokers can't list transactions.
         """
         base, known = self.ledger.base, {one.transactional_id for one in spared}
-        until = min(self.patience.until, self.patience.clock.now() + FENCE_S)
+        until = min(self.patience.until, self.patience.clock.now() + seconds)
         wait, transactions = replace(self.patience, until=until).wait, self.ledger.transactions
         found = wait(lambda s: transactions.ongoing(base, s), "the transactions that are open")
         parts = {name: _TASK.fullmatch(name.removeprefix(base)) for name in found}
         ids = [n for n, part in parts.items() if part and n not in known]
-        if partitions is not None:
-            ids = [n for n in ids if int(n.removeprefix(base).split(".")[0]) in partitions]
         if ids:
             self.store(replace(newest, sweeps=newest.sweeps + 1))
             wait(lambda s: transactions.fence(ids, s), "the abort of transactions of other tasks")
 
-    def finish(self, decision: Decision, spared: Sequence[PreparedTransaction] | None) -> Decision:
+    def finish(
+        self, decision: Decision, spared: Sequence[PreparedTransaction], seconds: float = FENCE_S
+    ) -> Decision:
         """Note that nothing of a decision is left to do: later readers need not look again.
 
-        Then abort what other attempts and earlier runs have left open, unless `spared` is None:
-        rows after an open transaction are hidden until its timeout.
+        Then abort what other attempts (of a repeated stage, or beside a speculative one) and
+        earlier runs have left open: rows after an open transaction are hidden until its timeout.
         """
         written = replace(decision, state=WRITTEN, entries=())
         try:
             self.store(written)
-            if spared is not None:
-                self.sweep(written, spared)
+            self.sweep(written, spared, seconds)
         except KafkaError as error:
-            # Perhaps another driver has taken over. Later readers ask the transactions themselves.
+            # Perhaps another driver has taken over. Later readers ask the transactions themselves,
+            # and the next batch looks again for what is open.
             logger.debug(
                 "sink: batch %d is written, but the ledger may not say so yet, or transactions of "
                 "other attempts may be open: %s",

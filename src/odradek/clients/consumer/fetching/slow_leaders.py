@@ -6,7 +6,7 @@ complete would be as large the next time, and never arrive. Must not send a requ
 
 from __future__ import annotations
 
-from odradek.common.errors import ResponseTimeoutError
+from odradek.common.errors import NoMemoryError, ResponseTimeoutError
 from odradek.common.types import Address
 
 
@@ -24,9 +24,11 @@ class SlowLeaders:
         return min(most, self.limits.get(address, most))
 
     def lost(self, address: Address, error: BaseException) -> None:
-        """Request half of what had arrived when a response was given up."""
+        """Request half of what had arrived when a response was given up, or of what had no room."""
         if isinstance(error, ResponseTimeoutError) and error.received:
             self.limits[address] = max(error.received // 2, 1)
+        elif isinstance(error, NoMemoryError):
+            self.limits[address] = max(self.limit(address, self._usual) // 2, 1)
 
     def answered(self, address: Address, seconds: float) -> None:
         """Double the limit after a response with records that arrived soon."""

@@ -99,9 +99,9 @@ class ClassicMembership(Life):
         self._changed = Signal()
         """Notified when there is a wish."""
         self._wish: str | None = None
+        """Why to join again."""
         self._removal: KafkaError | None = None
         """The refusal of a commit that says that this member was removed."""
-        """Why to join again."""
         self._moved_to: list[str] = []
         """The topics for which it gave its old place up, which helps once."""
         steady = config.backoff("retry.backoff").steady()
@@ -151,7 +151,7 @@ class ClassicMembership(Life):
 
     def refused(self, error: BaseException | None, now: float) -> None:
         """Join again after a refused commit, as after a refused heartbeat."""
-        self._removal = error if isinstance(error, REMOVED) else None
+        self._removal = error if isinstance(error, UnknownMemberIdError) else None
         self.rejoin(f"a commit failed: {error}", now)
 
     @property

@@ -20,7 +20,7 @@ from odradek.clients.consumer.group.member import ThisMember
 from odradek.clients.consumer.group.membership import MemberState
 from odradek.clients.consumer.group.unmatched_pattern import pattern_cure, unmatched
 from odradek.clients.consumer.subscription_state import SubscriptionState
-from odradek.clients.missing_topics import LIST_TIME, TELL_AFTER
+from odradek.clients.missing_topics import TELL_AFTER
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, KafkaError, first_use
@@ -133,8 +133,11 @@ class TopicWatch:
 
     @property
     def unmatched(self) -> tuple[float, str] | None:
-        """Since when no topic has matched the pattern, and words for that; None if one does."""
-        return None if self._matched or self._subscription.partitions else self._unmatched
+        """Since when no topic has matched the pattern, and words for that; None if one does.
+
+        Brokers match the patterns of KIP-848 themselves, and don't say what matches.
+        """
+        return self._unmatched
 
     def forget_unused(self, topics: Iterable[str]) -> None:
         """Ask for no metadata of these any more, unless they are subscribed or assigned."""
@@ -148,8 +151,6 @@ class TopicWatch:
         self.stop()
         self._told.clear()
         self._engine.start(self._run(self._serial))
-        if self.pattern is not None:
-            self._engine.start(self._check_pattern(self._serial))
 
     def end(self) -> None:
         """Nothing is subscribed any more."""
@@ -208,43 +209,27 @@ class TopicWatch:
             elif metadata.snapshot is not None:
                 self._tell_errors()
 
-    def _check_pattern(self, serial: int) -> Flow[None]:
-        """Warn once if no topic matches the pattern (R-IN-6), until one does."""
-        since = now = yield START
-        pattern, told = self._compiled, False
-        if pattern is None:
-            try:
-                pattern = re.compile(self.pattern or "")
-            except (re.error, OverflowError, RecursionError):  # RE2 of the brokers may accept it
-                return
-        look_at = since + TELL_AFTER
-        while True:
-            while now < look_at:
-                now = yield Wait((self._asked,), look_at)
-                if serial != self._serial:
-                    return
-            if self._matched or self._subscription.partitions:
-                return
-            try:
-                names = yield from self._topics_there(now + LIST_TIME)
-            except KafkaError:
-                now = self._engine.now
-                look_at = now + LIST_MOST
-                continue
-            now = self._engine.now
+    def _no_match(self, names: Collection[str], now: float) -> None:
+        """Note that no topic matches the pattern, and warn after a while (R-IN-6)."""
+        text = unmatched(self.pattern or "", names)
+        if self._unmatched is None:
+            self._engine.start(self._warn(self._serial))
+        since = now if self._unmatched is None else self._unmatched[0]
+        self._unmatched = since, text
+
+    def _warn(self, serial: int) -> Flow[None]:
+        now = since = yield START
+        while now < since + TELL_AFTER:
+            now = yield Wait((self._asked,), since + TELL_AFTER)
             if serial != self._serial:
                 return
-            text = unmatched(pattern, names)
-            if text is None:
-                self._list_at = now  # the topic is new
-                self._asked.notify()
-                return
-            self._unmatched = since, text
-            if not told:
-                told, group = True, self._member.group_id
-                cure = pattern_cure(self._config)
-                logger.warning("group %s: %s (waited %.0f s). %s", group, text, now - since, cure)
-            look_at = now + self._config["metadata.max.age.ms"]
+        if self._unmatched is not None:
+            group, (_, text), cure = (
+                self._member.group_id,
+                self._unmatched,
+                pattern_cure(self._config),
+            )
+            logger.warning("group %s: %s (waited %.0f s). %s", group, text, now - since, cure)
 
     def _topics_there(self, deadline: float) -> Flow[list[str]]:
         with first_use():  # few have a pattern
@@ -281,6 +266,10 @@ class TopicWatch:
         if serial != self._serial or self._compiled is None:
             return now
         matched = tuple(n for n in names if self._compiled.fullmatch(n))
+        if matched:
+            self._unmatched = None
+        elif self._unlisted.failures == 0:
+            self._no_match(names, now)
         gone = set(self._matched).difference(matched)
         self._matched = matched
         self.forget_unused(gone)
