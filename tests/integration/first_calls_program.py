@@ -121,7 +121,7 @@ def tried(kind: str, method: str, servers: str) -> dict[str, Any]:
     while time.monotonic() < end:
         try:
             call(client)
-        except Exception:  # a transaction is aborted, a file was missing a moment ago
+        except KafkaError:  # a transaction is to be aborted, or there is no metadata yet
             last = traceback.format_exc()
             time.sleep(0.02)
         else:

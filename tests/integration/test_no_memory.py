@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from tests.time_limits import HANG_S
 
-from odradek import Consumer, Producer, TopicPartition
+from odradek import Consumer, KafkaTimeoutError, Producer, TopicPartition
 from odradek.network import frame, frame_buffers
 from odradek.record import kernel_encode
 from odradek.record.compression import compress
@@ -47,6 +48,34 @@ def read(consumer: Consumer) -> list[bytes]:
     while len(found) < len(VALUES):
         found += [record.value or b"" for record in consumer.poll(1.0)]
     return found
+
+
+def test_memory_that_stays_away_is_named(
+    servers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text of the batch says why, and so does the consumer, whose next fetches are smaller."""
+
+    def refuse(*arguments: Any) -> Any:
+        raise MemoryError
+
+    tight = {**servers, "compression.type": "zstd", "delivery.timeout.ms": 700, "linger.ms": 0}
+    with monkeypatch.context() as patch, Producer({**tight, "request.timeout.ms": 500}) as producer:
+        patch.setattr(kernel_encode, "compress", refuse)
+        with pytest.raises(KafkaTimeoutError, match="no memory to compress") as caught:
+            producer.send("t", VALUES[0]).result(HANG_S)
+        assert caught.value.attempts
+    with Producer(servers) as producer:
+        for value in VALUES:
+            producer.send("t", value).result(HANG_S)
+    with monkeypatch.context() as patch, Consumer(servers, background=False) as consumer:
+        consumer.assign([T0])
+        consumer.seek_to_beginning([T0])
+        consumer.position(T0)
+        patch.setattr(frame_buffers, "bytearray", refuse, raising=False)
+        until = time.monotonic() + HANG_S
+        while "no memory for its response" not in str(consumer.explain()):
+            assert consumer.poll(0.1) == []
+            assert time.monotonic() < until, consumer.explain()
 
 
 @pytest.mark.parametrize("background", [False, True])

@@ -394,3 +394,29 @@ def test_a_pattern_with_a_match_is_not_told(
             member.poll(1.0)
     assert not [r for r in caplog.records if "matches pattern" in r.getMessage()]
     assert all(m.health().reason is None for m in members)
+
+
+def test_a_pattern_that_slows_regular_expressions_is_only_matched_as_it_is() -> None:
+    """Python's `re` takes longer than the universe for a variant of it, which matches nothing."""
+    scene = Scene()
+    scene.cluster.create_topic("customerordersserviceinternalevents" * 2)
+    with scene.consumer(group_id="g") as consumer:
+        consumer.subscribe(pattern="order([a-z]+[.-]?)+_dlq")
+        for _ in range(6):
+            assert consumer.poll(1.0) == []
+        assert "no topic matches pattern" in (consumer.health().reason or "")
+
+
+def test_one_warning_if_matches_come_and_go(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    with scene.consumer(group_id="g", metadata_max_age_ms=500) as consumer:
+        consumer.subscribe(pattern="new")
+        consumer.poll(1.0)
+        scene.cluster.create_topic("new")
+        consumer.poll(1.2)
+        scene.cluster.delete_topic("new")
+        for _ in range(8):
+            consumer.poll(1.0)
+    told = [r.getMessage() for r in caplog.records if "matches pattern" in r.getMessage()]
+    assert len(told) == 1
+    assert "(waited 4 s)" in told[0]

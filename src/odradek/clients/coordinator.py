@@ -317,9 +317,8 @@ class FindCall(_Call):
         super().__init__(brokers, f"the coordinators of {_NEEDED[kind][1]}s", deadline, among)
         self._kind, self._keys = kind, [""]
         self._by_keys = True
-        self._right = self._right_of_one = "DESCRIBE"
-        if brokers.right != self._right:  # the next requests need more, which implies it
-            self._right_of_one = _NEEDED[kind][0]
+        needs_more = brokers.right != "DESCRIBE"  # for the next requests: that implies DESCRIBE
+        self._right = _NEEDED[kind][0] if needs_more else brokers.right
         self._until = brokers.engine.now + brokers.network.request_timeout
         """Till then an answer that is no refusal only says something about who gave it."""
 
@@ -331,7 +330,6 @@ class FindCall(_Call):
     def locate(self, key: str) -> Flow[int]:
         """Return the id of the coordinator's broker; wait until there is one."""
         self._keys, self.what = [key], f"the {coordinator_name(self._kind, key)}"
-        self._right = self._right_of_one
         answer = yield from self.ask(self._body, FindCoordinatorResponse, self._check)
         return self._read(answer)[key][0]
 

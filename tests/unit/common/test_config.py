@@ -330,11 +330,16 @@ class TestAddresses:
         assert parse_address("x", text) == address
 
     @pytest.mark.parametrize(
-        "text", ["::1", "fe80::1", "2001:db8::1", "2001:db8:0:0:0:0:0:1", "a:1:2"]
+        "text",
+        ["::1", "fe80::1", "2001:db8::1", "[2001:db8::1]", "2001:db8:0:0:0:0:0:1", "a:1:2"],
     )
     def test_an_ipv6_address_without_a_port_is_refused(self, text: str) -> None:
         with pytest.raises(ConfigurationError, match=r"in brackets, and a port: \[::1\]:9092"):
             parse_address("x", text)
+
+    def test_a_name_with_two_ports_is_no_ipv6_address(self) -> None:
+        with pytest.raises(ConfigurationError, match="isn't host:port, for example localhost:9092"):
+            parse_address("x", "broker:9092:9093")
 
     def test_lists_lose_their_doubles(self) -> None:
         c = Config(CONSUMER, {"bootstrap.servers": " a:1, b:2,a:1,"})

@@ -538,6 +538,11 @@ def test_a_token_endpoint_s_file_is_followed(
         shake(source(), server)
 
 
+def test_the_system_s_trust_is_read_for_each_use_of_a_token_endpoint() -> None:
+    source = https_source(config({}))
+    assert source() is not source()
+
+
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
 def test_a_new_dial_sees_the_new_files(
     kind: type[SelectorHost | ThreadHost],

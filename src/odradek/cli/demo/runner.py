@@ -169,7 +169,7 @@ class Demo:
         events = self._reader.events
         exited = min((e.wall for e in cluster.timeline if e.name == "broker_exited"), default=None)
         ups = [e.wall for e in cluster.timeline if e.name == "broker_up"]
-        back = max(ups) if exited is not None and max(ups) > exited else None
+        back = max((up for up in ups if exited is not None and up > exited), default=None)
         others = [event for event in events if event.client != CONSUMER]  # the source is Spark's
         times = recovery(others, exited, back, PRODUCER)
         result = report.build(

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from odradek.common.errors import (
     AuthenticationError,
-    AuthorizationError,
     BrokerError,
     ClusterIdMismatchError,
     ConnectionFailedError,
@@ -223,7 +222,5 @@ def cure_of(error: BaseException | None) -> str | None:
     """Return the cure of an error that has ended a client or a call."""
     if isinstance(error, ExplainedError) or (isinstance(error, BrokerError) and error.cure):
         return error.cure
-    if isinstance(error, AuthorizationError) and error.operation is not None:
-        return f"Add an ACL that allows {error.operation} on {error.resource}."
     usual = None if error is None else usual_cause(error)
     return None if usual is None else usual.cure

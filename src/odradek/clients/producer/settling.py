@@ -339,6 +339,7 @@ class Settling:
         """Handle a numbered batch that couldn't be put into a request."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)
+        batch.refused(None, error, self._engine.now)
         if error.retriable and batch.attempts <= self._retries:
             self._retry_later(queue, batch, error, hinted=False)
             return

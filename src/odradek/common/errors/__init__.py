@@ -160,6 +160,7 @@ class AuthorizationError(BrokerError):
         if self.operation is None and kind in ("", refused):
             self.operation = operation
             self.resource = on or (f"{refused} {name!r}" if name else f"the {refused}")
+            self.cure = f"Add an ACL that allows {operation} on {self.resource}."
         return self
 
     def __str__(self) -> str:

@@ -239,6 +239,9 @@ def choice(*allowed: str) -> Parse[str]:
     return parse
 
 
+_OF_IPV6 = frozenset("0123456789abcdefABCDEF:.[]")
+
+
 def parse_address(name: str, text: str) -> Address:
     """Read `host:port`, `[v6]:port` or `PROTOCOL://host:port`."""
     rest = text.rsplit("://", 1)[-1]
@@ -249,14 +252,13 @@ def parse_address(name: str, text: str) -> Address:
             f"{name}: an address must be host:port, without a user and @; set the user with "
             "sasl.username and sasl.password"
         )
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536 or "," in host:
-        raise ConfigurationError(f"{name}: {text!r} isn't host:port, for example localhost:9092")
-    if ":" in host and not _whole_ipv6(host):
-        raise ConfigurationError(
-            f"{name}: {text!r} isn't host:port: write an IPv6 address in brackets, and a port: "
-            "[::1]:9092"
-        )
-    return Address(host, int(port))
+    there = colon and host and port.isdecimal() and 0 < int(port) < 65536 and "," not in host
+    if there and (":" not in host or _whole_ipv6(host)):
+        return Address(host, int(port))
+    example = ", for example localhost:9092"
+    if rest.count(":") > 1 and set(rest) <= _OF_IPV6:
+        example = ": write an IPv6 address in brackets, and a port: [::1]:9092"
+    raise ConfigurationError(f"{name}: {text!r} isn't host:port{example}")
 
 
 def _whole_ipv6(host: str) -> bool:

@@ -15,6 +15,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from odradek.common.config import Config
@@ -64,9 +65,12 @@ def tls_source(config: Config) -> TlsSource | None:
 
 
 def https_source(config: Config) -> TlsSource:
-    """Return the source of contexts for HTTPS to a token endpoint, which follows its file."""
-    path = config["https.ca.location"]
-    return FileContexts([] if path is None else [path], lambda: https_context(config)).context
+    """Return the source of contexts for HTTPS to a token endpoint, which follows its file.
+
+    The system's trust is read for each use: there is no telling when it changes.
+    """
+    path, build = config["https.ca.location"], partial(https_context, config)
+    return build if path is None else FileContexts([path], build).context
 
 
 def https_context(config: Config) -> ssl.SSLContext:

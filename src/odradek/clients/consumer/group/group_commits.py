@@ -294,7 +294,7 @@ class GroupCommits:
         except FencedInstanceIdError as error:
             fenced = with_cure(error, self._config)
             self._member.refuse(fenced)
-            raise fenced from error
+            raise fenced from error.__cause__  # it may be the same one
         except CommitFailedError as error:
             membership, now = self._member.membership, self._engine.now
             present = self.stored.refused == self._member.identity()

@@ -82,7 +82,11 @@ class TopicWatch:
         self._wanted: tuple[str, ...] = ()
         """Names that metadata was asked for."""
         self._compiled: re.Pattern[str] | None = None
-        self._unmatched: tuple[float, str] | None = None
+        self.unmatched: tuple[float, str] | None = None
+        """Since when no topic has matched the pattern, and words for that; None if one does.
+
+        Brokers match the patterns of KIP-848 themselves, and don't say what matches.
+        """
         self._rebalances = False
         self._listed_at = -math.inf
         self._list_at = 0.0
@@ -131,14 +135,6 @@ class TopicWatch:
         """Return the subscribed topics; empty for a pattern that the broker resolves."""
         return list(self._names or self._matched)
 
-    @property
-    def unmatched(self) -> tuple[float, str] | None:
-        """Since when no topic has matched the pattern, and words for that; None if one does.
-
-        Brokers match the patterns of KIP-848 themselves, and don't say what matches.
-        """
-        return self._unmatched
-
     def forget_unused(self, topics: Iterable[str]) -> None:
         """Ask for no metadata of these any more, unless they are subscribed or assigned."""
         used = {*self.topics(), *(p.topic for p in self._subscription.partitions)}
@@ -164,7 +160,7 @@ class TopicWatch:
     def stop(self) -> None:
         """Watch no more, whatever is subscribed."""
         self._serial += 1
-        self._unmatched = None
+        self.unmatched = None
         self._asked.notify()
 
     def list_again(self) -> None:
@@ -211,25 +207,24 @@ class TopicWatch:
 
     def _no_match(self, names: Collection[str], now: float) -> None:
         """Note that no topic matches the pattern, and warn after a while (R-IN-6)."""
-        text = unmatched(self.pattern or "", names)
-        if self._unmatched is None:
-            self._engine.start(self._warn(self._serial))
-        since = now if self._unmatched is None else self._unmatched[0]
-        self._unmatched = since, text
+        since = now if self.unmatched is None else self.unmatched[0]
+        if self.unmatched is None:
+            self._engine.start(self._warn(since))
+        self.unmatched = since, unmatched(self.pattern or "", names)
 
-    def _warn(self, serial: int) -> Flow[None]:
-        now = since = yield START
+    def _warn(self, since: float) -> Flow[None]:
+        """Warn, unless a topic has matched meanwhile or the subscription has changed."""
+        now = yield START
         while now < since + TELL_AFTER:
             now = yield Wait((self._asked,), since + TELL_AFTER)
-            if serial != self._serial:
+            if self.unmatched is None or self.unmatched[0] != since:
                 return
-        if self._unmatched is not None:
-            group, (_, text), cure = (
-                self._member.group_id,
-                self._unmatched,
-                pattern_cure(self._config),
+        if self.unmatched is not None:
+            text, cure = self.unmatched[1], pattern_cure(self._config)
+            waited = now - since
+            logger.warning(
+                "group %s: %s (waited %.0f s). %s", self._member.group_id, text, waited, cure
             )
-            logger.warning("group %s: %s (waited %.0f s). %s", group, text, now - since, cure)
 
     def _topics_there(self, deadline: float) -> Flow[list[str]]:
         with first_use():  # few have a pattern
@@ -267,7 +262,7 @@ class TopicWatch:
             return now
         matched = tuple(n for n in names if self._compiled.fullmatch(n))
         if matched:
-            self._unmatched = None
+            self.unmatched = None
         elif self._unlisted.failures == 0:
             self._no_match(names, now)
         gone = set(self._matched).difference(matched)

@@ -1,0 +1,30 @@
+"""Fetches that were given up, or had no room in memory, are repeated with smaller limits."""
+
+from __future__ import annotations
+
+from odradek.clients.consumer.fetching.slow_leaders import SlowLeaders
+from odradek.common.errors import DisconnectedError, NoMemoryError, ResponseTimeoutError
+from odradek.common.types import Address
+
+A = Address("a", 1)
+
+
+def test_without_memory_each_fetch_is_half_as_large() -> None:
+    slow = SlowLeaders(1000, soon=1.0)
+    slow.lost(A, DisconnectedError("reset"))
+    assert slow.limit(A, 1000) == 1000
+    slow.lost(A, NoMemoryError("no memory"))
+    slow.lost(A, NoMemoryError("no memory"))
+    assert slow.limit(A, 1000) == 250
+    slow.answered(A, 0.5)
+    assert slow.limit(A, 1000) == 500
+    slow.answered(A, 0.5)
+    assert slow.limits == {}
+
+
+def test_a_response_that_was_given_up_halves_what_had_arrived() -> None:
+    slow = SlowLeaders(1000, soon=1.0)
+    slow.lost(A, ResponseTimeoutError("late", 300))
+    assert slow.limit(A, 1000) == 150
+    slow.answered(A, 2.0)
+    assert slow.limit(A, 1000) == 150
