@@ -81,7 +81,7 @@ class OldMessages:
         self._pick = pick
 
     def make(self, offset: int, valid: bool) -> tuple[bytes, int]:
-        """Make a record or a wrapper that begins at `offset`; give the offset behind it, too."""
+        """Make a record or a wrapper that begins at `offset`, and return the next offset, too."""
         pick = self._pick
         magic, kind = pick(2), pick(5)
         if kind < 3:
