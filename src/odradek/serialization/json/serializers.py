@@ -16,7 +16,6 @@ from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import (
     DeserializationError,
     InvalidSchemaError,
-    SchemaRegistryError,
     SerializationError,
 )
 from odradek.serialization.extras import jsonschema_rs
@@ -231,13 +230,8 @@ class JSONDeserializer:
 
     def _refuse_other_kinds(self, found: SchemaId) -> None:
         """Of bytes that are no JSON: mostly their schema says that they are of another kind."""
-        if self._unframer is None:
-            return
-        try:
-            written = self._unframer.schema(found)
-        except SchemaRegistryError:
-            return  # that it is no JSON is known without
-        _must_be_json(written)
+        if self._unframer is not None:
+            _must_be_json(self._unframer.schema(found))
 
     def _by(self, found: SchemaId, ctx: SerializationContext | None) -> Schema | None:
         """Return the schema that the value is validated with."""
@@ -245,5 +239,5 @@ class JSONDeserializer:
             return self._schema
         written = self._unframer.schema(found)
         if self._unframer.takes_latest:
-            return self._unframer.latest(ctx, _title(written))
+            return self._unframer.latest(ctx, _title(written), written)
         return written

@@ -19,8 +19,8 @@ from odradek.serialization.errors import DeserializationError, SerializationErro
 from odradek.serialization.extras import protobuf
 from odradek.serialization.framing import READING, WRITING, Framer, Unframer, read_settings
 from odradek.serialization.protobuf.messages import messages_at
-from odradek.serialization.registry.client import SchemaRegistryClient
-from odradek.serialization.registry.schema_cache import kept
+from odradek.serialization.registry.client import SchemaRegistryClient, cache_of
+from odradek.serialization.registry.schema_cache import SchemaCache, kept
 from odradek.serialization.registry.schemas import PROTOBUF, Schema, SchemaReference
 from odradek.serialization.wire_format import SchemaId, schema_of
 
@@ -121,9 +121,12 @@ class ProtobufDeserializer(Generic[M]):
         """Check the class without connecting to the registry."""
         self._descriptor = message_descriptor(message_type)
         self._class = message_type
+        self._registry = schema_registry_client
         self._unframer = None
         if schema_registry_client is not None:
             self._unframer = Unframer(schema_registry_client, read_settings(None, READING))
+        self._cache: SchemaCache | None = None
+        """Of the registry's client, when `_checked` was filled."""
         self._checked: dict[SchemaId, str | None] = {}
         """Error text of a schema and its message indexes; None if they name the right message."""
 
@@ -144,6 +147,9 @@ class ProtobufDeserializer(Generic[M]):
         return message
 
     def _check(self, of: SchemaId, unframer: Unframer) -> None:
+        cache = None if self._registry is None else cache_of(self._registry)
+        if cache is not self._cache:
+            self._cache, self._checked = cache, {}
         try:
             why = self._checked[of]
         except KeyError:
