@@ -26,7 +26,7 @@ from odradek.serialization import (
 from odradek.serialization.record_reading import RecordReading
 from odradek.testing import LocalRegistry
 
-TEXT = '{"type": "record", "name": "F", "fields": [{"name": "x", "type": "string"}]}'
+TEXT = '{"type":"record","name":"F","fields":[{"name":"x","type":"string"}]}'
 VALUE = SerializationContext("faults", MessageField.VALUE)
 REGISTER = {"auto.register.schemas": True}
 

@@ -55,6 +55,11 @@ class RegistryAuthenticationError(SchemaRegistryError):
 class SchemaNotFoundError(SchemaRegistryError):
     """The registry has no such subject, version or schema (404)."""
 
+    def confirmed(self, everywhere: bool) -> Self:
+        """Blame the record if each server has confirmed the error, and return this error."""
+        self.blames_record = everywhere
+        return self
+
 
 class IncompatibleSchemaError(SchemaRegistryError):
     """The schema violates the compatibility level of its subject (409)."""

@@ -18,7 +18,8 @@ from odradek.cli.frame.results import Result, ResultTable, counted
 from odradek.cli.schemas.frame import RegistryRun, changes, destroys, reads
 from odradek.common.errors import KafkaError
 from odradek.serialization.errors import IncompatibleSchemaError, SchemaNotFoundError
-from odradek.serialization.registry.client import LATEST, LEVELS, compatibility
+from odradek.serialization.registry.client import LATEST, LEVELS
+from odradek.serialization.registry.client import compatibility as compatible_with
 from odradek.serialization.registry.schemas import KINDS, RegisteredSchema, Schema, SchemaReference
 
 app = overview("Schemas of a registry: list, show, versions, compatibility, register, delete.")
@@ -111,8 +112,8 @@ def versions(run: RegistryRun, subject: Subject) -> Result:
     return Result({"subject": subject, "versions": document}, [table])
 
 
-@changes(app, "compatibility")
-def compatibility_(
+@changes(app)
+def compatibility(
     run: RegistryRun,
     subject: Annotated[str | None, typer.Argument(metavar="SUBJECT")] = None,
     file: Annotated[
@@ -137,11 +138,11 @@ def compatibility_(
         if set_ is not None:
             refuse("--set changes the level, and FILE checks a schema: use one of them")
         schema = _schema(file, type_, reference)
-        fits, reasons = compatibility(run.registry, subject, schema, _version(version))
+        fits, reasons = compatible_with(run.registry, subject, schema, _version(version))
         document = {"subject": subject, "compatible": fits, "reasons": reasons}
         if fits:
             return Result(document, [f"{file} is compatible with {subject} ({version})."])
-        why = "; ".join(reasons) or "the registry gives no reason"
+        why = "; ".join(reasons) or "the registry returns no reason"
         error = IncompatibleSchemaError(f"{file} isn't compatible with {subject}: {why}", None, "")
         return Result(document, [], {subject: error})
     if set_ is not None:
@@ -158,8 +159,8 @@ def compatibility_(
     return Result({"subject": subject, "level": level, "own": own}, [shown])
 
 
-@changes(app, "register")
-def register_(
+@changes(app)
+def register(
     run: RegistryRun,
     subject: Subject,
     file: File,
@@ -193,12 +194,12 @@ def _would_register(run: RegistryRun, subject: str, schema: Schema, normalize: b
         said = f"Already registered as version {known.version} of {subject}."
         return Result({**document, **_place(known), "existed": True}, [said])
     try:
-        fits, reasons = compatibility(run.registry, subject, schema, LATEST)
+        fits, reasons = compatible_with(run.registry, subject, schema, LATEST)
     except SchemaNotFoundError:
         fits, reasons = True, []  # the first version of a new subject
     if fits:
         return Result({**document, "existed": False}, [f"Would register it under {subject}."])
-    why = "; ".join(reasons) or "the registry gives no reason"
+    why = "; ".join(reasons) or "the registry returns no reason"
     error = IncompatibleSchemaError(f"the schema isn't compatible: {why}", None, "")
     return Result({**document, "existed": False}, [], {subject: error})
 

@@ -355,8 +355,7 @@ class SchemaRegistryClient:
             try:
                 return self._ask(method, path, body, everywhere=everywhere)
             except SchemaNotFoundError as error:
-                error.blames_record = everywhere and error.error_code in MISSING
-                raise
+                raise error.confirmed(everywhere and error.error_code in MISSING) from None
 
     def _ask(self, method: str, path: str, body: object = None, *, everywhere: bool = False) -> Any:
         question = f"{method} {path}"
