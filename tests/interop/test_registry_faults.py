@@ -1,4 +1,4 @@
-"""Apicurio behind a proxy that fails in each way, and a registry that is recreated."""
+"""Apicurio with a proxy that fails in each way, and a registry that is recreated."""
 
 from __future__ import annotations
 

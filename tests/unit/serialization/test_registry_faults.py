@@ -277,7 +277,7 @@ def test_a_confirmed_answer_is_the_records_fault(server: RegistryServer) -> None
     for _ in range(20):
         with pytest.raises(RecordDeserializationError, match="HTTP 404"):
             reading([record(value)])
-    assert server.asked == ["GET /schemas/ids/99"] * 2  # not anew for each record
+    assert server.asked == ["GET /schemas/ids/99"] * 2  # not once for each record
     found = avro_to_arrow(pa.array([value] * 3, pa.binary()), registry)
     assert list(found.errors) == [0, 1, 2]
 

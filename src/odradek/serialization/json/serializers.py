@@ -16,6 +16,7 @@ from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import (
     DeserializationError,
     InvalidSchemaError,
+    SchemaRegistryError,
     SerializationError,
 )
 from odradek.serialization.extras import jsonschema_rs
@@ -230,8 +231,15 @@ class JSONDeserializer:
 
     def _refuse_other_kinds(self, found: SchemaId) -> None:
         """Of bytes that are no JSON: mostly their schema says that they are of another kind."""
-        if self._unframer is not None:
-            _must_be_json(self._unframer.schema(found))
+        if self._unframer is None:
+            return
+        try:
+            written = self._unframer.schema(found)
+        except SchemaRegistryError as error:
+            if not error.blames_record:
+                raise
+            return  # that it is no JSON is known without
+        _must_be_json(written)
 
     def _by(self, found: SchemaId, ctx: SerializationContext | None) -> Schema | None:
         """Return the schema that the value is validated with."""
