@@ -15,6 +15,7 @@ from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import SerializationError
 from odradek.serialization.registry.client import SchemaRegistryClient, cache_of
 from odradek.serialization.registry.rules import READ, WRITE, check_migration, check_rules
+from odradek.serialization.registry.schema_cache import SchemaCache
 from odradek.serialization.registry.schemas import RegisteredSchema, Schema
 from odradek.serialization.registry.subjects import strategy
 from odradek.serialization.wire_format import SchemaId, add_header
@@ -112,9 +113,8 @@ class Framer:
             latest = self._registry.get_latest_version(subject)
             check_rules(latest.schema, WRITE)
             return latest
-        cache = cache_of(self._registry)
-        if cache is not self._cache:
-            self._cache, self._known = cache, {}
+        if self._cache.over:
+            self._cache, self._known = cache_of(self._registry), {}
         found = self._known.get(subject)
         if found is not None:
             return found
@@ -172,6 +172,10 @@ class Unframer:
         self._strategy: _Named = strategy(
             "subject.name.strategy", settings["subject.name.strategy"]
         )
+
+    def cache(self) -> SchemaCache:
+        """Return the cache of the registry's client; `over` means that it was emptied."""
+        return cache_of(self._registry)
 
     def schema(self, of: SchemaId) -> Schema:
         """Return the schema with an id or GUID. Raises `SchemaRegistryError`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import ssl
 import threading
@@ -34,6 +35,7 @@ from odradek.serialization import (
     SchemaRegistryClient,
     SerializationContext,
 )
+from odradek.serialization.registry.client import cache_of
 from odradek.testing import Authority
 
 TEXT = Schema('{"type": "string"}')
@@ -78,6 +80,18 @@ def test_a_new_client_starts_without_what_others_know(server: RegistryServer) ->
     one.clear_caches()
     assert write("a", of) == b"\0\0\0\0\2\2a"
     assert read(b"\0\0\0\0\1\2", of) == 1
+
+
+def test_a_forked_child_has_a_cache_of_its_own(server: RegistryServer) -> None:
+    """A lock that another thread holds at the fork is held for ever in the child."""
+    one = client(server)
+    cache = cache_of(one)
+    assert cache_of(one) is cache
+    child = os.fork()
+    if not child:
+        os._exit(int(cache_of(one) is cache or cache_of(one) is not cache_of(one)))
+    assert os.waitpid(child, 0)[1] == 0
+    assert cache_of(one) is cache
 
 
 def test_what_is_deleted_is_not_known_any_more(server: RegistryServer) -> None:

@@ -224,9 +224,8 @@ class AvroDeserializer:
         if data is None:
             return None
         prefix, at = data[:ID_SIZE], ID_SIZE
-        cache = cache_of(self._registry)
-        if cache is not self._cache:
-            self._cache, self._writers = cache, {}
+        if self._cache.over:
+            self._cache, self._writers = cache_of(self._registry), {}
         known = None if ctx is not None and ctx.headers else self._writers.get(prefix)
         if known is None:
             of, at = schema_of(data, ctx)

@@ -19,7 +19,7 @@ from odradek.serialization.errors import DeserializationError, SerializationErro
 from odradek.serialization.extras import protobuf
 from odradek.serialization.framing import READING, WRITING, Framer, Unframer, read_settings
 from odradek.serialization.protobuf.messages import messages_at
-from odradek.serialization.registry.client import SchemaRegistryClient, cache_of
+from odradek.serialization.registry.client import SchemaRegistryClient
 from odradek.serialization.registry.schema_cache import SchemaCache, kept
 from odradek.serialization.registry.schemas import PROTOBUF, Schema, SchemaReference
 from odradek.serialization.wire_format import SchemaId, schema_of
@@ -121,7 +121,6 @@ class ProtobufDeserializer(Generic[M]):
         """Check the class without connecting to the registry."""
         self._descriptor = message_descriptor(message_type)
         self._class = message_type
-        self._registry = schema_registry_client
         self._unframer = None
         if schema_registry_client is not None:
             self._unframer = Unframer(schema_registry_client, read_settings(None, READING))
@@ -147,9 +146,8 @@ class ProtobufDeserializer(Generic[M]):
         return message
 
     def _check(self, of: SchemaId, unframer: Unframer) -> None:
-        cache = None if self._registry is None else cache_of(self._registry)
-        if cache is not self._cache:
-            self._cache, self._checked = cache, {}
+        if self._cache is None or self._cache.over:
+            self._cache, self._checked = unframer.cache(), {}
         try:
             why = self._checked[of]
         except KeyError:

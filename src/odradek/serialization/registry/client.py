@@ -10,7 +10,6 @@ missing. Must not: register anything on its own, or block an event loop.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,6 +20,7 @@ from odradek.common.arguments import refusal, text, whole_number
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.patience import one_patience
+from odradek.runtime.fork import ForkSwitch
 from odradek.runtime.rest import (
     NoAnswerError,
     NoCredentialsError,
@@ -166,7 +166,7 @@ class SchemaRegistryClient:
             CONTENT_TYPE,
             _is_final,
         )
-        self._pid, self._held = os.getpid(), SchemaCache(int(numbers["cache.capacity"]))
+        self._fork, self._held = ForkSwitch(), SchemaCache(int(numbers["cache.capacity"]))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._of}>"
@@ -290,6 +290,7 @@ class SchemaRegistryClient:
 
         Call it after the registry was recreated, or after schemas were deleted permanently.
         """
+        self._held.end()
         self._held = SchemaCache(int(self._settings.numbers["cache.capacity"]))
 
     def get_compatibility(self, subject_name: str | None = None) -> str:
@@ -314,9 +315,9 @@ class SchemaRegistryClient:
 
     @property
     def _cache(self) -> SchemaCache:
-        if self._pid != os.getpid():  # a forked child: locks may be held in its parent
+        if not self._fork.here:  # a forked child: threads of its parent may have held the locks
+            self._fork = ForkSwitch()
             self.clear_caches()
-            self._pid = os.getpid()
         return self._held
 
     def _schema(self, path: str) -> Schema:

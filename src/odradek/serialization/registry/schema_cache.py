@@ -156,6 +156,12 @@ class SchemaCache:
         self.versions: Lookups[tuple[str, int], RegisteredSchema] = Lookups(most)
         self.latest: Lookups[str, tuple[float, RegisteredSchema]] = Lookups(most)
         """With the time until which each counts as such."""
+        self.over = False
+        """Whether the client has dropped this cache, and serializers must drop what they keep."""
+
+    def end(self) -> None:
+        """Let serializers and deserializers drop what they keep of these responses."""
+        self.over = True
 
     def added(self, subject: str) -> None:
         """Forget what may have changed because a schema was registered."""
