@@ -29,7 +29,7 @@ from odradek.serialization.framing import (
     Unframer,
     read_settings,
 )
-from odradek.serialization.registry.client import SchemaRegistryClient, cache_of
+from odradek.serialization.registry.client import SchemaRegistryClient
 from odradek.serialization.registry.references import referred
 from odradek.serialization.registry.schema_cache import kept
 from odradek.serialization.registry.schemas import AVRO, RegisteredSchema, Schema
@@ -214,7 +214,7 @@ class AvroDeserializer:
         if schema_str is not None:
             self._reader = given_schema(schema_str, AVRO)
         self._writers: dict[bytes, tuple[Any, Schema]] = {}
-        self._cache = cache_of(schema_registry_client)
+        self._cache = self._unframer.cache()
         self._parsed: dict[Schema, Any] = {}
         if self._reader is not None and not self._reader.references:
             self._parsed_of(self._reader)
@@ -225,7 +225,7 @@ class AvroDeserializer:
             return None
         prefix, at = data[:ID_SIZE], ID_SIZE
         if self._cache.over:
-            self._cache, self._writers = cache_of(self._registry), {}
+            self._cache, self._writers = self._unframer.cache(), {}
         known = None if ctx is not None and ctx.headers else self._writers.get(prefix)
         if known is None:
             of, at = schema_of(data, ctx)
