@@ -13,7 +13,9 @@ from typing import Any, Protocol
 from odradek.common.errors import ConfigurationError
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import SerializationError
-from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.client import SchemaRegistryClient, cache_of
+from odradek.serialization.registry.rules import READ, WRITE, check_migration, check_rules
+from odradek.serialization.registry.schema_cache import SchemaCache
 from odradek.serialization.registry.schemas import RegisteredSchema, Schema
 from odradek.serialization.registry.subjects import strategy
 from odradek.serialization.wire_format import SchemaId, add_header
@@ -93,6 +95,7 @@ class Framer:
             "subject.name.strategy", settings["subject.name.strategy"]
         )
         self._known: dict[str, RegisteredSchema] = {}
+        self._cache = cache_of(registry)
 
     def subject(self, context: SerializationContext | None, name: str | None) -> str:
         """Return the subject of a record's schema. Raises `SerializationError`."""
@@ -104,10 +107,14 @@ class Framer:
     def registered(self, subject: str, schema: Callable[[], Schema | None]) -> RegisteredSchema:
         """Return the schema's registration: looked up, registered, or the latest, by the settings.
 
-        Raises `SchemaRegistryError`.
+        Raises `SchemaRegistryError`, also for a schema with rules for writing.
         """
         if self.takes_latest:
-            return self._registry.get_latest_version(subject)
+            latest = self._registry.get_latest_version(subject)
+            check_rules(latest.schema, WRITE)
+            return latest
+        if self._cache.over:
+            self._cache, self._known = cache_of(self._registry), {}
         found = self._known.get(subject)
         if found is not None:
             return found
@@ -117,7 +124,9 @@ class Framer:
         ask = self._registry.lookup_schema
         if self._registers:
             ask = self._registry.registered_schema
-        found = self._known[subject] = ask(subject, mine, self._normalizes)
+        found = ask(subject, mine, self._normalizes)
+        check_rules(found.schema, WRITE)
+        self._known[subject] = found
         return found
 
     def reference(self, subject: str, schema: Schema) -> RegisteredSchema:
@@ -141,6 +150,19 @@ class Framer:
         return of.prefix() + payload
 
 
+def written_schema(registry: SchemaRegistryClient, of: SchemaId) -> Schema:
+    """Return the schema with an id or GUID, to read values with.
+
+    Raises `SchemaRegistryError`, also for a schema with rules for reading.
+    """
+    if of.id is not None:
+        found = registry.get_schema(of.id)
+    else:
+        found = registry.get_schema_by_guid(of.guid or "")
+    check_rules(found, READ)
+    return found
+
+
 class Unframer:
     """Finds the schema of serialized bytes."""
 
@@ -151,12 +173,19 @@ class Unframer:
             "subject.name.strategy", settings["subject.name.strategy"]
         )
 
+    def cache(self) -> SchemaCache:
+        """Return the cache of the registry's client; `over` means that it was emptied."""
+        return cache_of(self._registry)
+
     def schema(self, of: SchemaId) -> Schema:
         """Return the schema with an id or GUID. Raises `SchemaRegistryError`."""
-        if of.id is not None:
-            return self._registry.get_schema(of.id)
-        return self._registry.get_schema_by_guid(of.guid or "")
+        return written_schema(self._registry, of)
 
-    def latest(self, context: SerializationContext | None, name: str | None) -> Schema:
+    def latest(
+        self, context: SerializationContext | None, name: str | None, written: Schema
+    ) -> Schema:
         """Return the subject's latest schema, which `use.latest.version` reads with."""
-        return self._registry.get_latest_version(self._strategy(context, name) or "").schema
+        found = self._registry.get_latest_version(self._strategy(context, name) or "").schema
+        check_rules(found, READ)
+        check_migration(written, found)
+        return found

@@ -235,7 +235,9 @@ class JSONDeserializer:
             return
         try:
             written = self._unframer.schema(found)
-        except SchemaRegistryError:
+        except SchemaRegistryError as error:
+            if not error.blames_record:
+                raise
             return  # that it is no JSON is known without
         _must_be_json(written)
 
@@ -245,5 +247,5 @@ class JSONDeserializer:
             return self._schema
         written = self._unframer.schema(found)
         if self._unframer.takes_latest:
-            return self._unframer.latest(ctx, _title(written))
+            return self._unframer.latest(ctx, _title(written), written)
         return written

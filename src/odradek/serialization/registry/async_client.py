@@ -71,4 +71,5 @@ class AsyncSchemaRegistryClient:
     delete_version = _in_thread(SchemaRegistryClient.delete_version)
     test_compatibility = _in_thread(SchemaRegistryClient.test_compatibility)
     get_compatibility = _in_thread(SchemaRegistryClient.get_compatibility)
+    clear_caches = _in_thread(SchemaRegistryClient.clear_caches)
     set_compatibility = _in_thread(SchemaRegistryClient.set_compatibility)
