@@ -17,6 +17,7 @@ from urllib.parse import quote
 from odradek.common.arguments import refusal, text, whole_number
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError
+from odradek.common.secret import private
 from odradek.runtime.rest import NoAnswerError, RestAnswer, RestLimits, RestServers
 from odradek.runtime.system_clock import SystemClock
 from odradek.runtime.tls.file_contexts import FileContexts
@@ -123,6 +124,7 @@ class SchemaRegistryClient:
 
     _of = "nothing"  # until the settings are checked: a traceback may show a client before
 
+    @private
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings without connecting. Raises `ConfigurationError`."""
         config = with_secrets(config)  # first: the rest may raise
