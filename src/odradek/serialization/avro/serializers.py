@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from odradek.common.errors import ConfigurationError
+from odradek.common.secret import private
 from odradek.serialization.avro.reading import AvroReading, is_bytes
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import (
@@ -102,6 +103,7 @@ class AvroSerializer:
     b'\x00\x00\x00\x00\x01\x06JFK'
     """
 
+    @private
     def __init__(
         self,
         schema_registry_client: SchemaRegistryClient,
@@ -196,6 +198,7 @@ class AvroDeserializer:
     `DeserializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
+    @private
     def __init__(
         self,
         schema_registry_client: SchemaRegistryClient,

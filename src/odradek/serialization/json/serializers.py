@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from odradek.common.secret import private
 from odradek.serialization.avro.serializers import given_function, given_schema
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import (
@@ -134,6 +135,7 @@ class JSONSerializer:
     `SerializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
+    @private
     def __init__(
         self,
         schema_str: str | Schema | None,
@@ -195,6 +197,7 @@ class JSONDeserializer:
     `DeserializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
+    @private
     def __init__(
         self,
         schema_str: str | Schema | None = None,

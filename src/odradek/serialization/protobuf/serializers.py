@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from odradek.common.errors import ConfigurationError
+from odradek.common.secret import private
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import DeserializationError, SerializationError
 from odradek.serialization.extras import protobuf
@@ -58,6 +59,7 @@ class ProtobufSerializer(Generic[M]):
     `SerializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
+    @private
     def __init__(
         self,
         msg_type: type[M],
@@ -113,6 +115,7 @@ class ProtobufDeserializer(Generic[M]):
     `DeserializationError`, and with a registry `SchemaRegistryError` if the schema isn't available.
     """
 
+    @private
     def __init__(
         self,
         message_type: type[M],

@@ -20,6 +20,7 @@ from odradek.common.arguments import refusal, text, whole_number
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.patience import one_patience
+from odradek.common.secret import private
 from odradek.runtime.fork import ForkSwitch
 from odradek.runtime.rest import (
     NoAnswerError,
@@ -142,6 +143,7 @@ class SchemaRegistryClient:
 
     _of = "nothing"  # until the settings are checked: a traceback may show a client before
 
+    @private
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings without connecting. Raises `ConfigurationError`."""
         config = with_secrets(config)  # first: the rest may raise
