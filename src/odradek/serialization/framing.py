@@ -8,12 +8,15 @@ or register a schema unless a setting says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Protocol
 
 from odradek.common.errors import ConfigurationError
+from odradek.runtime.system_clock import SystemClock
 from odradek.serialization.context import SerializationContext
-from odradek.serialization.errors import SerializationError
+from odradek.serialization.errors import SchemaNotFoundError, SerializationError
 from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.schema_cache import kept
 from odradek.serialization.registry.schemas import RegisteredSchema, Schema
 from odradek.serialization.registry.subjects import strategy
 from odradek.serialization.wire_format import SchemaId, add_header
@@ -27,6 +30,8 @@ WRITING: dict[str, Any] = {
     "schema.id.location": PREFIX,
 }
 """Settings of serializers, with their defaults."""
+UNKNOWN_S = 5.0
+"""Seconds in which an id that the registry doesn't have isn't requested again."""
 READING: dict[str, Any] = {"use.latest.version": False, "subject.name.strategy": "TOPIC"}
 """Settings of deserializers, with their defaults."""
 
@@ -150,12 +155,25 @@ class Unframer:
         self._strategy: _Named = strategy(
             "subject.name.strategy", settings["subject.name.strategy"]
         )
+        self._clock = SystemClock()
+        self._unknown: dict[SchemaId, tuple[float, SchemaNotFoundError]] = {}
+        """Errors of ids that the registry doesn't have, and the time until which each counts."""
 
     def schema(self, of: SchemaId) -> Schema:
-        """Return the schema with an id or GUID. Raises `SchemaRegistryError`."""
-        if of.id is not None:
-            return self._registry.get_schema(of.id)
-        return self._registry.get_schema_by_guid(of.guid or "")
+        """Return the schema with an id or GUID. Raises `SchemaRegistryError`.
+
+        An id that the registry doesn't have is requested once in `UNKNOWN_S`, not once per record.
+        """
+        until, refusal = self._unknown.get(of, (0.0, None))
+        if refusal is not None and self._clock.now() < until:
+            raise copy(refusal)
+        try:
+            if of.id is not None:
+                return self._registry.get_schema(of.id)
+            return self._registry.get_schema_by_guid(of.guid or "")
+        except SchemaNotFoundError as error:
+            kept(self._unknown, of, (self._clock.now() + UNKNOWN_S, copy(error)))
+            raise
 
     def latest(self, context: SerializationContext | None, name: str | None) -> Schema:
         """Return the subject's latest schema, which `use.latest.version` reads with."""

@@ -38,6 +38,7 @@ from odradek.serialization import (
     SerializationContext,
     plain,
 )
+from odradek.serialization.framing import UNKNOWN_S
 from odradek.serialization.protobuf.messages import messages_at
 from odradek.serialization.protobuf.serializers import message_indexes
 
@@ -218,6 +219,30 @@ def test_bytes_that_are_no_avro(registry: SchemaRegistryClient, data: bytes, wor
         AvroDeserializer(registry)(data, VALUE)
 
 
+class Clock:
+    """A clock that a test sets."""
+
+    time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+
+def test_an_unknown_id_is_not_requested_for_each_record(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    read, clock = AvroDeserializer(registry), Clock()
+    read._unframer._clock = clock  # type: ignore[assignment]
+    for questions in (1, 2):
+        for _ in range(3):
+            with pytest.raises(SchemaNotFoundError, match="HTTP 404"):
+                read(b"\0\0\0\0\1\2", VALUE)
+        assert server.asked == ["GET /schemas/ids/1"] * questions
+        clock.time += UNKNOWN_S
+    registry.register_schema("t-value", Schema(FIRST))
+    assert read(b"\0\0\0\0\1\2", VALUE) == {"id": 1}
+
+
 def test_what_does_not_fit(registry: SchemaRegistryClient) -> None:
     serialize = AvroSerializer(registry, FIRST, conf=REGISTER)
     for value in ({}, {"id": "x"}, 5):
@@ -301,6 +326,12 @@ def test_json_numbers_may_be_decimals(registry: SchemaRegistryClient) -> None:
     ):
         with pytest.raises(SerializationError, match="can't be written as JSON"):
             serialize(refused, VALUE)
+    longest = serialize(Decimal("1E+4299"), VALUE)
+    assert longest is not None
+    assert longest[5:] == b"1" + b"0" * 4299
+    for digits in ("1E+4300", "1E-4300", "1E+100000000", "1E-100000000", "7" * 4301):
+        with pytest.raises(SerializationError, match="more than 4300 digits"):
+            serialize([Decimal(digits)], VALUE)
 
 
 def test_json_references(registry: SchemaRegistryClient) -> None:

@@ -138,13 +138,14 @@ def _urls(text: str) -> tuple[str, ...]:
         raise ConfigurationError(
             f"{URL} is missing: set it to one or more http(s) URLs, separated by commas"
         )
-    for one in found:
+    urls = tuple(allowed_server(URL, one) for one in found)  # first: others can't be split
+    for one in urls:
         if "@" in urlsplit(one).netloc:
             raise ConfigurationError(
                 f"{URL}: {shown(one)} contains a user name and password; use "
                 "basic.auth.user.info=user:password instead"
             )
-    return tuple(allowed_server(URL, one) for one in found)
+    return urls
 
 
 def _text(name: str, value: object) -> str:
