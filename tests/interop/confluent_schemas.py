@@ -44,6 +44,7 @@ VALUE = {"id": 12345678901, "to": "JFK", "cost": [1.5, -2.0]}
 CODE = {"type": "record", "name": "air.Code", "fields": [{"name": "code", "type": "string"}]}
 CODES = {"type": "array", "items": ["null", "air.Code"]}
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}
+COST = {"cost": Decimal("-1234567890123456789012345678901234567890123456789.25")}
 PAID = {"type": "record", "name": "air.Paid", "fields": [{"name": "cost", "type": MONEY}]}
 TEXT, NUMBER = ({"$schema": OBJECT_DRAFT, "type": kind} for kind in ("string", "integer"))
 TICKET = {
@@ -82,13 +83,7 @@ def compared(url: str, mock: Any) -> dict[str, Any]:
         ]
 
     cases = {
-        "avro": [
-            VALUE,
-            ours.serialization.AvroSerializer(mine, avro, conf=REGISTER),
-            their_avro.AvroSerializer(yours, avro, conf=USE),
-            ours.serialization.AvroDeserializer(mine),
-            their_avro.AvroDeserializer(yours, conf=BY_TOPIC),
-        ],
+        "avro": avro_case(mine, yours, VALUE, avro, avro),
         "avro-evolved": [
             VALUE,
             ours.serialization.AvroSerializer(mine, avro, conf=REGISTER),
@@ -104,13 +99,7 @@ def compared(url: str, mock: Any) -> dict[str, Any]:
             their_json.JSONDeserializer(schema, None, yours, BY_TOPIC),
         ],
         "avro-references": referring(mine, yours, "AVRO", CODES, [None, {"code": "JFK"}], CODE),
-        "avro-decimal": [
-            {"cost": Decimal("-1234567890123456789012345678901234567890123456789.25")},
-            ours.serialization.AvroSerializer(mine, json.dumps(PAID), conf=REGISTER),
-            their_avro.AvroSerializer(yours, json.dumps(PAID), conf=USE),
-            ours.serialization.AvroDeserializer(mine),
-            their_avro.AvroDeserializer(yours, conf=BY_TOPIC),
-        ],
+        "avro-decimal": avro_case(mine, yours, COST, json.dumps(PAID), json.dumps(PAID)),
         "json-references": referring(
             mine,
             yours,
@@ -141,6 +130,16 @@ def compared(url: str, mock: Any) -> dict[str, Any]:
     return found
 
 
+def avro_case(mine: Any, yours: Any, value: Any, my_schema: Any, your_schema: Any) -> list[Any]:
+    return [
+        value,
+        ours.serialization.AvroSerializer(mine, my_schema, conf=REGISTER),
+        their_avro.AvroSerializer(yours, your_schema, conf=USE),
+        ours.serialization.AvroDeserializer(mine),
+        their_avro.AvroDeserializer(yours, conf=BY_TOPIC),
+    ]
+
+
 def referring(mine: Any, yours: Any, kind: str, schema: Any, value: Any, *others: Any) -> list[Any]:
     """A case of a schema that refers to others."""
     names = ["air.Code"] if kind == "AVRO" else ["id.json", "a/id.json"]
@@ -154,13 +153,7 @@ def referring(mine: Any, yours: Any, kind: str, schema: Any, value: Any, *others
         )
         schemas.append(library.Schema(json.dumps(schema), kind, listed(references)))
     if kind == "AVRO":
-        return [
-            value,
-            ours.serialization.AvroSerializer(mine, schemas[0], conf=REGISTER),
-            their_avro.AvroSerializer(yours, schemas[1], conf=USE),
-            ours.serialization.AvroDeserializer(mine),
-            their_avro.AvroDeserializer(yours, conf=BY_TOPIC),
-        ]
+        return avro_case(mine, yours, value, *schemas)
     return [
         value,
         ours.serialization.JSONSerializer(schemas[0], mine, conf=REGISTER),
