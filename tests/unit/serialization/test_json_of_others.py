@@ -185,6 +185,27 @@ def test_an_unknown_draft_is_the_latest(registry: SchemaRegistryClient, draft: s
     assert both(registry, schema, ["a"]) is not None
 
 
+@pytest.mark.parametrize(
+    ("value", "unique"),
+    [
+        ([1, "1", True, [1], {"a": 1}, None, 1.5, 0], True),
+        ([0, False, "", [], {}, None], True),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1.0}], False),
+        ([[1, [2]], [1.0, [2]]], False),
+        ([10**32, 10**32 + 1], True),
+        ([10**32, 10**32], False),
+        ([2**53, float(2**53)], False),
+        (["a", "a"], False),
+        ("aa", True),
+        ([], True),
+    ],
+)
+def test_unique_items(registry: SchemaRegistryClient, value: Any, unique: bool) -> None:
+    for required in (True, False):
+        schema = Schema(json.dumps({"uniqueItems": required}), "JSON")
+        assert (both(registry, schema, value) is None) == (unique or not required)
+
+
 def test_texts_within_constants_are_left(registry: SchemaRegistryClient) -> None:
     """Only schemas are changed where the validator refuses one."""
     document = {"const": {"pattern": r"\Z"}, "allOf": [{"pattern": r"\Z"}]}
