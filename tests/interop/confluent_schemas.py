@@ -51,7 +51,7 @@ TICKET = {
     "$schema": OBJECT_DRAFT,
     "properties": {
         "id": {"$ref": "a/id.json"},
-        "to": {"$ref": "./id.json"},
+        "to": {"$ref": "id.json"},
         "at": {"type": "string", "format": "date-time"},
     },
 }
