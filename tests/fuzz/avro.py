@@ -26,7 +26,7 @@ from odradek.common.errors import KafkaError
 from odradek.errors import SchemaNotFoundError
 from odradek.serialization import Schema, SchemaRegistryClient, avro_to_arrow
 from odradek.serialization.avro.plan import program
-from odradek.serialization.avro.types import arrow_type, without_uuids
+from odradek.serialization.avro.types import arrow_type
 from odradek.serialization.columns import framed_rows
 from odradek.serialization.columns.column_layout import Columns, UnplannedError
 
@@ -335,8 +335,8 @@ def differ(case: Case) -> str | None:
 
 def drive(kernel: Any, case: Case) -> list[Any] | None:
     """Have the kernel read rows from buffers that end where their bytes end; its columns."""
-    writers = [without_uuids(parsed(one)) for one in case.written]
-    wanted = None if case.wanted is None else without_uuids(parsed(case.wanted))
+    writers = [parsed(one) for one in case.written]
+    wanted = None if case.wanted is None else parsed(case.wanted)
     try:
         columns = Columns(arrow_type(writers[0] if wanted is None else wanted))
     except KafkaError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from decimal import Decimal
 from typing import Any
 
 import confluent_kafka.schema_registry as theirs
@@ -32,13 +33,29 @@ FLIGHT = {
     ],
 }
 NEWER = {**FLIGHT, "fields": [*FLIGHT["fields"], {"name": "x", "type": "int", "default": 7}]}
+OBJECT_DRAFT = "http://json-schema.org/draft-07/schema#"
 OBJECT = {
-    "$schema": "http://json-schema.org/draft-07/schema#",
+    "$schema": OBJECT_DRAFT,
     "title": "Flight",
     "type": "object",
     "properties": {"id": {"type": "integer"}, "to": {"type": "string"}},
 }
 VALUE = {"id": 12345678901, "to": "JFK", "cost": [1.5, -2.0]}
+CODE = {"type": "record", "name": "air.Code", "fields": [{"name": "code", "type": "string"}]}
+CODES = {"type": "array", "items": ["null", "air.Code"]}
+MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}
+COST = {"cost": Decimal("-1234567890123456789012345678901234567890123456789.25")}
+PAID = {"type": "record", "name": "air.Paid", "fields": [{"name": "cost", "type": MONEY}]}
+TEXT, NUMBER = ({"$schema": OBJECT_DRAFT, "type": kind} for kind in ("string", "integer"))
+TICKET = {
+    "$schema": OBJECT_DRAFT,
+    "properties": {
+        "id": {"$ref": "a/id.json"},
+        "to": {"$ref": "id.json"},
+        "at": {"type": "string", "format": "date-time"},
+    },
+}
+"""A number and a text, whose schemas' names end alike, and a time without a zone."""
 REGISTER = {"auto.register.schemas": True}
 BY_TOPIC = {"subject.name.strategy.type": "TOPIC"}
 """Else theirs asks for associations, which registries of others don't have."""
@@ -66,13 +83,7 @@ def compared(url: str, mock: Any) -> dict[str, Any]:
         ]
 
     cases = {
-        "avro": [
-            VALUE,
-            ours.serialization.AvroSerializer(mine, avro, conf=REGISTER),
-            their_avro.AvroSerializer(yours, avro, conf=USE),
-            ours.serialization.AvroDeserializer(mine),
-            their_avro.AvroDeserializer(yours, conf=BY_TOPIC),
-        ],
+        "avro": avro_case(mine, yours, VALUE, avro, avro),
         "avro-evolved": [
             VALUE,
             ours.serialization.AvroSerializer(mine, avro, conf=REGISTER),
@@ -87,6 +98,17 @@ def compared(url: str, mock: Any) -> dict[str, Any]:
             ours.serialization.JSONDeserializer(schema, None, mine),
             their_json.JSONDeserializer(schema, None, yours, BY_TOPIC),
         ],
+        "avro-references": referring(mine, yours, "AVRO", CODES, [None, {"code": "JFK"}], CODE),
+        "avro-decimal": avro_case(mine, yours, COST, json.dumps(PAID), json.dumps(PAID)),
+        "json-references": referring(
+            mine,
+            yours,
+            "JSON",
+            TICKET,
+            {"id": 5, "to": "ä", "at": "2026-12-01T10:00:00"},
+            TEXT,
+            NUMBER,
+        ),
         "protobuf": protobuf(stamp),
         "protobuf-second": protobuf(field),
         "protobuf-third": protobuf(option),
@@ -106,6 +128,39 @@ def compared(url: str, mock: Any) -> dict[str, Any]:
         name: through_clients(f"{name}-topic", case) for name, case in cases.items()
     }
     return found
+
+
+def avro_case(mine: Any, yours: Any, value: Any, my_schema: Any, your_schema: Any) -> list[Any]:
+    return [
+        value,
+        ours.serialization.AvroSerializer(mine, my_schema, conf=REGISTER),
+        their_avro.AvroSerializer(yours, your_schema, conf=USE),
+        ours.serialization.AvroDeserializer(mine),
+        their_avro.AvroDeserializer(yours, conf=BY_TOPIC),
+    ]
+
+
+def referring(mine: Any, yours: Any, kind: str, schema: Any, value: Any, *others: Any) -> list[Any]:
+    """A case of a schema that refers to others."""
+    names = ["air.Code"] if kind == "AVRO" else ["id.json", "a/id.json"]
+    for at, one in enumerate(others):
+        text = ours.serialization.Schema(json.dumps(one), kind)
+        mine.register_schema(f"{kind}-{at}", text)
+    schemas: list[Any] = []
+    for library, listed in ((ours.serialization, tuple), (theirs, list)):
+        references = (
+            library.SchemaReference(name, f"{kind}-{at}", 1) for at, name in enumerate(names)
+        )
+        schemas.append(library.Schema(json.dumps(schema), kind, listed(references)))
+    if kind == "AVRO":
+        return avro_case(mine, yours, value, *schemas)
+    return [
+        value,
+        ours.serialization.JSONSerializer(schemas[0], mine, conf=REGISTER),
+        their_json.JSONSerializer(schemas[1], yours, conf=USE),
+        ours.serialization.JSONDeserializer(None, None, mine),
+        their_json.JSONDeserializer(None, None, yours, BY_TOPIC),
+    ]
 
 
 def through_clients(topic: str, case: list[Any]) -> list[str]:

@@ -17,7 +17,10 @@ from odradek.testing import LocalRegistry
 
 LOCK = Path(__file__).with_name("schema_packages.lock")
 SCRIPT = Path(__file__).with_name("confluent_schemas.py")
-FORMATS = ("avro", "avro-evolved", "json", "protobuf", "protobuf-second", "protobuf-third")
+FORMATS = (
+    "avro", "avro-evolved", "avro-references", "avro-decimal", "json", "json-references",
+    "protobuf", "protobuf-second", "protobuf-third",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from enum import IntEnum
 
 COLUMN_NUMBERS, STEP_NUMBERS = 4, 6
 NONE = -1
+UUID_TEXT = 2
+"""The number `more` of a `BINARY` step that reads the text of a UUID."""
 
 
 class Keeping(IntEnum):
@@ -38,7 +40,8 @@ class Op(IntEnum):
     NUMBER = 1
     """A zigzag number between low and high, stored as `Number` says."""
     BINARY = 2
-    """A size, or low if low isn't 0, and this number of bytes; more: they must be valid UTF-8."""
+    """A size, or low if low isn't 0, and this number of bytes. More: 1 if they must be valid UTF-8;
+    `UUID_TEXT` for the text of a UUID as it is usually written."""
     UNION = 3
     """A nullable value. Branch low is null, and continues at `stop`; branch high continues at the
     next step; more: a null is refused."""

@@ -44,6 +44,7 @@ from odradek.record.column_program import (
     COLUMN_NUMBERS,
     LARGEST_SECONDS,
     STEP_NUMBERS,
+    UUID_TEXT,
     FieldKind,
     Keeping,
     Label,
@@ -78,6 +79,7 @@ LIST = cython.declare(int64_t, Keeping.LIST)
 STRUCT = cython.declare(int64_t, Keeping.STRUCT)
 
 READ_NULL = cython.declare(int64_t, Op.NULL)
+OF_UUID = cython.declare(int64_t, UUID_TEXT)
 READ_NUMBER = cython.declare(int64_t, Op.NUMBER)
 READ_BINARY = cython.declare(int64_t, Op.BINARY)
 READ_UNION = cython.declare(int64_t, Op.UNION)
@@ -310,6 +312,25 @@ def wire_of(kind: int64_t) -> int64_t:
     if kind < WIRE_STRING:
         return EIGHT
     return SIZED
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def is_uuid(data: Source, size: int64_t) -> cython.bint:
+    """Return whether bytes are the text of a UUID as `str` writes it: lower case, four hyphens."""
+    at: int64_t
+    byte: uint8_t
+    if size != 36:
+        return False
+    for at in range(36):
+        byte = data[at]
+        if at == 8 or at == 13 or at == 18 or at == 23:
+            if byte != 0x2D:
+                return False
+        elif not (0x30 <= byte <= 0x39 or 0x61 <= byte <= 0x66):
+            return False
+    return True
 
 
 @cython.cfunc
@@ -807,7 +828,10 @@ class ColumnReader:
                 return cython.NULL
         if size < 0 or size > end - at:
             return cython.NULL
-        if step.more and not is_text(at, size):
+        if step.more == OF_UUID:
+            if not is_uuid(at, size):
+                return cython.NULL
+        elif step.more and not is_text(at, size):
             return cython.NULL
         if step.column >= 0 and not self.put_bytes(step.column, at, size):
             return cython.NULL

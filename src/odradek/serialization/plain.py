@@ -15,6 +15,7 @@ from typing import Any
 
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import DeserializationError, SerializationError
+from odradek.serialization.schema_limits import MOST_DIGITS
 
 _DECIMAL = "\ue000a decimal of Odradek\ue000"
 """Placeholder for a decimal until the value is written; a string with this text is rejected."""
@@ -176,13 +177,15 @@ def parsed_json(value: bytes | memoryview) -> Any:
 def written_json(value: Any) -> bytes:
     """Return an object as JSON in UTF-8 without spaces; decimals keep all their digits.
 
-    Raises `SerializationError` if JSON can't represent it.
+    Raises `SerializationError` if JSON can't represent it, or a decimal has too many digits.
     """
     decimals: list[str] = []
 
     def told(other: Any) -> str:
         if not isinstance(other, Decimal) or not other.is_finite():
             raise TypeError(f"Object of type {type(other).__name__} is not JSON serializable")
+        if max(other.adjusted(), 0) - min(int(other.as_tuple().exponent), 0) >= MOST_DIGITS:
+            raise ValueError(f"a decimal has more than {MOST_DIGITS} digits")
         decimals.append(f"{other:f}")
         return _DECIMAL
 

@@ -45,6 +45,8 @@ MOST_BASES = 64
 """Addresses that a definition may have, by what drafts make of ids within one another."""
 LONGEST_PLACE = 19
 """Digits of a place in a list."""
+BASE = "http://schema.invalid/"
+"""The URI of a JSON schema that doesn't name its own, against which its references are resolved."""
 STANDARD = ("http://json-schema.org/", "https://json-schema.org/")
 """Schemas of schemas, which the validator has."""
 DEEPEST_VALUE = 400
@@ -57,6 +59,10 @@ stack for each.
 """
 MOST_EMPTY = 10_000
 """Avro values in a value that takes no bytes."""
+MOST_DIGITS = 4300
+"""Digits of a decimal that is read or written: those of an integer that Python reads by default.
+Conversions take time with the square of the digits.
+"""
 
 _HERE = ("not", "if", "then", "else")
 _HERE_LISTS = ("allOf", "anyOf", "oneOf")
@@ -96,7 +102,7 @@ def folded(
 class JsonLimits:
     """The number of checks that one JSON schema makes of values of any depth.
 
-    `others`: by the names under which it refers to them. Raises `InvalidSchemaError` for a schema
+    `others`: the schemas that it refers to, by their URIs. Raises `InvalidSchemaError` for a schema
     that leads to itself without a value within the value, or to one that doesn't exist.
     """
 
@@ -208,13 +214,16 @@ class _Places:
         self._by_uri: dict[str, list[Any]] = {}
         self._anywhere: dict[str, list[Any]] = {}
         """By their names, the definitions that `$dynamicRef` may mean."""
-        self._others = others
-        for name, one in [("", schema), *others.items()]:
-            self._look_over(name, one)
+        places: dict[int, tuple[Any, list[str]]] = {}
+        for uri, one in [(BASE, schema), *others.items()]:
+            places.setdefault(id(one), (one, []))[1].append(uri)
+        for one, uris in places.values():
+            self._look_over(tuple(uris), one)
 
-    def _look_over(self, base: str, document: Any) -> None:
-        self._by_uri.setdefault(base, []).append(document)
-        waiting: list[tuple[tuple[str, ...], Any]] = [((base,), document)]
+    def _look_over(self, places: tuple[str, ...], document: Any) -> None:
+        for base in places:
+            self._by_uri.setdefault(base, []).append(document)
+        waiting: list[tuple[tuple[str, ...], Any]] = [(places, document)]
         while waiting:
             bases, one = waiting.pop()
             if isinstance(one, list):
@@ -224,7 +233,7 @@ class _Places:
             for name in ("$id", "id"):
                 own = one.get(name)
                 if isinstance(own, str):
-                    whole = dict.fromkeys(_joined(base, own).removesuffix("#") for base in bases)
+                    whole = dict.fromkeys(joined(base, own).removesuffix("#") for base in bases)
                     for uri in whole:
                         self._by_uri.setdefault(uri, []).append(one)
                     if not own.startswith("#"):
@@ -267,17 +276,13 @@ class _Places:
         """All that a reference may mean."""
         found: list[Any] = []
         for base in bases:
-            joined = _joined(base, uri)
-            whole, _, fragment = joined.partition("#")
+            address = joined(base, uri)
+            whole, _, fragment = address.partition("#")
             if whole.startswith(STANDARD) and whole not in self._by_uri:
                 return []
-            documents = self._by_uri.get(whole)
-            if documents is None:
-                others = self._others.items()
-                documents = [one for name, one in others if whole.endswith(f"/{name}")]
-            for document in documents:
+            for document in self._by_uri.get(whole, []):
                 found += _pointed(document, fragment)
-            found += self._by_uri.get(joined, []) if fragment else []
+            found += self._by_uri.get(address, []) if fragment else []
         if not found:
             raise _refused(f"refers to {uri!r:.200}, which doesn't exist")
         return found
@@ -304,7 +309,7 @@ def _place(part: str) -> int:
     return int(part) if digits and str(int(part)) == part else sys.maxsize
 
 
-def _joined(base: str, uri: str) -> str:
+def joined(base: str, uri: str) -> str:
     """Resolve a reference against the base URI of its schema."""
     if uri.startswith(("#", "urn:")):
         return uri if uri[0] != "#" else base.partition("#")[0] + uri
@@ -455,7 +460,7 @@ def _height(nodes: list[AvroType], kinds: Sequence[int]) -> float:
 
 def _nodes(schema: Any) -> list[AvroType]:
     """Return the types of a schema, the whole schema first."""
-    named = _named(schema)
+    named = named_types(schema)
     places: dict[Any, int] = {}
     waiting: list[Any] = []
 
@@ -504,8 +509,8 @@ def _node(one: Any, place: Any) -> AvroType:
     return AvroType(BYTES if one in ("bytes", "string") else NUMBER, [])
 
 
-def _named(schema: Any) -> dict[str, Any]:
-    """Return the named types within a schema, and those that fastavro has put beside it."""
+def named_types(schema: Any) -> dict[str, Any]:
+    """Return the named types that a schema defines, by name, and those beside it by fastavro."""
     found: dict[str, Any] = {}
     waiting, met = [schema], set[int]()
     while waiting:

@@ -390,10 +390,11 @@ def test_files_that_change_are_read_again(tmp_path: Path) -> None:
     [
         ({}, "schema.registry.url is missing"),
         ({"url": "ftp://x"}, "http or https"),
-        ({"url": "http://[::1"}, "http or https"),
         ({"url": "http://x:port"}, "http or https"),
         ({"url": "http://x", "bearer.auth.token": "a\nb"}, "an HTTP header can't contain"),
         ({"url": "file:///etc/passwd"}, "http or https"),
+        ({"url": "http://[::1"}, "http or https"),
+        ({"url": "http://u:secret@[::1"}, "http or https"),
         ({"url": "http://u:secret@x"}, "basic.auth.user.info"),
         ({"url": "http://x", "basic.auth.user.info": "nocolon"}, "user:password"),
         ({"url": "http://x", "basic.auth.user.info": "a:b", "bearer.auth.token": "c"}, "combined"),

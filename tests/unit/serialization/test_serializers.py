@@ -301,6 +301,12 @@ def test_json_numbers_may_be_decimals(registry: SchemaRegistryClient) -> None:
     ):
         with pytest.raises(SerializationError, match="can't be written as JSON"):
             serialize(refused, VALUE)
+    longest = serialize(Decimal("1E+4299"), VALUE)
+    assert longest is not None
+    assert longest[5:] == b"1" + b"0" * 4299
+    for digits in ("1E+4300", "1E-4300", "1E+100000000", "1E-100000000", "7" * 4301):
+        with pytest.raises(SerializationError, match="more than 4300 digits"):
+            serialize([Decimal(digits)], VALUE)
 
 
 def test_json_references(registry: SchemaRegistryClient) -> None:

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from odradek.serialization.avro.serializers import AvroSerializer
 from odradek.serialization.errors import SerializationError
+from odradek.serialization.schema_limits import named_types
 
 _FLOATS = ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf")
 """Numbers that JSON doesn't have, as Avro's JSON encoding and `odradek consume` write them."""
@@ -140,12 +141,8 @@ class AvroLines(AvroSerializer):
 
 def of_json(value: Any, schema: Any) -> Any:
     """Return what fastavro writes for a JSON value. Raises `SerializationError`."""
-    names: dict[str, Any] = {}
-    for one in schema if isinstance(schema, list) else [schema]:
-        if isinstance(one, dict):
-            names |= one.get("__named_schemas", {})
     try:
-        return _Values(names).made(value, schema, "value")
+        return _Values(named_types(schema)).made(value, schema, "value")
     except RecursionError:
         raise SerializationError("the value is nested too deeply") from None
 

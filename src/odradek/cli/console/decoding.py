@@ -234,21 +234,23 @@ def _number(name: str, code: str) -> Decoder:
 
 
 def _avro(path: Path, form: WireFormat) -> Decoder:
+    from odradek.serialization.avro.parsing import parsed_document
     from odradek.serialization.avro.reading import AvroReading
     from odradek.serialization.errors import DeserializationError, InvalidSchemaError
     from odradek.serialization.wire_format import schema_of
 
     try:
-        import fastavro
-        from fastavro.schema import SchemaParseException, UnknownType
+        import fastavro as fastavro
     except ImportError:
         refuse("Avro needs the package fastavro: pip install 'odradek[avro]'")
     try:
-        schema = fastavro.parse_schema(json.loads(path.read_text(encoding="utf-8")))
+        schema = parsed_document(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         refuse(f"{path} can't be read: {error.strerror or error}")
-    except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType) as error:
+    except (ValueError, RecursionError) as error:
         refuse(f"{path} isn't an Avro schema: {type(error).__name__}: {error}")
+    except InvalidSchemaError as error:
+        refuse(f"{path}: {error}")
     framed, reading = form is WireFormat.CONFLUENT, AvroReading()
 
     def decode(data: bytes) -> Any:

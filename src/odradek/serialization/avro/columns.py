@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ConfigurationError
+from odradek.serialization.avro.guarded import guarded
+from odradek.serialization.avro.parsing import parsed_avro
 from odradek.serialization.avro.reading import is_bytes
 from odradek.serialization.avro.rows import AvroRows
-from odradek.serialization.avro.serializers import AvroSerializer, given_schema, parsed_avro
-from odradek.serialization.avro.types import arrow_type, without_uuids
+from odradek.serialization.avro.serializers import AvroSerializer, given_schema
+from odradek.serialization.avro.types import arrow_type
 from odradek.serialization.columns.converted_column import (
     ConvertedColumn,
     RowSchemas,
@@ -43,12 +45,16 @@ def avro_to_arrow(
     column: pa.Array | pa.ChunkedArray,
     registry: SchemaRegistryClient,
     reader_schema: str | Schema | None = None,
+    *,
+    text_decimals: bool = False,
 ) -> ConvertedColumn:
     """Decode a column of framed Avro to a column of values: of structs, if the schema is a record.
 
     `column`: binary of any kind, in Confluent's wire format.
     `reader_schema`: the schema with which all rows are read (schema evolution). Without one, all
     rows must have the same schema.
+    `text_decimals`: decimals of more than 38 digits become strings. Otherwise those of up to 76
+    digits are `decimal256`, which many programs can't use, and larger ones raise an error.
 
     The values have the Arrow types of `avro_types.arrow_type`: all fields are nullable, and logical
     types become Arrow's. Rows that can't be read are null and listed in the result's `errors`, also
@@ -64,17 +70,26 @@ def avro_to_arrow(
     check_bytes(column)
     check_registry(registry)
     check_reader_schema(reader_schema)
-    return _Decoding(registry, reader_schema).converted(column)
+    if not isinstance(text_decimals, bool):
+        raise ConfigurationError(
+            f"text_decimals must be true or false, not {type(text_decimals).__name__}"
+        )
+    return _Decoding(registry, reader_schema, text_decimals).converted(column)
 
 
 class _Decoding:
     """One call of `avro_to_arrow`."""
 
-    def __init__(self, registry: SchemaRegistryClient, reader_schema: str | Schema | None) -> None:
-        self._registry = registry
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        reader_schema: str | Schema | None,
+        text_decimals: bool,
+    ) -> None:
+        self._registry, self._text_decimals = registry, text_decimals
         self._reader: Any = None
         if reader_schema is not None:
-            self._reader = self._parsed(given_schema(reader_schema, AVRO))
+            self._reader = parsed_avro(given_schema(reader_schema, AVRO), registry)
         self._rows = RowSchemas(registry, self._usable, several=reader_schema is not None)
 
     def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:
@@ -86,32 +101,28 @@ class _Decoding:
             rows = enumerate(column.to_pylist())
             errors = {at: self._rows.of(data).why for at, data in rows if data is not None}
             return ConvertedColumn(pa.nulls(len(column)), errors)
-        return ConvertedColumn(*AvroRows(kind, self._reader, self._rows.of).read(column))
+        rows_read = AvroRows(kind, self._reader, self._rows.of, text_decimals=self._text_decimals)
+        return ConvertedColumn(*rows_read.read(column))
 
     def _kind(self, column: pa.Array | pa.ChunkedArray) -> pa.DataType | None:
         """Return the type of the reader schema, or of the first row that has a schema."""
         if self._reader is not None:
-            return arrow_type(self._reader)
+            return self._type_of(self._reader)
         for one in column:
             data = one.as_py()
             if data is not None:
                 self._rows.of(data)
             if self._rows.first is not None:
-                return arrow_type(self._rows.first)
+                return self._type_of(self._rows.first)
         return None
 
+    def _type_of(self, parsed: Any) -> pa.DataType:
+        return arrow_type(parsed, text_decimals=self._text_decimals)
+
     def _usable(self, schema: Schema) -> Any:
-        found = self._parsed(schema)
+        found = parsed_avro(schema, self._registry)
         AvroLimits(found)
         return found
-
-    def _parsed(self, schema: Schema) -> Any:
-        try:
-            return without_uuids(parsed_avro(schema, self._registry))
-        except RecursionError:
-            raise InvalidSchemaError(
-                "the Avro schema is nested too deeply", None, "Change the schema."
-            ) from None
 
 
 def arrow_to_avro(
@@ -156,18 +167,20 @@ class _Fitting:
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
-        self._exact: dict[int, tuple[Any, bool]] = {}
-        """By the identity of a schema, which is kept with it: whether its type is the column's."""
+        self._checked: dict[int, tuple[Any, Any]] = {}
+        """By the identity of a schema, which is kept with it: the schema that values are checked
+        with; None if its type is the column's."""
 
     def check(self, value: Any, parsed: Any) -> None:
         """Look at a value of another type than the schema's. Raises `SerializationError`."""
-        found = self._exact.get(id(parsed))
+        found = self._checked.get(id(parsed))
         if found is None:
-            found = self._exact[id(parsed)] = (parsed, self._is_exact(parsed))
-        if found[1] or is_bytes(parsed):
+            exact = is_bytes(parsed) or self._is_exact(parsed)
+            found = self._checked[id(parsed)] = (parsed, None if exact else guarded(parsed))
+        if found[1] is None:
             return
         try:
-            fastavro().validation.validate(value, parsed)
+            fastavro().validation.validate(value, found[1])
         # A value of the program's can make fastavro raise whatever Python has.
         except Exception as error:
             told = "; ".join(str(one).strip() for one in getattr(error, "errors", (error,)))
@@ -175,6 +188,6 @@ class _Fitting:
 
     def _is_exact(self, parsed: Any) -> bool:
         try:
-            return bool(arrow_type(without_uuids(parsed)) == self._kind)
+            return bool(arrow_type(parsed) == self._kind)
         except InvalidSchemaError:
             return False

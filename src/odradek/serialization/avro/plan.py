@@ -12,9 +12,11 @@ import struct
 from array import array
 from typing import Any
 
-from odradek.record.column_program import NONE, Keeping, Number, Op
-from odradek.serialization.avro.types import DEEPEST, LOGICAL_TYPES, named_types
+from odradek.record.column_program import NONE, UUID_TEXT, Keeping, Number, Op
+from odradek.serialization.avro.guarded import LARGEST_DECIMAL128
+from odradek.serialization.avro.types import DEEPEST
 from odradek.serialization.columns.column_layout import Columns, PlannedColumn, UnplannedError, kept
+from odradek.serialization.schema_limits import named_types
 from odradek.serialization.wire_format import varint
 
 INT = (-(1 << 31), (1 << 31) - 1)
@@ -134,7 +136,10 @@ class _Compiling:
             low, high = LIMITS.get((kind, logical or ""), INT if kind == "int" else LONG)
             self._step(Op.NUMBER, column, low, high, NUMBERS[kind, other])
         elif kind in ("string", "bytes") and other in ("string", "bytes"):
-            self._step(Op.BINARY, column, 0, 0, "string" in (kind, other))
+            is_uuid = kind == "string" and _logical_name(written) == "uuid"
+            if is_uuid and other == "bytes":
+                raise UnplannedError("a UUID as bytes")
+            self._step(Op.BINARY, column, 0, 0, UUID_TEXT if is_uuid else "string" in (kind, other))
         elif kind == "float" and other in ("float", "double"):
             self._step(Op.FLOAT, column, 0, 0, other == "double")
         elif kind != other:
@@ -320,13 +325,18 @@ def _branch(union: list[Any], written: Any) -> Any:
 
 
 def _logical(schema: Any, kind: str) -> str | None:
-    """Return the logical type if fastavro and Arrow both support it."""
-    name = schema.get("logicalType") if isinstance(schema, dict) else None
-    if (kind, name) in LIMITS or (name == "decimal" and kind in ("bytes", "fixed")):
-        return str(name)
-    if name in LOGICAL_TYPES:
-        raise UnplannedError(f"{name} of {kind}")
-    return None
+    """Return the logical type if the column's type represents it."""
+    name = _logical_name(schema)
+    if name == "decimal" and kind in ("bytes", "fixed"):
+        if schema["precision"] > LARGEST_DECIMAL128:
+            raise UnplannedError("a decimal of more than 16 bytes")
+        return name
+    return name if (kind, name) in LIMITS else None
+
+
+def _logical_name(schema: Any) -> str | None:
+    found = schema.get("logicalType") if isinstance(schema, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _same_name(written: dict[str, Any], wanted: dict[str, Any]) -> bool:

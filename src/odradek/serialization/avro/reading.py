@@ -7,9 +7,11 @@ bytes that are left over, or pass bytes to fastavro that would make it loop fore
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
 from typing import Any
 
-from odradek.serialization.avro.walk import Walk
+from odradek.serialization.avro.guarded import guarded
+from odradek.serialization.avro.walk import NO_BRANCH, Walk
 from odradek.serialization.errors import DeserializationError
 from odradek.serialization.extras import fastavro
 from odradek.serialization.registry.schema_cache import kept
@@ -41,10 +43,13 @@ class WholeBytes(io.BytesIO):
 class AvroReading:
     """Reads values of any number of schemas; each schema is analysed once."""
 
-    def __init__(self) -> None:
-        self._read = fastavro().schemaless_reader
-        self._limits: dict[int, tuple[Any, AvroLimits]] = {}
-        """By the identity of a schema, which is kept with it."""
+    def __init__(self, texts: Collection[str] = ()) -> None:
+        """`texts`: the logical types that are read as strings; see `guarded`."""
+        self._read, self._texts = fastavro().schemaless_reader, texts
+        self._wanted: dict[int, tuple[Any, Any]] = {}
+        """By the identity of a reader schema, which is kept with it: what fastavro gets instead."""
+        self._written: dict[int, tuple[Any, Any, AvroLimits]] = {}
+        """The same by the identity of a writer schema, and its limits."""
         self._defaults: dict[int, tuple[Any, bool]] = {}
         """By the identity of a reader's schema, whether it has a default that is a list or dict."""
 
@@ -54,14 +59,17 @@ class AvroReading:
         Raises `DeserializationError`, and `InvalidSchemaError` for a schema whose values are
         infinite.
         """
-        limits = self._limits_of(written)
+        _, for_writer, limits = self._written_of(written)
         if limits.may_be_deep(payload):
             Walk(limits.nodes, payload).go()
         # A reader's schema may leave the array out. Watching costs 2 us, so only such are watched.
         watched = wanted is not None and limits.has_arrays_of_fixed_size
         stream = WholeBytes(payload) if watched else io.BytesIO(payload)
+        if isinstance(written, list) and payload and payload[0] & 1:
+            raise DeserializationError(NO_BRANCH)  # fastavro copies a list before it reads
+        for_reader = None if wanted is None else self._wanted_of(wanted)[1]
         try:
-            found = self._read(stream, written, wanted, names)
+            found = self._read(stream, for_writer, for_reader, names)
         # Bytes of others can make fastavro raise whatever Python has.
         except Exception as error:
             raise unread(error) from None
@@ -72,17 +80,26 @@ class AvroReading:
             )
         return _apart(found) if wanted is not None and self._has_defaults(wanted) else found
 
+    def _wanted_of(self, wanted: Any) -> tuple[Any, Any]:
+        found = self._wanted.get(id(wanted))
+        if found is None:
+            made = (wanted, guarded(wanted, self._texts, reading=True))
+            found = kept(self._wanted, id(wanted), made)
+        return found
+
     def _has_defaults(self, wanted: Any) -> bool:
         found = self._defaults.get(id(wanted))
         if found is None:
             found = kept(self._defaults, id(wanted), (wanted, has_shared_defaults(wanted)))
         return found[1]
 
-    def _limits_of(self, written: Any) -> AvroLimits:
-        found = self._limits.get(id(written))
+    def _written_of(self, written: Any) -> tuple[Any, Any, AvroLimits]:
+        found = self._written.get(id(written))
         if found is None:
-            found = kept(self._limits, id(written), (written, AvroLimits(written)))
-        return found[1]
+            limits = AvroLimits(written)
+            made = (written, guarded(written, self._texts, reading=True), limits)
+            found = kept(self._written, id(written), made)
+        return found
 
 
 def has_shared_defaults(schema: Any) -> bool:

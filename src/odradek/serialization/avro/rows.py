@@ -25,15 +25,22 @@ if TYPE_CHECKING:
 class AvroRows(FramedRows):
     """Reads columns of framed Avro; all results have the same type."""
 
-    def __init__(self, kind: pa.DataType, wanted: Any, written_of: Callable[[bytes], Any]) -> None:
+    def __init__(
+        self,
+        kind: pa.DataType,
+        wanted: Any,
+        written_of: Callable[[bytes], Any],
+        *,
+        text_decimals: bool = False,
+    ) -> None:
         """Take the parsed reader schema of type `kind`, or None to read rows as they were written.
 
         `written_of(row)` returns the parsed schema that the bytes of a row begin with, or a
-        `NoSchema`; an exception that it raises ends the call.
+        `NoSchema`; an exception that it raises ends the call. `text_decimals`: see `arrow_type`.
         """
         super().__init__(kind)
         self._wanted, self._written_of = wanted, written_of
-        self._reading = AvroReading()
+        self._reading = AvroReading(("uuid", "decimal") if text_decimals else ("uuid",))
 
     def _program_of(self, row: bytes) -> tuple[bytes, bytes]:
         written = self._written_of(row)

@@ -8,18 +8,16 @@ are left over for nothing.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import private
+from odradek.serialization.avro.guarded import guarded
+from odradek.serialization.avro.parsing import parsed_avro
 from odradek.serialization.avro.reading import AvroReading, is_bytes
 from odradek.serialization.context import SerializationContext
-from odradek.serialization.errors import (
-    InvalidSchemaError,
-    SerializationError,
-)
+from odradek.serialization.errors import SerializationError
 from odradek.serialization.extras import fastavro
 from odradek.serialization.framing import (
     READING,
@@ -31,34 +29,10 @@ from odradek.serialization.framing import (
     read_settings,
 )
 from odradek.serialization.registry.client import SchemaRegistryClient
-from odradek.serialization.registry.references import referred
 from odradek.serialization.registry.schema_cache import kept
 from odradek.serialization.registry.schemas import AVRO, RegisteredSchema, Schema
 from odradek.serialization.schema_limits import check_written, may_nest
 from odradek.serialization.wire_format import ID_SIZE, schema_of
-
-
-def parsed_avro(schema: Schema, registry: SchemaRegistryClient) -> Any:
-    """Return a schema as fastavro parses it, with its references. Raises `InvalidSchemaError`."""
-    named: dict[str, Any] = {}
-    for _, one in referred(schema, registry):
-        _parsed(one.schema, named)
-    return _parsed(schema, named)
-
-
-def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
-    if schema.schema_type != AVRO:
-        raise InvalidSchemaError(
-            f"the schema has type {schema.schema_type}, not AVRO", None, "Check the topic."
-        )
-    parse = fastavro().parse_schema  # what lacks is no fault of a schema's, or of a row's
-    try:
-        return parse(json.loads(schema.schema_str), named_schemas=named)
-    # fastavro raises what it likes over texts of others.
-    except Exception as error:
-        raise InvalidSchemaError(
-            f"the text isn't a valid Avro schema: {type(error).__name__}: {error}", None, ""
-        ) from None
 
 
 def given_schema(schema: str | Schema, kind: str) -> Schema:
@@ -82,6 +56,17 @@ def given_function(name: str, function: Any) -> Any:
 def _name(parsed: Any) -> str | None:
     """Return the full name of a record; None for other types."""
     return parsed.get("name") if isinstance(parsed, dict) else None
+
+
+def _with_bytes(value: Any) -> Any:
+    """Return a value with bytes in place of what fastavro refuses."""
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, Mapping):
+        return {name: _with_bytes(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return (list if isinstance(value, list) else tuple)(map(_with_bytes, value))
+    return value
 
 
 class AvroSerializer:
@@ -118,8 +103,9 @@ class AvroSerializer:
         self._write = fastavro().schemaless_writer
         self._schema: Schema | None = None
         self._parsed: dict[Schema, Any] = {}
-        self._nests: dict[int, tuple[Any, bool]] = {}
-        """By the identity of a schema, which is kept with it."""
+        self._guarded: dict[int, tuple[Any, Any, bool]] = {}
+        """By the identity of a schema, which is kept with it: the schema that fastavro gets, and
+        whether values may be nested too deeply."""
         if schema_str is not None:
             self._schema = given_schema(schema_str, AVRO)
         elif not self._framer.takes_latest:
@@ -150,19 +136,24 @@ class AvroSerializer:
     def payload(self, value: Any, parsed: Any) -> bytes:
         """Return a value as Avro, without framing."""
         if is_bytes(parsed):
-            if not isinstance(value, bytes):
+            if not isinstance(value, bytes | bytearray | memoryview):
                 raise SerializationError(
                     f"the schema has type bytes, but the value is a {type(value).__name__}"
                 )
-            return value
-        nests = self._nests.get(id(parsed))
-        if nests is None:
-            nests = kept(self._nests, id(parsed), (parsed, may_nest(parsed)))
-        if nests[1]:
+            return bytes(value)
+        found = self._guarded.get(id(parsed))
+        if found is None:
+            made = (parsed, guarded(parsed), may_nest(parsed))
+            found = kept(self._guarded, id(parsed), made)
+        if found[2]:
             check_written(value)
         stream = io.BytesIO()
         try:
-            self._write(stream, parsed, value)
+            try:
+                self._write(stream, found[1], value)
+            except (TypeError, ValueError):
+                stream = io.BytesIO()
+                self._write(stream, found[1], _with_bytes(value))
         # A value of the program's can make fastavro raise whatever Python has.
         except Exception as error:
             raise SerializationError(
@@ -226,6 +217,7 @@ class AvroDeserializer:
         """Return the object of bytes; None for None."""
         if data is None:
             return None
+        data = bytes(data)  # may be a bytearray
         prefix, at = data[:ID_SIZE], ID_SIZE
         if self._cache.over:
             self._cache, self._writers = self._unframer.cache(), {}

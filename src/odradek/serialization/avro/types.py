@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from odradek.serialization.avro.guarded import LARGEST_DECIMAL128
+from odradek.serialization.avro.parsing import BASE_TYPES
 from odradek.serialization.errors import InvalidSchemaError
-from odradek.serialization.schema_limits import AvroLimits
+from odradek.serialization.schema_limits import MOST_DIGITS, AvroLimits, named_types
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,72 +28,30 @@ LOGICAL_TYPES: dict[str, tuple[str, ...]] = {
     "timestamp-micros": ("timestamp", "us", "UTC"),
     "local-timestamp-millis": ("timestamp", "ms"),
     "local-timestamp-micros": ("timestamp", "us"),
-    "decimal": ("decimal128",),
 }
-"""Functions of pyarrow that make the types of logical ones, and what they are given."""
+"""Functions of pyarrow that make the types of logical ones except decimals, and their arguments."""
+LARGEST_DECIMAL256 = 76
+"""Digits of Arrow's decimal256."""
+TEXTS = f"Pass text_decimals=True (up to {MOST_DIGITS} digits). "
 
 
-def arrow_type(parsed: Any) -> pa.DataType:
+def arrow_type(parsed: Any, *, text_decimals: bool = False) -> pa.DataType:
     """Return the column type of a schema. Raises `InvalidSchemaError` if it has none.
 
     A record is a struct of nullable fields, an array a list, a map a map of strings, enums and
     UUIDs are strings, fixed is binary of its size, a union of null and another is that other.
     Dates, times, timestamps (UTC; local ones without a zone) and decimals are Arrow's own.
+    `text_decimals`: decimals that decimal128 can't hold are strings.
     """
     AvroLimits(parsed)
-    return _Types(named_types(parsed)).of(parsed, 0)
-
-
-def without_uuids(parsed: Any) -> Any:
-    """Return the schema with strings in place of UUIDs, which Arrow represents as strings."""
-    return _without_uuids(parsed, {})
-
-
-def _without_uuids(parsed: Any, made: dict[int, Any]) -> Any:
-    """`made`: copies by the identity of what they are of; fastavro puts the same thing about."""
-    if not isinstance(parsed, dict | list):
-        return parsed
-    found = made.get(id(parsed))
-    if found is None:
-        if isinstance(parsed, list):
-            found = [_without_uuids(one, made) for one in parsed]
-        else:
-            found = {
-                name: one if name == "default" else _without_uuids(one, made)
-                for name, one in parsed.items()
-            }
-            if found.get("logicalType") == "uuid":
-                del found["logicalType"]
-        made[id(parsed)] = found
-    return found
-
-
-def named_types(parsed: Any) -> dict[str, Any]:
-    """Return the named types that a schema defines, by name."""
-    return _named(parsed, {})
-
-
-def _named(parsed: Any, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the named types within a schema, which other types refer to by name."""
-    if isinstance(parsed, list):
-        for one in parsed:
-            _named(one, found)
-    elif isinstance(parsed, dict):
-        if "name" in parsed and parsed.get("type") in ("record", "error", "enum", "fixed"):
-            found[parsed["name"]] = parsed
-        for one in parsed.get("fields", ()):
-            _named(one["type"], found)
-        for inner in ("items", "values", "type"):
-            if isinstance(parsed.get(inner), dict | list):
-                _named(parsed[inner], found)
-    return found
+    return _Types(named_types(parsed), text_decimals=text_decimals).of(parsed, 0)
 
 
 class _Types:
     """Makes one type; schemas use named types by their names, and so may be wide for few words."""
 
-    def __init__(self, named: dict[str, Any]) -> None:
-        self._named = named
+    def __init__(self, named: dict[str, Any], *, text_decimals: bool) -> None:
+        self._named, self._text_decimals = named, text_decimals
         self._made = 0
 
     def of(self, parsed: Any, depth: int) -> pa.DataType:
@@ -107,7 +67,7 @@ class _Types:
             raise _refused("it has a union of several types")
         if isinstance(parsed, str):
             return self._plain(parsed, depth)
-        logical = _logical(parsed)
+        logical = self._logical(parsed)
         if logical is not None:
             return logical
         return self._compound(parsed["type"], parsed, depth + 1)
@@ -149,20 +109,29 @@ class _Types:
             return self.of(self._named[kind], depth + 1)
         raise _refused(f"the type {kind} is unknown")
 
+    def _logical(self, parsed: dict[str, Any]) -> pa.DataType | None:
+        """Return the type of a logical type on one of its base types, else None."""
+        import pyarrow as pa
 
-def _logical(parsed: dict[str, Any]) -> pa.DataType | None:
-    import pyarrow as pa
+        name, kind = parsed.get("logicalType"), parsed["type"]
+        if kind not in BASE_TYPES.get(str(name), ()):
+            return None
+        if name != "decimal":
+            made = LOGICAL_TYPES.get(str(name))
+            return None if made is None else getattr(pa, made[0])(*made[1:])
+        digits, scale = parsed["precision"], parsed.get("scale", 0)
+        if digits <= LARGEST_DECIMAL128:
+            return pa.decimal128(digits, scale)
+        if self._text_decimals and digits <= MOST_DIGITS:
+            return pa.string()
+        if digits <= LARGEST_DECIMAL256:
+            return pa.decimal256(digits, scale)
+        raise _refused(f"it has a decimal of {digits} digits", TEXTS)
 
-    name = str(parsed.get("logicalType"))
-    if name == "decimal":
-        return pa.decimal128(parsed["precision"], parsed.get("scale", 0))
-    made = LOGICAL_TYPES.get(name)
-    return None if made is None else getattr(pa, made[0])(*made[1:])
 
-
-def _refused(why: str) -> InvalidSchemaError:
+def _refused(why: str, cure: str = "") -> InvalidSchemaError:
     return InvalidSchemaError(
         f"the Avro schema has no equivalent Arrow type: {why}",
         None,
-        "Use a reader schema without this part, or read the records as objects.",
+        f"{cure}Use a reader schema without this part, or read the records as objects.",
     )

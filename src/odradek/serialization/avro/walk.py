@@ -21,6 +21,7 @@ from odradek.serialization.schema_limits import (
 
 LONGEST_NUMBER = 10
 """Bytes of a number of 64 bits."""
+NO_BRANCH = "the data doesn't match its Avro schema: a union has no such branch"
 
 
 class Walk:
@@ -62,9 +63,7 @@ class Walk:
     def _branch(self, node: AvroType) -> int:
         number = self._number()
         if not 0 <= number < len(node.inner):
-            raise DeserializationError(
-                "the data doesn't match its Avro schema: a union has no such branch"
-            )
+            raise DeserializationError(NO_BRANCH)
         return node.inner[number]
 
     def _block(self) -> int:

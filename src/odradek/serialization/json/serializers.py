@@ -8,6 +8,7 @@ registry.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,13 +36,16 @@ from odradek.serialization.registry.client import SchemaRegistryClient
 from odradek.serialization.registry.references import referred
 from odradek.serialization.registry.schema_cache import kept
 from odradek.serialization.registry.schemas import JSON, RegisteredSchema, Schema
-from odradek.serialization.schema_limits import JsonLimits
+from odradek.serialization.schema_limits import BASE, STANDARD, JsonLimits, joined
 from odradek.serialization.wire_format import SchemaId, schema_of
 
 VALIDATE = {"validate": True}
 """A setting of both: whether objects are checked."""
 SAID = 300
 """Characters of what a validator says that an error repeats."""
+_NOT_SCHEMAS = ("const", "default", "enum", "examples")
+_ESCAPE = re.compile(r"\\(.)(-(?!\]))?", re.DOTALL)
+"""An escape in a regular expression, with a hyphen after it that another character follows."""
 
 
 class JsonChecks:
@@ -78,26 +82,139 @@ class JsonChecks:
         return found
 
     def _validator(self, schema: Schema) -> tuple[Any, JsonLimits]:
-        others: dict[str, Any] = {}
-        if self._registry is not None:
-            for one, found in referred(schema, self._registry):
-                others.setdefault(one.name, json_of(found.schema))
+        parsed = json_of(schema)
+        others = {} if self._registry is None else _by_uri(schema, parsed, self._registry)
 
         def retrieve(uri: str) -> Any:
-            for name, found in others.items():
-                if uri == name or uri.endswith(f"/{name}"):
-                    return found
-            raise ValueError(f"{uri} isn't one of the schema's references")
+            if uri in others:
+                return others[uri]
+            names = ", ".join(one.name for one in schema.references) or "none"
+            raise ValueError(
+                f"{uri.removeprefix(BASE)} isn't one of the schema's references ({names})"
+            )
 
-        parsed = json_of(schema)
+        def made() -> Any:
+            # Other clients don't check formats either: dates without a zone are common.
+            return self._rs.validator_for(
+                parsed,
+                retriever=retrieve,
+                base_uri=BASE,
+                validate_formats=False,
+                keywords={"uniqueItems": _UniqueItems},
+            )
+
         try:
-            validator = self._rs.validator_for(parsed, retriever=retrieve)
+            try:
+                validator = made()
+            except ValueError:
+                for one in (parsed, *others.values()):
+                    _repair(one)
+                validator = made()
         # It raises its own error for schemas, and for references that lead nowhere.
         except Exception as error:
             raise InvalidSchemaError(
-                f"the JSON schema isn't usable: {str(error)[:SAID]}", None, ""
+                f"the JSON schema isn't usable: {str(error)[:SAID]}",
+                None,
+                "Change the schema (patterns are ECMA 262 regular expressions), or set validate "
+                "to false.",
             ) from None
         return validator, JsonLimits(parsed, others)
+
+
+class _UniqueItems:
+    """The keyword `uniqueItems`, in linear time.
+
+    The validator's own one compares each large number with each other: 264 KB take 32 seconds.
+    """
+
+    def __init__(self, _: Any, required: Any, __: Any) -> None:
+        self._required = required is True
+
+    def validate(self, instance: Any) -> None:
+        """Raise `ValueError` if two items of a list are equal."""
+        if self._required and isinstance(instance, list):
+            texts = [_compared(one) for one in instance]
+            if len(set(texts)) < len(texts):
+                raise ValueError("it has equal items")
+
+
+def _compared(value: Any) -> str:
+    """Return a text that equal JSON values share, and no others.
+
+    Unlike those of numbers, hashes of texts are random, so that a peer can't choose colliding ones.
+    """
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, dict):
+        members = (f"{json.dumps(name)}:{_compared(one)}" for name, one in value.items())
+        return f"{{{','.join(sorted(members))}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_compared, value))}]"
+    return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def _by_uri(schema: Schema, parsed: Any, registry: SchemaRegistryClient) -> dict[str, Any]:
+    """Return the documents of all schemas that a schema needs, by the URIs that refer to them.
+
+    A reference's name is resolved like a `$ref`: against the URI of the schema that has it, and, as
+    in Java, against that of the whole schema.
+    """
+    needed = {one: found.schema for one, found in referred(schema, registry)}
+    documents = {one: json_of(found) for one, found in needed.items()}
+    own = _identified(BASE, parsed)
+    found: dict[str, Any] = {}
+    waiting, met = [(own, schema)], set[Any]()
+    for base, one in waiting:  # grows
+        for reference in one.references:
+            uri, document = joined(base, reference.name), documents[reference]
+            found.setdefault(uri, document)
+            identified = _identified(uri, document)
+            found.setdefault(identified, document)
+            if reference not in met:
+                met.add(reference)
+                waiting.append((identified, needed[reference]))
+    for reference, document in documents.items():
+        found.setdefault(joined(own, reference.name), document)
+    return found
+
+
+def _identified(uri: str, document: Any) -> str:
+    """Return the URI that a document says it has, else the given one."""
+    own = document.get("$id") if isinstance(document, dict) else None
+    return joined(uri, own).partition("#")[0] if isinstance(own, str) else uri
+
+
+def _repair(document: Any) -> None:
+    r"""Change what the validator refuses and other programs accept.
+
+    An unknown `$schema` is removed, as in Python's jsonschema, which then takes the latest draft;
+    `\Z` of a regular expression means its end, and a hyphen after `\w` itself.
+    """
+    waiting = [document]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        if not isinstance(one, dict):
+            continue
+        draft, pattern, members = map(one.get, ("$schema", "pattern", "patternProperties"))
+        if isinstance(draft, str) and not draft.startswith(STANDARD):
+            del one["$schema"]
+        if isinstance(pattern, str):
+            one["pattern"] = _ESCAPE.sub(_rewritten, pattern)
+        if isinstance(members, dict):
+            one["patternProperties"] = {
+                _ESCAPE.sub(_rewritten, name): inner for name, inner in members.items()
+            }
+        waiting += [inner for name, inner in one.items() if name not in _NOT_SCHEMAS]
+
+
+def _rewritten(found: re.Match[str]) -> str:
+    if found[1] == "Z":
+        return "$" + (found[2] or "")
+    if found[2] and found[1] in "wWdDsS":
+        return f"\\{found[1]}\\-"
+    return found[0]
 
 
 def json_of(schema: Schema) -> Any:

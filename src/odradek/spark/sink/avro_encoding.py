@@ -18,7 +18,8 @@ from odradek.serialization import (
     Schema,
     SchemaRegistryClient,
 )
-from odradek.serialization.avro.serializers import parsed_avro
+from odradek.serialization.avro.parsing import parsed_avro
+from odradek.serialization.schema_limits import named_types
 from odradek.serialization.wire_format import SchemaId
 from odradek.spark.problems import OptionError
 from odradek.spark.registries import shared_client
@@ -62,7 +63,7 @@ class AvroEncoding(Encoding):
             read = avro_schema(found.schema.schema_str, whence, record=False, others=others)
         except OptionError as error:
             raise SinkSchemaError(str(error)) from None
-        named = parsed.get("__named_schemas", {}) if isinstance(parsed, dict) else {}
+        named = named_types(parsed)
         lacking = set(_lacking(parsed, named, name))
         check_type(arrow_type(read.spark), given, name, lacking.__contains__)
         shape = _shape(parsed, named)

@@ -1,0 +1,214 @@
+"""JSON Schemas that other clients write: references, formats, patterns, drafts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.registry_server import RegistryServer
+
+from odradek.errors import DeserializationError, InvalidSchemaError, SerializationError
+from odradek.serialization import (
+    JSONDeserializer,
+    JSONSerializer,
+    MessageField,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    SerializationContext,
+    json_to_arrow,
+)
+
+VALUE = SerializationContext("t", MessageField.VALUE)
+REGISTER = {"auto.register.schemas": True}
+FRAME = b"\0\0\0\0\1"
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+def put(registry: SchemaRegistryClient, subject: str, schema: Any, *names: str) -> SchemaReference:
+    """Register a schema, whose references have these names and subjects."""
+    others = tuple(SchemaReference(name, name, 1) for name in names)
+    registry.register_schema(subject, Schema(json.dumps(schema), "JSON", others))
+    return SchemaReference(subject, subject, 1)
+
+
+def both(registry: SchemaRegistryClient, schema: Schema, value: Any) -> str | None:
+    """Why a value is refused by the serializer, and by the deserializer of its bytes; or None."""
+    why: list[str | None] = []
+    for conf in (REGISTER, {**REGISTER, "validate": False}):
+        try:
+            written = JSONSerializer(schema, registry, conf=conf)(value, VALUE)
+            JSONDeserializer(schema_registry_client=registry)(written, VALUE)
+        except (SerializationError, DeserializationError, InvalidSchemaError) as error:
+            why.append(str(error))
+        else:
+            why.append(None)
+    assert (why[0] is None) == (why[1] is None), why
+    return why[0]
+
+
+def referring(reference: SchemaReference, to: str, **more: Any) -> Schema:
+    document = {"type": "object", "properties": {"x": {"$ref": to}}, **more}
+    return Schema(json.dumps(document), "JSON", (reference,))
+
+
+def test_references_are_not_mixed_up(registry: SchemaRegistryClient) -> None:
+    """They were matched by the ends of their names."""
+    put(registry, "common.json", {"type": "string"})
+    put(registry, "a/common.json", {"type": "integer"})
+    for order in (1, -1):
+        references = tuple(
+            SchemaReference(name, name, 1) for name in ("common.json", "a/common.json")[::order]
+        )
+        document = {
+            "properties": {
+                "text": {"$ref": "common.json"},
+                "number": {"$ref": "a/common.json"},
+            }
+        }
+        schema = Schema(json.dumps(document), "JSON", references)
+        assert both(registry, schema, {"text": "a", "number": 1}) is None
+        assert both(registry, schema, {"text": 1, "number": 1}) is not None
+        assert both(registry, schema, {"text": "a", "number": "a"}) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "more"),
+    [
+        ("x.json", "x.json", {}),
+        ("x.json", "./x.json", {}),
+        ("./x.json", "x.json", {}),
+        ("/schemas/x.json", "/schemas/x.json", {}),
+        ("schemas/x.json", "/schemas/x.json", {}),
+        ("a/x.json", "a/b/../x.json", {}),
+        ("x.json", "http://h/s/x.json", {"$id": "http://h/s/root.json"}),
+        ("x.json", "x.json", {"$id": "http://h/s/root.json"}),
+        ("x.json", "x.json", {"$id": "root.json"}),
+        ("http://h/s/x.json", "x.json", {"$id": "http://h/s/root.json"}),
+        ("http://h/s/x.json", "http://h/s/x.json", {}),
+        ("x.json", "x.json#/$defs/number", {}),
+        ("x.json", "http://own/x.json", {}),
+    ],
+)
+def test_references_are_resolved_as_uris(
+    registry: SchemaRegistryClient, name: str, to: str, more: dict[str, Any]
+) -> None:
+    number = {
+        "$id": "http://own/x.json",
+        "type": "integer",
+        "$defs": {"number": {"type": "integer"}},
+    }
+    registry.register_schema("x", Schema(json.dumps(number), "JSON"))
+    schema = referring(SchemaReference(name, "x", 1), to, **more)
+    assert both(registry, schema, {"x": 1}) is None
+    why = both(registry, schema, {"x": "1"})
+    assert why is not None
+    assert "/x" in why
+
+
+def test_a_reference_s_own_references_are_beside_it(registry: SchemaRegistryClient) -> None:
+    put(registry, "leaf", {"type": "integer"})
+    leaf = SchemaReference("leaf.json", "leaf", 1)
+    branch = Schema(json.dumps({"$ref": "leaf.json"}), "JSON", (leaf,))
+    registry.register_schema("branch", branch)
+    schema = referring(SchemaReference("a/branch.json", "branch", 1), "a/branch.json")
+    assert both(registry, schema, {"x": 1}) is None
+    assert both(registry, schema, {"x": "1"}) is not None
+
+
+def test_a_reference_that_is_none_is_named(registry: SchemaRegistryClient) -> None:
+    put(registry, "x.json", {"type": "integer"})
+    schema = referring(SchemaReference("x.json", "x.json", 1), "a/x.json")
+    why = both(registry, schema, {"x": 1})
+    assert why is not None
+    assert "a/x.json isn't one of the schema's references (x.json)" in why
+
+
+@pytest.mark.parametrize("draft", [None, DRAFT_7, "https://json-schema.org/draft/2020-12/schema"])
+def test_formats_are_not_checked(registry: SchemaRegistryClient, draft: str | None) -> None:
+    """As in confluent-kafka: Python's isoformat() of a local time has no zone."""
+    document = {
+        "properties": {
+            "at": {"type": "string", "format": "date-time"},
+            "mail": {"type": "string", "format": "email"},
+        }
+    } | ({} if draft is None else {"$schema": draft})
+    schema = Schema(json.dumps(document), "JSON")
+    assert both(registry, schema, {"at": "2026-12-01T10:00:00", "mail": "none"}) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        (r"^[\w-\.]+$", "a-b.c", "a b"),
+        (r"^[\w-.]+\Z", "a-b.c", "a b"),
+        (r"\A[\d\s-]+\Z", "1-2 3", "a"),
+        (r"^a\Z", "a", "ab"),
+        (r"^\\Z$", r"\Z", "Z"),
+        (r"^[\\w-z]$", "y", "-"),
+        (r"^\w-\w$", "a-b", "ab"),
+    ],
+)
+def test_regular_expressions_of_java_and_python(
+    registry: SchemaRegistryClient, pattern: str, good: str, bad: str
+) -> None:
+    for document, wrap in (
+        ({"pattern": pattern}, lambda text: text),
+        ({"patternProperties": {pattern: True}, "additionalProperties": False}, lambda t: {t: 1}),
+    ):
+        schema = Schema(json.dumps(document), "JSON")
+        assert both(registry, schema, wrap(good)) is None
+        assert both(registry, schema, wrap(bad)) is not None
+
+
+def test_what_is_unusable_names_the_cure(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    schema = Schema(json.dumps({"pattern": "(", "const": {"pattern": r"\Z"}}), "JSON")
+    registry.register_schema("t-value", schema)
+    with pytest.raises(InvalidSchemaError, match=r"ECMA 262.*validate to false"):
+        JSONDeserializer(schema_registry_client=registry)(FRAME + b'"a"', VALUE)
+    unchecked = JSONDeserializer(schema_registry_client=registry, conf={"validate": False})
+    assert unchecked(FRAME + b'"a"', VALUE) == "a"
+    assert json_to_arrow(pa.array([FRAME + b'"a"']), registry, validate=False).errors == {}
+
+
+@pytest.mark.parametrize(
+    "draft", ["https://example.com/schema", "draft-99", "http://json-schema.org/schema#"]
+)
+def test_an_unknown_draft_is_the_latest(registry: SchemaRegistryClient, draft: str) -> None:
+    document = {"$schema": draft, "prefixItems": [{"type": "integer"}]}
+    schema = Schema(json.dumps(document), "JSON")
+    assert both(registry, schema, [1]) is None
+    assert both(registry, schema, ["a"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "unique"),
+    [
+        ([1, "1", True, [1], {"a": 1}, None, 1.5, 0], True),
+        ([0, False, "", [], {}, None], True),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1.0}], False),
+        ([[1, [2]], [1.0, [2]]], False),
+        ([10**32, 10**32 + 1], True),
+        ([10**32, 10**32], False),
+        ([2**53, float(2**53)], False),
+        (["a", "a"], False),
+        ("aa", True),
+        ([], True),
+    ],
+)
+def test_unique_items(registry: SchemaRegistryClient, value: Any, unique: bool) -> None:
+    for required in (True, False):
+        schema = Schema(json.dumps({"uniqueItems": required}), "JSON")
+        assert (both(registry, schema, value) is None) == (unique or not required)
+
+
+def test_texts_within_constants_are_left(registry: SchemaRegistryClient) -> None:
+    """Only schemas are changed where the validator refuses one."""
+    document = {"const": {"pattern": r"\Z"}, "allOf": [{"pattern": r"\Z"}]}
+    schema = Schema(json.dumps(document), "JSON")
+    assert both(registry, schema, {"pattern": r"\Z"}) is None
+    assert both(registry, schema, {"pattern": "$"}) is not None
