@@ -319,12 +319,11 @@ def _message_end(data: bytes, at: int, smallest: int = b.SMALLEST_MESSAGES[0]) -
 
 
 def read_message(data: bytes, at: int) -> tuple[OldMessage, int]:
-    """Read and check the message at `at`; return it and where it ends."""
-    end = _message_end(data, at)
+    """Read and check the message at `at`, which fits; return it and where it ends."""
     magic = data[at + b.MAGIC_AT]
     if magic >= b.MAGIC:
         raise b.BadBatchError(f"it contains a message of format {magic}")
-    _message_end(data, at, b.SMALLEST_MESSAGES[magic])
+    end = _message_end(data, at, b.SMALLEST_MESSAGES[magic])
     if b.message_crc(data[at:end]) != int.from_bytes(data[at + 12 : at + 16], "big"):
         raise b.BadBatchError("its checksum is wrong")
     (offset,), attributes, timestamp = _INT64.unpack_from(data, at), data[at + 17], -1

@@ -217,6 +217,10 @@ BROKEN: dict[str, tuple[Callable[[bytearray], bytes | bytearray], str]] = {
         lambda m: wrapper(m[:-1], 2, 1, 1),
         "the length of a record is 58, but 57 bytes are left",
     ),
+    "short inner message": (
+        lambda m: wrapper(sealed(m[:30]), 2, 1, 1),
+        "the length of a record is 18, but 18 bytes are left",
+    ),
     "inner checksum": (
         lambda m: wrapper(m[:-1] + b"!", 2, 1, 1),
         "its checksum is wrong",
