@@ -45,6 +45,7 @@ TESTS = (
     "tests/unit/record/test_open_batches.py",
     *("tests/unit/record/test_encoder.py", "tests/unit/record/test_builder.py"),
     *("tests/unit/record/test_decode.py", "tests/unit/record/test_kernel_avro.py"),
+    "tests/unit/record/test_old_messages.py",
     *("tests/property/record/test_kernel_decode.py", "tests/property/record/test_kernel_encode.py"),
     *("tests/property/record/test_kernel_avro.py", "tests/property/record/test_kernel_protobuf.py"),
     "tests/unit/serialization/test_protobuf_columns.py",

@@ -1052,14 +1052,13 @@ class Decoder:
     def read_message(
         self, at: Source, end: Source, message: cython.pointer(Message)
     ) -> cython.bint:
-        """Read the message at `at`; return False if it is corrupt."""
-        size: int64_t = self.message_size(at, end, SMALLEST_MESSAGE)
-        if size == 0:
-            return False
+        """Read the message at `at`, which fits by its length; return False if it is corrupt."""
+        size: int64_t
         message.magic = at[16]
         if message.magic > 1:
             return self.fail(MESSAGE_FORMAT, message.magic, 0)
-        if self.message_size(at, end, SMALLEST_MESSAGE + 8 * message.magic) == 0:
+        size = self.message_size(at, end, SMALLEST_MESSAGE + 8 * message.magic)
+        if size == 0:
             return False
         if odradek_crc32(at + 16, size - 16) != get32(at + 12):
             return self.fail(CHECKSUM, 0, 0)

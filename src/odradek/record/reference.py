@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from odradek.common.errors import CorruptRecordError
 from odradek.record import batch as b
@@ -289,20 +288,25 @@ def _is_abort_marker(header: b.BatchHeader, data: bytes) -> bool:
     return key is not None and int.from_bytes(key[2:4], "big", signed=True) == _ABORT
 
 
-class OldMessage(NamedTuple):
+class OldMessage:
     """One message of format 0 or 1: a record, or a wrapper whose value is a compressed set."""
 
-    offset: int
-    magic: int
-    attributes: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
+    # No named tuple: its fields would be compiled at the start of every client.
+    __slots__ = ("codec", "key", "magic", "offset", "timestamp", "value")
 
-    @property
-    def codec(self) -> int:
+    def __init__(
+        self,
+        offset: int,
+        magic: int,
+        attributes: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+    ) -> None:
+        self.offset, self.magic, self.timestamp = offset, magic, timestamp
+        self.key, self.value = key, value
+        self.codec = attributes & b.CODEC_MASK
         """The number of the codec of a wrapper; 0 for a record."""
-        return self.attributes & b.CODEC_MASK
 
 
 def _message_end(data: bytes, at: int, smallest: int = b.SMALLEST_MESSAGES[0]) -> int:
@@ -319,12 +323,11 @@ def _message_end(data: bytes, at: int, smallest: int = b.SMALLEST_MESSAGES[0]) -
 
 
 def read_message(data: bytes, at: int) -> tuple[OldMessage, int]:
-    """Read and check the message at `at`; return it and where it ends."""
-    end = _message_end(data, at)
+    """Read and check the message at `at`, which fits; return it and where it ends."""
     magic = data[at + b.MAGIC_AT]
     if magic >= b.MAGIC:
         raise b.BadBatchError(f"it contains a message of format {magic}")
-    _message_end(data, at, b.SMALLEST_MESSAGES[magic])
+    end = _message_end(data, at, b.SMALLEST_MESSAGES[magic])
     if b.message_crc(data[at:end]) != int.from_bytes(data[at + 12 : at + 16], "big"):
         raise b.BadBatchError("its checksum is wrong")
     (offset,), attributes, timestamp = _INT64.unpack_from(data, at), data[at + 17], -1

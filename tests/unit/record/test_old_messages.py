@@ -25,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("each_decoder")
 NO_TYPE, CREATED, APPENDED = -1, 0, 1
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3}
 MB = 1 << 20
+LARGEST = (1 << 63) - 1
 LONG = b"a value that is longer than a view"
 
 
@@ -193,6 +194,10 @@ BROKEN: dict[str, tuple[Callable[[bytearray], bytes | bytearray], str]] = {
         lambda m: struct.pack(">q", -5) + m[8:],
         "its offset is negative or exceeds 64 bits",
     ),
+    "largest offset": (
+        lambda m: struct.pack(">q", LARGEST) + m[8:],
+        "its offset is negative or exceeds 64 bits",
+    ),
     "key": (
         lambda m: sealed(m[:26] + struct.pack(">i", 99) + m[30:]),
         "the length of a key, value or header is 99, but 36 bytes are left",
@@ -217,6 +222,10 @@ BROKEN: dict[str, tuple[Callable[[bytearray], bytes | bytearray], str]] = {
         lambda m: wrapper(m[:-1], 2, 1, 1),
         "the length of a record is 58, but 57 bytes are left",
     ),
+    "short inner message": (
+        lambda m: wrapper(sealed(m[:30]), 2, 1, 1),
+        "the length of a record is 18, but 18 bytes are left",
+    ),
     "inner checksum": (
         lambda m: wrapper(m[:-1] + b"!", 2, 1, 1),
         "its checksum is wrong",
@@ -237,6 +246,10 @@ BROKEN: dict[str, tuple[Callable[[bytearray], bytes | bytearray], str]] = {
         lambda m: wrapper(one(3, 0), 2, 0, 1),
         "offset delta 3 isn't in 0 to 2",
     ),
+    "beyond the last": (
+        lambda m: wrapper(one(5, 1) + m, 2, 1, 1),
+        "offset delta 5 isn't in 0 to 2",
+    ),
     "order": (
         lambda m: wrapper(one(1, 1) + one(0, 1) + one(2, 1), 2, 1, 1),
         "offset delta 0 isn't in 2 to 2",
@@ -255,7 +268,7 @@ def test_damaged_messages_raise_and_can_be_passed(name: str) -> None:
     with pytest.raises(CorruptRecordError, match=rf"record batch at offset -?\d+: .*{why}"):
         decode(buffer, start_offset=0)
     (offset,) = struct.unpack_from(">q", bad)
-    assert behind(buffer) == (offset + 1 if offset >= 0 else None)
+    assert behind(buffer) == (offset + 1 if 0 <= offset < LARGEST else None)
 
 
 def test_no_row_of_a_damaged_wrapper_is_returned() -> None:
