@@ -8,12 +8,17 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+import pytest
+
+from odradek.runtime import rest
 from odradek.serialization.registry import client as registry_client
 
 Answer = tuple[int, Any]
@@ -33,6 +38,8 @@ class RegistryServer(ThreadingHTTPServer):
         self.headers: list[dict[str, str]] = []
         self.wrong: list[Answer] = []
         self.rule: Callable[[dict[str, str]], Answer | None] = lambda _: None
+        self.more: dict[str, str] = {}
+        """Headers of all answers."""
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
         self.stalls = False
@@ -53,8 +60,9 @@ class RegistryServer(ThreadingHTTPServer):
         if self.wrong:
             return self.wrong.pop(0)
         refused = self.rule(headers)
-        if refused is not None:
-            return refused
+        return self.answered(method, path, body) if refused is None else refused
+
+    def answered(self, method: str, path: str, body: Any) -> Answer:
         parts = path.partition("?")[0].strip("/").split("/")
         match method, parts:
             case "GET", ["subjects"]:
@@ -109,6 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         if 300 <= status < 400:
             self.send_header("Location", "http://127.0.0.1:1/")
+        for name, value in self.server.more.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if self.server.stalls:
@@ -123,14 +133,31 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def registry_server(tls: ssl.SSLContext | None = None) -> Iterator[RegistryServer]:
-    """One that serves until the end of the block.
+class FaultProxy(RegistryServer):
+    """Passes requests to a real registry, unless `wrong` or `rule` has an answer."""
 
-    What clients know of a registry is kept by its address, and a port may come again.
-    """
-    registry_client._caches.clear()
-    with RegistryServer(tls) as server:
+    upstream = ""
+
+    def answered(self, method: str, path: str, body: Any) -> Answer:
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(self.upstream + path, data, method=method)  # noqa: S310
+        asked.add_header("Content-Type", registry_client.CONTENT_TYPE)
+        try:
+            with urllib.request.urlopen(asked, timeout=30) as found:  # noqa: S310 - on loopback
+                return found.status, found.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read()
+
+
+@contextmanager
+def registry_server(
+    tls: ssl.SSLContext | None = None, kind: type[RegistryServer] = RegistryServer
+) -> Iterator[RegistryServer]:
+    """Serve until the end of the block; clients don't pause before they confirm an answer."""
+    with kind(tls) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry_client, "CONFIRM_S", 0.0)
+        patch.setattr(rest, "STRANGE_S", 0.0)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server

@@ -90,7 +90,9 @@ class Answers(SchemaRegistryClient):
 
     def get_schema(self, schema_id: int, fmt: str | None = None) -> Schema:
         if not 0 < schema_id <= len(self._schemas):
-            raise SchemaNotFoundError(f"no schema {schema_id}", None, "")
+            missing = SchemaNotFoundError(f"no schema {schema_id}", None, "")
+            missing.blames_record = True
+            raise missing
         return Schema(json.dumps(self._schemas[schema_id - 1]))
 
 

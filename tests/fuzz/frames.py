@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import google_crc32c
+from tests.fuzz.old_messages import OldMessages
 
 from odradek.record.compression import CODECS, compress
 from odradek.record.limits import NO_LIMITS, Limits
@@ -261,6 +262,7 @@ class Frames:
     def __init__(self, seed: int, seeds: list[Seed] | None = None) -> None:
         self._chance: Callable[[], float] = random.Random(seed).random
         self._seeds = make_seeds(seed % 97) if seeds is None else seeds
+        self._old = OldMessages(self._pick)
         # In favour of what breaks: most of the bounds are about numbers inside of records.
         self._changes: tuple[Callable[[Seed, bytearray, list[int]], None], ...] = (
             *(self._lie, self._lie, self._lie, self._lie, self._lie, self._lie),
@@ -326,6 +328,10 @@ class Frames:
 
     def _add(self, parts: list[bytes], offset: int, valid: bool) -> int:
         """Append one batch to a record set and give the offset behind it."""
+        if self._pick(8) == 0:
+            made, offset = self._old.make(offset, valid)
+            parts.append(made)
+            return offset
         seed = self._seeds[self._pick(len(self._seeds))]
         body, checked = bytearray(seed.body), seed.checked.copy()
         if not valid:

@@ -61,7 +61,9 @@ class Answers(SchemaRegistryClient):
         if schema_id == 2:
             return Schema('"int"')
         if schema_id != 1:
-            raise SchemaNotFoundError(f"no schema {schema_id}", None, "")
+            missing = SchemaNotFoundError(f"no schema {schema_id}", None, "")
+            missing.blames_record = True
+            raise missing
         return self._file
 
 

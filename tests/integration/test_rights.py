@@ -142,6 +142,39 @@ def test_a_group_with_a_topic_that_is_not_allowed(guarded: LocalCluster) -> None
         consumer.commit(timeout=60)
 
 
+def test_a_new_group_with_a_topic_that_is_not_allowed(guarded: LocalCluster) -> None:
+    """KIP-848: the broker refuses the whole subscription, as docs/security.md says."""
+    config = {**guarded.client_config("bob"), "group.id": "bobs", "group.protocol": "consumer"}
+    with Consumer({**config, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.subscribe([MINE, THEIRS])
+        refusals = 0
+        end = time.monotonic() + 30
+        while refusals < 2 and time.monotonic() < end:
+            try:
+                assert not consumer.poll(1.0)
+            except TopicAuthorizationError:
+                refusals += 1
+        assert refusals
+        assert consumer.assignment() == []
+        consumer.subscribe([MINE])
+        while not consumer.assignment():
+            consumer.poll(1.0)
+            assert time.monotonic() < end + 30
+
+
+def test_records_that_nobody_asks_about(
+    guarded: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """README's loop without a look at the futures: one WARNING says how many are lost."""
+    with Producer(guarded.client_config("bob")) as producer:
+        for n in range(100):
+            producer.send(SEEN, b"%d" % n)
+        assert producer.flush(timeout=60) == 0
+    told = [r.getMessage() for r in caplog.records if "looked at no result" in r.getMessage()]
+    assert sum(int(line.split("] ")[1].split()[0]) for line in told) == 100
+    assert "User 'bob' needs WRITE" in told[0]
+
+
 def test_an_admin(guarded: LocalCluster) -> None:
     with Admin(guarded.client_config("bob")) as admin:
         with pytest.raises(TopicAuthorizationError) as caught:

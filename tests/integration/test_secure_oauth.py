@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from tests.interop.our_client import read
 from tests.token_server import CLIENT_ID, CLIENT_SECRET, TokenServer
 
-from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek import Admin, AsyncProducer, Consumer, NewTopic, Producer, TopicPartition
 from odradek.common.errors import CredentialsRefusedError, TokenError, TokenExpiredError
 from odradek.runtime.properties import read_properties
 from odradek.testing import LocalCluster
@@ -180,6 +181,49 @@ def test_a_new_token_is_shown_before_the_old_one_ends(
     finally:
         server.lifetime = 3600
     assert 2 <= len(server.forms) - before <= 8
+
+
+class KeptSession:
+    """An aiokafka-like provider with one HTTP session, which belongs to the program's loop."""
+
+    def __init__(self, server: TokenServer) -> None:
+        self.server, self.given = server, 0
+        self.session: asyncio.Lock | None = None
+
+    async def token(self) -> str:
+        self.session = self.session or asyncio.Lock()
+        await asyncio.wait_for(self._turn(self.session), 5.0)
+        self.given += 1
+        return self.server.token()
+
+    @staticmethod
+    async def _turn(session: asyncio.Lock) -> None:
+        if session.locked():
+            raise RuntimeError("the first loop still holds it")
+        await session.acquire()
+        asyncio.get_running_loop().call_later(0.05, session.release)
+
+
+def test_a_provider_with_a_kept_session_renews_tokens(
+    cluster: LocalCluster, server: TokenServer
+) -> None:
+    """It lives in the program's loop: a loop that ends with each call loses its timers."""
+    provider = KeptSession(server)
+
+    async def program() -> None:
+        given = settings(cluster, **{"sasl.oauthbearer.token.provider": provider})
+        async with AsyncProducer(given) as producer:
+            end = time.monotonic() + 6
+            while time.monotonic() < end:
+                await producer.send_and_wait("tokens", b"one")
+                await asyncio.sleep(0.02)
+
+    server.lifetime = 3
+    try:
+        asyncio.run(program())
+    finally:
+        server.lifetime = 3600
+    assert provider.given >= 2
 
 
 def test_a_function_that_hangs_or_raises(cluster: LocalCluster) -> None:

@@ -75,6 +75,16 @@ def test_misled_connections_do_no_harm() -> None:
             assert outcome.ok, tell(outcome, short=short)
 
 
+def test_clients_and_brokers_that_lack_resources_lose_nothing() -> None:
+    """R-TI-1, R-TI-2: trickles, quotas, no descriptors and no memory, also on old releases."""
+    drawn: Counter[str] = Counter()
+    for outcome in explore(range(part(120)), family="shortages"):
+        assert outcome.ok, tell(outcome, short=True)
+        drawn.update(f.verb for f in outcome.schedule.faults)
+        drawn[str(outcome.schedule.cluster.get("release", "newest"))] += 1
+    assert min(drawn[w] for w in ("exhaust", "trickle", "quota", "2.4", "3.5", "3.9", "newest")) > 0
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_transactions_are_exact_also_where_their_requests_arrive_late(chunk: int) -> None:
     """R-TX-1, R-TX-2: at each transaction.version some arrive after their retries."""

@@ -229,15 +229,35 @@ def test_flags_of_a_pattern_go_to_the_broker_or_are_refused() -> None:
 
 
 @pytest.mark.parametrize("internal", [False, True])
-def test_a_pattern_leaves_out_what_kafka_keeps_for_itself(internal: bool) -> None:
-    scene = Scene()
+@PROTOCOLS
+def test_a_pattern_leaves_out_what_kafka_keeps_for_itself(protocol: str, internal: bool) -> None:
+    """Brokers that match a pattern (KIP-848) match their internal topics, too."""
+    scene = Scene(protocol)
     scene.write(range(4))
     with scene.subscribed() as first:
         scene.read(first, 4)  # now there are committed offsets, in a topic of Kafka's
     a = scene.member(exclude_internal_topics=not internal)
     a.subscribe(pattern=re.compile(r"T|__.*", re.IGNORECASE))
     a.poll(3.0)
-    assert a.subscription() == ({"t", "__consumer_offsets"} if internal else {"t"})
+    a.poll(3.0)
+    expected = {"t", "__consumer_offsets"} if internal else {"t"}
+    assert {partition.topic for partition in a.assignment()} == expected
+    if protocol == "classic":
+        assert a.subscription() == expected
+    a.close()
+
+
+@PROTOCOLS
+def test_an_internal_topic_can_be_subscribed_by_its_name(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.write(range(4))
+    with scene.subscribed() as first:
+        scene.read(first, 4)
+    a = scene.member()
+    a.subscribe(["__consumer_offsets"])
+    a.poll(3.0)
+    assert {partition.topic for partition in a.assignment()} == {"__consumer_offsets"}
+    a.close()
 
 
 @PROTOCOLS

@@ -285,6 +285,42 @@ def test_a_token_server_that_fails_for_a_while_ends_no_session(outage: float) ->
         assert scene.sasl.killed == 0
 
 
+@pytest.mark.parametrize("slow", [5.0, 13.0])
+@pytest.mark.parametrize("seed", some(range(8), 3))
+def test_a_slow_token_server_costs_no_connection(slow: float, seed: int) -> None:
+    """It is asked after 80 to 85 % of the session, so it has 15 % of it (R-CS-5)."""
+    scene = Scene(seed, mechanism="OAUTHBEARER", session_lifetime=100.0)
+    given = Tokens(scene, lifetime=100.0)
+    events: list[str] = []
+    setup = {"socket_connection_setup_timeout_ms": 30_000}
+    with scene.producer(sasl_oauthbearer_token_provider=given, **setup) as producer:
+        producer.listen(lambda e: events.append(e.kind + "!" * bool(e.fields.get("failure"))))
+        producer.send("t", b"first").result(timeout=10)
+        scene.world.hosts["producer"].worker_delay = slow
+        for _ in range(120):
+            scene.world.advance(2.5)
+            producer.send("t", b"one").result(timeout=10)
+    assert scene.sasl.killed == 0
+    assert 3 <= given.given <= 5
+    assert not {"retry", "dial_failed!", "disconnected!"} & set(events)
+
+
+def test_a_function_that_returns_the_same_token_is_not_called_all_the_time() -> None:
+    scene = Scene(mechanism="OAUTHBEARER", session_lifetime=60.0)
+    calls: list[float] = []
+    end = scene.world.wall_clock() + 60.0
+    scene.sasl.tokens["cached"] = end
+
+    def cached() -> tuple[str, float]:
+        calls.append(scene.world.now)
+        return "cached", end
+
+    with scene.client(Admin, sasl_oauthbearer_token_provider=cached) as admin:
+        admin.list_topics()
+        scene.world.advance(59.0)
+    assert len(calls) < 12
+
+
 def test_a_token_function_that_raises_is_told_at_once() -> None:
     scene = Scene(mechanism="OAUTHBEARER")
     given = Tokens(scene)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.simulation.scene import Stage
 
+from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer import consumer_engine
-from odradek.common.errors import KafkaError
+from odradek.common.errors import AnswerTooLargeError, KafkaError
 from odradek.common.errors.records import FetchTooLargeError
 from odradek.common.types import TopicPartition
-from odradek.network import client_connections
+from odradek.network import client_connections, frame
 from odradek.simulation import World
 
 MB = 1 << 20
@@ -55,6 +56,45 @@ def test_the_partition_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyP
             assert part in str(one)
     client.seek(PARTITIONS[1], 6)
     assert [r.offset for r in client.poll(5.0)] == [6, 7, 8, 9]
+
+
+def test_a_large_batch_is_no_outage(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker works: nothing is logged of an unstable cluster, however often it sends it."""
+    world, client = scene(monkeypatch)
+    failures = 0
+    client.listen(lambda e: e.fields.get("failure") and pytest.fail(str(e)))
+    while failures < 8 and world.now < 60:
+        try:
+            client.poll(1.0)
+        except FetchTooLargeError:
+            failures += 1
+    assert failures == 8
+    assert [r.getMessage() for r in caplog.records if "outage" in r.getMessage()] == []
+
+
+def test_any_other_answer_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The call fails at once, with the cure; a retry would bring the same answer."""
+    stage = Stage(3, brokers=1)
+    with stage.client(Admin) as admin:
+        admin.describe_cluster()
+        for n in range(300):
+            stage.cluster.create_topic(f"{n:0200}", partitions=1)
+        began = stage.world.now
+        monkeypatch.setattr(frame, "FIRST_LIMIT", 1000)
+        for connection in admin._engine.network.connections.values():
+            connection.reader.limit = 20_000
+        for _ in range(3):
+            admin._engine.network.frame_limit = 20_000
+            with pytest.raises(AnswerTooLargeError, match="response to Metadata .* ask for fewer"):
+                admin.list_topics(timeout=20)
+        assert stage.world.now - began < 5
+    (line,) = [r.getMessage() for r in caplog.records if "the response to" in r.getMessage()]
+    assert "accepts at most 20000" in line
+    assert not [r for r in caplog.records if "outage" in r.getMessage()]
 
 
 def test_the_option_that_the_error_names_cures_it(monkeypatch: pytest.MonkeyPatch) -> None:

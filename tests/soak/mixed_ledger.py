@@ -190,10 +190,21 @@ def known_to_group(
     return {p for p in partitions if any(m.subscribes(p.rpartition("-")[0]) for m in here)}
 
 
-def at_fault(leader: Member | None, unread: Collection[str], assigned: Collection[str]) -> bool:
+def at_fault(
+    leader: Member | None,
+    unread: Collection[str],
+    assigned: Mapping[str, Collection[str]],
+    members: Iterable[Member] = (),
+) -> bool:
     """Return whether unread partitions may be a fault of Odradek.
 
-    They aren't if another client leads the group and has assigned them to no member.
+    They aren't if another client leads the group and has assigned them to no member. Nor if the
+    broker (no member leads) has assigned them to a member of another client, which doesn't read
+    them: Kafka 4.4 once kept a topic for a static member of Java that no longer subscribed to it.
     """
-    theirs = leader is not None and not leader.ours and not {*unread} & {*assigned}
+    if leader is None:
+        others = {m.name for m in members if not m.ours}
+        held = {p for name, own in assigned.items() if name in others for p in own}
+        return bool({*unread} - held)
+    theirs = not leader.ours and not {*unread} & {p for own in assigned.values() for p in own}
     return bool(unread) and not theirs

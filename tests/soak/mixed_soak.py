@@ -487,7 +487,7 @@ class MixedGroup:
 
     def _blame(self, what: str, left: Mapping[str, str]) -> None:
         """Report a group that didn't settle: as the group and its members describe it."""
-        described, assigned, present = self._describe()
+        described, assigned = self._describe()
         leader = last_leader(self._broker_log(), self.group, self.live())
         unread = [p for p, text in left.items() if not text.startswith("0 ")]
         text = (
@@ -495,16 +495,17 @@ class MixedGroup:
             f"the group: {described}, led by {leader}"
         )
         self._note("unsettled", text=text)
-        known = known_to_group(unread, self.live(), present)
-        (self.failures if at_fault(leader, known, assigned) else self.notes).append(text)
+        known = known_to_group(unread, self.live(), assigned)
+        ours = at_fault(leader, known, assigned or {"": self.ledger.ends}, self.live())
+        (self.failures if ours else self.notes).append(text)
         for place in [n for n, m in enumerate(self.places) if m is not None]:
             self._vacate(place)
         self._before.clear()
         time.sleep(SESSION_OVER.get(self.kind, 8.0))
         self._start(0, "ours", False, [f"{self.kind}-{t}" for t in "abc"])
 
-    def _describe(self) -> tuple[str, set[str], set[str] | None]:
-        """Return the group as its coordinator describes it, assigned partitions and members."""
+    def _describe(self) -> tuple[str, dict[str, list[str]] | None]:
+        """Return the group as its coordinator describes it, and partitions by its members."""
         with suppress(Exception):
             asked = self._admin.describe_consumer_groups([self.group])
             found: Any = asked[self.group].result(10)
@@ -512,9 +513,8 @@ class MixedGroup:
                 m.client_id: [f"{p.topic}-{p.partition}" for p in m.assignment.topic_partitions]
                 for m in found.members
             }
-            assigned = {p for own in members.values() for p in own}
-            return f"{found.state}, {members}", assigned, {*members}
-        return "not described", {*self.ledger.ends}, None
+            return f"{found.state}, {members}", members
+        return "not described", None
 
     def _look_at_commits(self, *, final: bool = False) -> None:
         """Compare the committed offsets with those of before, and with the ends."""

@@ -27,6 +27,8 @@ INSIDE = {
     "EmptyAnswerError": "an attempt that failed; it stands in another error's list of attempts",
     "ForeignAnswerError": "an answer that is dropped",
     "NoAnswerError": "what a registry's client makes its own errors of",
+    "NoCredentialsError": "what a registry's client makes its own error of",
+    "UnusableSettingError": "a ConfigurationError that no record causes",
     "SchemaNotAtHandError": "a schema that a thread fetches while an event loop goes on",
     "PollOverdueError": "the reason that a member is told to leave for",
 }

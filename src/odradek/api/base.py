@@ -19,7 +19,7 @@ from odradek.common.config import Config
 from odradek.common.errors import KafkaError, first_use
 from odradek.common.events import Listener
 from odradek.common.options.habits import missing_method
-from odradek.common.secret import Secret
+from odradek.common.secret import Secret, private
 from odradek.network.flow import Flow
 from odradek.network.host import Host
 from odradek.runtime.assembly import assembled
@@ -92,6 +92,7 @@ class Facade(Generic[E]):
         """
         self._calls.listen(listener)
 
+    @private
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Replace the username and password (PLAIN and SCRAM), for example after a rotation.
 

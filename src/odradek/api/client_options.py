@@ -36,6 +36,7 @@ class ClientOptions(TypedDict, total=False):
     enable_metrics_push: bool
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
+    reconnect_attempts_per_second: int
     reconnect_first_jitter_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
@@ -111,6 +112,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_id: str | None
     sasl_oauthbearer_client_credentials_client_secret: str | Secret | None
     sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_audience: str | None
     sasl_oauthbearer_extensions: Mapping[str, str] | str
     sasl_oauthbearer_header_urlencode: bool
     sasl_oauthbearer_grant_type: Literal[

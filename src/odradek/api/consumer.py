@@ -163,8 +163,9 @@ class Consumer(GroupConsumer, Generic[K_co, V_co]):
 
         The schema is that of Spark's Kafka source, with all fields nullable: `key binary, value
         binary, topic string, partition int32, offset int64, timestamp timestamp[us, UTC],
-        timestampType int32` (0: create time, 1: log append time), and with `include_headers`
-        `headers list<struct<key: string, value: binary>>`, null for a record without headers.
+        timestampType int32` (0: create time, 1: log append time, -1: none), and with
+        `include_headers` `headers list<struct<key: string, value: binary>>`, null for a record
+        without headers.
         `columns` selects columns, in this order, maybe with `headers`; other columns aren't
         decoded. A timestamp after the year 294246 doesn't fit and is null; `send_arrow` refuses it.
 

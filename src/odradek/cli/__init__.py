@@ -83,6 +83,11 @@ COMMANDS = {
         "app",
         "Transactions: list, describe, abort, hanging, producers.",
     ),
+    "schemas": Command(
+        "odradek.cli.schemas",
+        "app",
+        "Schemas: list, show, versions, compatibility, register, delete.",
+    ),
     "produce": Command(
         "odradek.cli.console.produce", "produce", "Send lines of standard input as records."
     ),

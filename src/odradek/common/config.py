@@ -15,6 +15,7 @@ from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
+from odradek.common.options.connection import RECONNECT_BACKOFF
 from odradek.common.options.group import check_group
 from odradek.common.options.security_values import shown_url
 from odradek.common.options.spellings import ALIASES, SUPERSEDED, dotted, sealed, spelled
@@ -105,9 +106,10 @@ class Config:
 
     def _settle(self) -> None:
         values = self._values
-        if "reconnect.backoff.ms" in self.given and "reconnect.backoff.max.ms" not in self.given:
-            # KIP-144: if only the base is set, the wait is constant (R-CS-1, by presence).
-            values["reconnect.backoff.max.ms"] = values["reconnect.backoff.ms"]
+        base = values["reconnect.backoff.ms"]
+        if base != RECONNECT_BACKOFF and "reconnect.backoff.max.ms" not in self.given:
+            # KIP-144: if only the base is set, the wait is constant (R-CS-1).
+            values["reconnect.backoff.max.ms"] = base
         for base in ("retry.backoff", "socket.connection.setup.timeout"):
             low, high = values[f"{base}.ms"], values[f"{base}.max.ms"]
             if low > high:  # R-BO-2

@@ -7,7 +7,13 @@ pickled (Spark's tasks need their credentials), and what is unpickled is a `Secr
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 HIDDEN = "[hidden]"
 
@@ -85,6 +91,56 @@ def hidden(value: object) -> Secret | NotText | None:
         except UnicodeDecodeError:
             return NotText("bytes that aren't UTF-8 text")
     return Secret(value) if isinstance(value, str) else NotText(type(value).__name__)
+
+
+def private(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function with secret arguments: the traceback of its errors shows no locals."""
+
+    @wraps(function)
+    def call(*args: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*args, **keywords)
+        except BaseException as error:
+            del args, keywords  # this frame is shown too
+            clear_locals(error)
+            raise
+
+    return call
+
+
+def private_coroutine(
+    function: Callable[P, Coroutine[Any, Any, R]],
+) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Decorate a coroutine function as `private` does."""
+
+    @wraps(function)
+    async def call(*args: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return await function(*args, **keywords)
+        except BaseException as error:
+            del args, keywords
+            clear_locals(error)
+            raise
+
+    return call
+
+
+def clear_locals(error: BaseException | None) -> None:
+    """Clear the locals of Odradek's frames below the caller, for an error and its causes."""
+    done: set[int] = set()
+    waiting = [error]
+    while waiting:
+        error = waiting.pop()
+        if error is None or id(error) in done:
+            continue
+        done.add(id(error))
+        waiting += [error.__cause__, error.__context__]
+        trace = error.__traceback__
+        while trace is not None:
+            if str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] == "odradek":
+                with suppress(RuntimeError):  # it still runs
+                    trace.tb_frame.clear()
+            trace = trace.tb_next
 
 
 def _bytes(text: str) -> bytes:

@@ -50,7 +50,7 @@ KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     SCRAM: (("username", "password", "tokenauth"), ()),
     OAUTHBEARER: (
         (
-            *("clientId", "clientSecret", "scope", "ssl.truststore.location"),
+            *("clientId", "clientSecret", "scope", "oauth.audience", "ssl.truststore.location"),
             *("ssl.truststore.password", "ssl.truststore.certificates", "ssl.truststore.type"),
             *_AWS,
         ),
@@ -279,6 +279,7 @@ def _oauthbearer(module: LoginModule) -> list[tuple[str, Any]]:
         (f"{OAUTH}.client.credentials.client.id", module.text("clientId")),
         (f"{OAUTH}.client.credentials.client.secret", module.options.get("clientSecret")),
         (f"{OAUTH}.scope", module.text("scope")),
+        (f"{OAUTH}.audience", module.text("oauth.audience")),
         (f"{OAUTH}.extensions", extensions or None),
         (f"{OAUTH}.unsecured", claims or None),
         # Java takes the trust for the token endpoint from here, and not from ssl.truststore.*.

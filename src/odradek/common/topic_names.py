@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from odradek.common.errors.kafka import InvalidTopicExceptionError
 
+KAFKAS_OWN = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+"""Internal topics (`Topic.INTERNAL_TOPICS` of Kafka)."""
 LONGEST = 249
 RULE = "a topic name has 1 to 249 letters (a to z, A to Z), digits, dots, dashes and underscores"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

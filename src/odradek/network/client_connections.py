@@ -7,12 +7,19 @@ that were in flight fail with `DisconnectedError`. Must not: connect, or watch d
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.common.config import Config
-from odradek.common.errors import DisconnectedError, ExplainedError, KafkaError
+from odradek.common.errors import (
+    AnswerTooLargeError,
+    DisconnectedError,
+    ExplainedError,
+    KafkaError,
+)
+from odradek.common.options.connection import RECONNECT_BACKOFF
 from odradek.common.proxy import Proxy
 from odradek.common.types import Address, Rng
 from odradek.network.aside import Asides
@@ -34,6 +41,8 @@ from odradek.protocol.versioned_values import FEATURES, NEEDED
 if TYPE_CHECKING:
     from odradek.network.sasl.mechanism import Mechanism
 
+logger = logging.getLogger("odradek")
+
 FRAME_SLACK = 1 << 20
 
 LostListener = Callable[[Connection, KafkaError, bool, float], None]
@@ -49,6 +58,10 @@ class ClientConnections:
         self.proxy: Proxy | None = config["proxy.url"]
         self.mechanism: Mechanism | None = None
         """How connections authenticate; the facade sets it before the first connection attempt."""
+        self.renewal: Completion[None] | None = None
+        """Ends when no credentials are renewed in the background (`sasl.renewal`)."""
+        self.fetching: Completion[Any] | None = None
+        """The last fetch of credentials in the background."""
         self.retry_backoff = config.backoff("retry.backoff")
         self.events = engine.events
         self.states = ClusterConnectionStates(
@@ -56,8 +69,9 @@ class ClientConnections:
             config.backoff("socket.connection.setup.timeout"),
             rng,
         )
-        own = "reconnect.backoff.ms" in config.given
-        governor = DialGovernor(rng, self.states.base if own else math.inf)
+        own = config["reconnect.backoff.ms"] != RECONNECT_BACKOFF
+        most: int = config["reconnect.attempts.per.second"]
+        governor = DialGovernor(rng, self.states.base if own else math.inf, most)
         jitter = config["reconnect.first.jitter.ms"]
         first_wait = jitter * rng.random() if jitter else 0.0
         self.dials = DialPolicy(self.states, governor, first_wait)
@@ -72,6 +86,8 @@ class ClientConnections:
         self.buffers = FrameBuffers()  # of large answers; a client with many raises the limit
         self.refused_logins = 0
         """Connections that ended because their authentication was refused."""
+        self._told_large: set[str] = set()
+        """APIs whose responses were too large, for one log line each."""
         self._by_id: dict[int, Connection] = {}
         self.resolving: dict[int, Completion[Sequence[str]]] = {}
         self.client_id: str = config["client.id"]
@@ -92,6 +108,14 @@ class ClientConnections:
     def authenticates_by(self, mechanism: Mechanism | None) -> None:
         """Authenticate new connections by this mechanism."""
         self.mechanism = mechanism
+
+    def renews_by(self, renewal: Completion[None]) -> None:
+        """Set the flow that renews credentials in the background."""
+        self.renewal = renewal
+
+    def fetches(self, fetching: Completion[Any]) -> None:
+        """Set the call that fetches credentials in the background."""
+        self.fetching = fetching
 
     def means(self, meant_by: Callable[[Address], tuple[str | None, int]]) -> None:
         """Set the function that returns the broker to expect at an address (KIP-1242)."""
@@ -235,6 +259,9 @@ class ClientConnections:
         if isinstance(error, ExplainedError):
             error = error.at(address)
         requests = connection.take_requests(now)
+        if isinstance(error, AnswerTooLargeError) and requests:
+            error = self._too_large(error, address, requests[0].body.API_NAME)
+            failure = False  # the broker works, and would send the same response again
         self._forget(connection, error)
         if connection.state is ConnectionState.AUTHENTICATION_FAILED:
             self.refused_logins += 1
@@ -269,9 +296,26 @@ class ClientConnections:
             )
         known = isinstance(error, DisconnectedError)
         lost = error if known else DisconnectedError(f"{address}: {in_words(error)}")
-        for request in requests:
+        for number, request in enumerate(requests):
             if not request.reply.done:
-                request.reply.fail(lost)
+                others = number and isinstance(lost, AnswerTooLargeError)
+                request.reply.fail(DisconnectedError(str(lost)) if others else lost)
         for listener in () if aside else self.on_lost:
             listener(connection, error, failure, now)
         self.changed.notify()
+
+    def _too_large(
+        self, error: AnswerTooLargeError, address: Address, api: str
+    ) -> AnswerTooLargeError:
+        """Name the request of a response that is too large; log it once, if it isn't a fetch.
+
+        A consumer raises an error of its own for the partition of a fetch.
+        """
+        text = (
+            f"{address}: the response to {api} has {error.size} bytes, but this client accepts at "
+            f"most {self.frame_limit}: ask for fewer topics, groups or partitions in one call"
+        )
+        if api != "Fetch" and api not in self._told_large:
+            self._told_large.add(api)
+            logger.warning("[%s] %s", self.client_id, text)
+        return AnswerTooLargeError(text, error.size)

@@ -3,8 +3,8 @@
 In: attempts, failures, proofs. Out: when the next attempt is allowed. From the first failure until
 a connection has proved itself, all attempts of the client share one spacing: short for the first
 few addresses that haven't failed, doubling to 1 s for the others; a client without a failure isn't
-limited. If `reconnect.backoff.ms` is set, no spacing is longer than that. Must not: choose the
-address.
+limited. If `reconnect.backoff.ms` is set, no spacing is longer than that, as far as the number of
+attempts per second allows. Must not: choose the address.
 """
 
 from __future__ import annotations
@@ -32,22 +32,20 @@ MAX_PER_SECOND = 6
 
 The spacing alone doesn't limit bursts before the first failure, and short-lived proofs.
 """
-SHORTEST = 0.001
-"""Seconds that replace a backoff of 0 when attempts per second are limited."""
 
 
 class DialGovernor:
     """One client's limit on its connection attempts."""
 
-    def __init__(self, rng: Rng, longest: float = math.inf) -> None:
+    def __init__(self, rng: Rng, longest: float = math.inf, most: int = MAX_PER_SECOND) -> None:
         """Set the limits; `longest` is `reconnect.backoff.ms` in seconds, if the user has set it.
 
         KIP-144: "for users who have set `reconnect.backoff` explicitly, the behaviour will remain".
-        So no spacing is longer; the wait of each address grows as configured.
+        So no spacing is longer, unless `most` attempts per second would be exceeded.
         """
         self._rng = rng
-        self._longest = longest
-        self._most = max(MAX_PER_SECOND, 1 + math.ceil(1.0 / max(longest, SHORTEST)))
+        self._longest = max(longest, 1.0 / most)
+        self._most = most
         self._dials = 0
         self._before_proof = 0
         self._fresh = 0

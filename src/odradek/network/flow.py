@@ -109,6 +109,11 @@ class Completion(Waitable, Generic[T]):
                 return
         callback(self)
 
+    @property
+    def followed(self) -> bool:
+        """Return whether a callback will be called."""
+        return bool(self._callbacks)
+
     def forget(self, callback: Callable[[Completion[T]], None]) -> None:
         """Take a `when_done` back, if it wasn't called yet."""
         try:

@@ -1,17 +1,19 @@
-"""Read and write the header of a record batch (magic 2): its layout, checks and checksum.
+"""Read and write the header of a record batch: its layout, checks and checksum.
 
 In: bytes of a Fetch response, or a buffer with 61 free bytes before the records. Out: a
-`BatchHeader`, or a complete batch. Every decoder and encoder of this package uses this module. Must
-not look at records.
+`BatchHeader`, or a complete batch. Headers of messages of the formats 0 and 1 are read, too: topics
+may have such messages from before Kafka 0.11. Every decoder and encoder of this package uses this
+module. Must not look at records.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+from odradek.common.errors import CorruptRecordError
 
 HEADER_SIZE = 61
 """Size of the header: bytes before the first record."""
@@ -20,6 +22,12 @@ LENGTH_END = 12
 CRC_START = 21
 """The checksum covers all bytes from the attributes on, so brokers may change the fields before."""
 MAGIC = 2
+MAGIC_AT = 16
+"""Position of the format's number, which is the same in all formats."""
+MESSAGE_CRC_START = 16
+"""The checksum of a message of format 0 or 1, a CRC-32, covers all bytes from the magic on."""
+SMALLEST_MESSAGES = (26, 34)
+"""Size of a message without key and value in format 0 and in format 1."""
 CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_LEADER_EPOCH = -1, -1, -1, -1
 INT64_MAX = (1 << 63) - 1
@@ -27,13 +35,18 @@ INT64_MAX = (1 << 63) - 1
 _LAYOUT = struct.Struct(">qiibIhiqqqhii")
 _CHECKED = struct.Struct(">hiqqqhii")
 _PREFIX = struct.Struct(">qi")
-_SMALLEST_OLD_MESSAGE = 14
+_MESSAGE = struct.Struct(">qiIbb")
+_TIMESTAMP = struct.Struct(">q")
 _CRC_CHUNK = 1 << 18
 _compiled_crc32c: Callable[[bytes | bytearray | memoryview], int] | None = None
 
 
 class BatchHeader(NamedTuple):
-    """The fields of one batch header, as they are on the wire."""
+    """The fields of one batch header, as they are on the wire.
+
+    A message of format 0 or 1 is like a batch with its offset, and with its timestamp as base and
+    maximum. If it is compressed, its value contains messages, and its offset is the last one's.
+    """
 
     base_offset: int
     length: int
@@ -100,7 +113,7 @@ def batch_size(buffer: memoryview, at: int) -> int | None:
     if len(buffer) - at < LENGTH_END:
         return None
     base_offset, length = _PREFIX.unpack_from(buffer, at)
-    if length < _SMALLEST_OLD_MESSAGE:
+    if length + LENGTH_END < SMALLEST_MESSAGES[0]:
         raise corrupt(
             base_offset, f"its length field contains {length}, less than the minimum of a batch"
         )
@@ -110,19 +123,17 @@ def batch_size(buffer: memoryview, at: int) -> int | None:
 def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
     """Read and check the header of a complete batch, without the checksum.
 
-    The magic byte is checked first, because old message formats have a different layout.
+    The magic byte is checked first, because each format has a different layout.
     """
     size = batch_size(buffer, at)
     (base_offset,) = struct.unpack_from(">q", buffer, at)
-    magic = buffer[at + 16]
-    if magic in (0, 1):
-        raise UnsupportedFeatureError(
-            f"messages at offset {base_offset} have the old format (magic {magic}), which Odradek "
-            "can't read. Brokers since 4.0 write only format 2; copy data from before Kafka 0.11 "
-            "to a new topic with an older client."
-        )
+    magic = buffer[at + MAGIC_AT]
+    if magic < MAGIC:
+        return _read_message_header(buffer, at)
     if magic != MAGIC:
-        raise corrupt(base_offset, f"its format (magic) is {magic}, but only 2 is supported")
+        raise corrupt(
+            base_offset, f"its format (magic) is {magic}, but only 0, 1 and 2 are supported"
+        )
     if size is None or size < HEADER_SIZE:
         raise corrupt(
             base_offset, f"its length field contains {size}, less than the size of a header"
@@ -143,13 +154,34 @@ def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
     return header
 
 
+def _read_message_header(buffer: memoryview, at: int) -> BatchHeader:
+    """Read and check the header of a complete message of format 0 or 1."""
+    offset, length, crc, magic, attributes = _MESSAGE.unpack_from(buffer, at)
+    if length + LENGTH_END < SMALLEST_MESSAGES[magic]:
+        raise corrupt(
+            offset, f"its length field contains {length}, less than the minimum of format {magic}"
+        )
+    if not 0 <= offset < INT64_MAX:
+        raise corrupt(offset, "its offset is negative or exceeds 64 bits")
+    time, flags = -1, CODEC_MASK
+    if magic:
+        (time,), flags = _TIMESTAMP.unpack_from(buffer, at + _MESSAGE.size), flags | LOG_APPEND_TIME
+    ids = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
+    checked = attributes & flags, 0, time, time, *ids, 1
+    return BatchHeader(offset, length, NO_LEADER_EPOCH, magic, crc, *checked)
+
+
 def behind(buffer: memoryview, at: int = 0) -> int | None:
     """Return the offset at which reading can continue after an unreadable batch; None if unknown.
 
     If the checksum is wrong, the batch's last offset may be wrong too, and reading would skip
     millions of good records. So the offset is taken from the beginning of the next batch. If there
-    is no next batch, the number of records must agree with the offsets.
+    is no next batch, the number of records must agree with the offsets. A message of format 0 or 1
+    is known to end at its own offset, whatever is wrong inside.
     """
+    if len(buffer) - at >= SMALLEST_MESSAGES[0] and buffer[at + MAGIC_AT] < MAGIC:
+        (offset,) = struct.unpack_from(">q", buffer, at)
+        return int(offset) + 1 if 0 <= offset < INT64_MAX else None
     if len(buffer) - at < HEADER_SIZE:
         return None
     base, length, _, magic, crc, *_ = fields = _LAYOUT.unpack_from(buffer, at)
@@ -164,6 +196,11 @@ def behind(buffer: memoryview, at: int = 0) -> int | None:
         (following,) = struct.unpack_from(">q", buffer, at + size)
         return int(following) if following > base else None
     return int(stop) if sound and count == delta + 1 else None
+
+
+def message_crc(message: bytes) -> int:
+    """Compute the checksum of a complete message of format 0 or 1."""
+    return zlib.crc32(message[MESSAGE_CRC_START:])
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:

@@ -25,8 +25,8 @@ Layout = Literal["binary", "binary_view"]
 bytes."""
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
-CREATE_TIME, LOG_APPEND_TIME = 0, 1
-"""Values of `timestamp_type`, with Kafka's numbers."""
+NO_TIMESTAMP_TYPE, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
+"""Values of `timestamp_type`, with Kafka's numbers; messages of format 0 have no timestamp."""
 
 _ROWS_AT_ONCE = 1024
 _VIEW = Struct("<i4sii")
@@ -244,7 +244,7 @@ class RecordColumns:
         self.timestamps_ms = timestamps_ms
         """int64."""
         self.timestamp_types = timestamp_types
-        """int8: 0 create time, 1 log append time."""
+        """int8: 0 create time, 1 log append time, -1 none. As bytes, -1 is 255."""
         self.keys = keys
         self.values = values
         self.headers = headers
@@ -289,12 +289,16 @@ class RecordColumns:
     def __iter__(self) -> Iterator[Row]:
         return self.rows()
 
+    def types_between(self, a: int, b: int) -> memoryview:
+        """Return the timestamp types of these rows of the buffers, as signed numbers."""
+        return memoryview(self.timestamp_types).cast("b")[a:b]
+
     def _rows_between(self, a: int, b: int) -> Iterable[Row]:
         empty: Headers = ()
         return zip(
             self.offsets[a:b],
             self.timestamps_ms[a:b],
-            self.timestamp_types[a:b],
+            self.types_between(a, b),
             repeat(None, b - a) if self.keys is None else self.keys.values(a, b),
             repeat(None, b - a) if self.values is None else self.values.values(a, b),
             repeat(empty, b - a) if self.headers is None else self.headers.lists(a, b),

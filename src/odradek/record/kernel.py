@@ -2,10 +2,11 @@
 # cython: cdivision=True, embedsignature=True, freethreading_compatible=True
 """Decode record batches to columns natively; compiled by setup.py, never run as Python.
 
-In: the records of one partition from a Fetch response. Out: the same as `reference.decode` returns,
-bit for bit, errors included. Each record is checked and copied in one pass, into buffers that are
-large enough from the start or grow; the rows of a corrupt batch are removed again. Nothing here
-trusts a length: each is compared with the remaining bytes before a byte after it is read.
+In: the records of one partition from a Fetch response, in any of the formats 0, 1 and 2. Out: the
+same as `reference.decode` returns, bit for bit, errors included. Each record is checked and copied
+in one pass, into buffers that are large enough from the start or grow; the rows of a corrupt batch
+are removed again. Nothing here trusts a length: each is compared with the remaining bytes before a
+byte after it is read.
 
 The GIL is released for as many successive batches as don't need Python: compressed ones do, and
 control and transactional ones while aborted transactions are known. Buffers come from a pool,
@@ -40,7 +41,7 @@ from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_New, PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
-from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from cython.cimports.libc.stdint import int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
     ArrowArray,
@@ -61,6 +62,7 @@ from cython.cimports.odradek.record.native import (
     odradek_block_give,
     odradek_block_grow,
     odradek_block_take,
+    odradek_crc32,
     odradek_crc32c,
     odradek_crc_by_table,
     odradek_crc_prepare,
@@ -75,7 +77,7 @@ from cython.cimports.odradek.record.native import (
     odradek_unlock,
 )
 
-from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+from odradek.common.errors import CorruptRecordError
 from odradek.record import reference
 from odradek.record.aborted import AbortedTransactions
 from odradek.record.batch import BadBatchError, batch_size, corrupt, read_header
@@ -94,7 +96,7 @@ from odradek.record.columns import (
 from odradek.record.compression import Scratch, unpack
 from odradek.record.limits import HEADER_COST as COST_OF_A_HEADER
 from odradek.record.limits import NO_LIMITS, BeyondLimitError
-from odradek.record.reference import _is_abort_marker
+from odradek.record.reference import _LARGEST_OLD_CODEC, _is_abort_marker
 
 odradek_crc_prepare()
 
@@ -107,6 +109,8 @@ INT64_MAX = cython.declare(int64_t, 0x7FFFFFFFFFFFFFFF)
 HEADER = cython.declare(int64_t, 61)
 CHECKED = cython.declare(int64_t, 21)
 SMALLEST_RECORD = cython.declare(int64_t, 7)
+SMALLEST_MESSAGE = cython.declare(int64_t, 26)
+USUAL_MESSAGE = cython.declare(int64_t, 64)
 PAD = cython.declare(int64_t, 64)
 INLINE = cython.declare(int64_t, 12)
 VIEW = cython.declare(int64_t, 16)
@@ -330,6 +334,7 @@ TRACKED = cython.declare(cython.int, 3)
 COMPRESSED = cython.declare(cython.int, 4)
 BAD_RECORDS = cython.declare(cython.int, 5)
 CUT = cython.declare(cython.int, 6)
+WRAPPED = cython.declare(cython.int, 7)
 
 # Errors in a batch; `reason` returns the texts.
 NO_MEMORY = cython.declare(cython.int, 1)
@@ -348,6 +353,9 @@ CHECKSUM = cython.declare(cython.int, 13)
 MANY_HEADERS = cython.declare(cython.int, 14)
 MANY_RECORDS = cython.declare(cython.int, 15)
 COSTLY_HEADERS = cython.declare(cython.int, 16)
+MESSAGE_FORMAT = cython.declare(cython.int, 17)
+NESTED = cython.declare(cython.int, 18)
+EMPTY_SET = cython.declare(cython.int, 19)
 
 
 @cython.cfunc
@@ -496,6 +504,20 @@ def read_fields(at: Source, header: cython.pointer(Header)) -> cython.bint:
     )
 
 
+# A message of format 0 or 1; a negative size means null.
+Message = cython.struct(
+    offset=int64_t,
+    time=int64_t,
+    key=Source,
+    key_size=int64_t,
+    value=Source,
+    value_size=int64_t,
+    stop=Source,
+    magic=cython.int,
+    attributes=cython.int,
+)
+
+
 @cython.final
 @cython.cclass
 class Decoder:
@@ -521,6 +543,7 @@ class Decoder:
     viewed: cython.bint
     # Results so far.
     header: Header
+    outer: Message  # of a batch that is a message of format 0 or 1
     batches: int64_t
     control: int64_t
     hidden: int64_t
@@ -1005,6 +1028,273 @@ class Decoder:
             self.name_end += len(text)
             return True
 
+    # ------------------------------------------------------------ messages of formats 0 and 1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def message_size(self, at: Source, end: Source, smallest: int64_t) -> int64_t:
+        """Return the size of the message at `at`, by its length; 0 if it doesn't fit."""
+        left: int64_t = end - at
+        size: int64_t
+        if left < SMALLEST_MESSAGE:
+            self.fail(RAN_OUT, 0, 0)
+            return 0
+        size = cython.cast(int64_t, cython.cast(int32_t, get32(at + 8))) + 12
+        if size < smallest or size > left:
+            self.fail(RECORD_SIZE, size - 12, left - 12)
+            return 0
+        return size
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def read_message(
+        self, at: Source, end: Source, message: cython.pointer(Message)
+    ) -> cython.bint:
+        """Read the message at `at`; return False if it is corrupt."""
+        size: int64_t = self.message_size(at, end, SMALLEST_MESSAGE)
+        if size == 0:
+            return False
+        message.magic = at[16]
+        if message.magic > 1:
+            return self.fail(MESSAGE_FORMAT, message.magic, 0)
+        if self.message_size(at, end, SMALLEST_MESSAGE + 8 * message.magic) == 0:
+            return False
+        if odradek_crc32(at + 16, size - 16) != get32(at + 12):
+            return self.fail(CHECKSUM, 0, 0)
+        message.stop = at + size
+        message.offset = cython.cast(int64_t, get64(at))
+        message.attributes = at[17]
+        message.time = cython.cast(int64_t, get64(at + 18)) if message.magic else -1
+        at += 18 + 8 * message.magic
+        # The length of the value follows the key.
+        message.key_size = cython.cast(int64_t, cython.cast(int32_t, get32(at)))
+        message.key = at + 4
+        if message.key_size < -1 or message.key_size > message.stop - message.key - 4:
+            return self.fail(PIECE_SIZE, message.key_size, message.stop - message.key - 4)
+        at = message.key + max(message.key_size, 0)
+        message.value_size = cython.cast(int64_t, cython.cast(int32_t, get32(at)))
+        message.value = at + 4
+        if message.value_size < -1 or message.value_size > message.stop - message.value:
+            return self.fail(PIECE_SIZE, message.value_size, message.stop - message.value)
+        at = message.value + max(message.value_size, 0)
+        if at != message.stop:
+            return self.fail(RECORD_END, at - message.stop, 0)
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def measure_set(self, at: Source, end: Source, last: cython.pointer(int64_t)) -> cython.bint:
+        """Count the messages of a decompressed set, and find the offset of the last one."""
+        size: int64_t
+        self.header.count = 0
+        while at < end:
+            size = self.message_size(at, end, SMALLEST_MESSAGE)
+            if size == 0:
+                return False
+            last[0] = cython.cast(int64_t, get64(at))
+            at += size
+            self.header.count += 1
+        if self.header.count == 0:
+            return self.fail(EMPTY_SET, 0, 0)
+        if self.header.count > self.most_records:
+            return self.fail(MANY_RECORDS, 0, 0)
+        if last[0] < 0 or last[0] > self.outer.offset:
+            self.header.last_delta = self.outer.offset
+            return self.fail(DELTA, last[0], 0)
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def unwrapped(self, at: Source, end: Source) -> cython.bint:
+        """Add the messages of a wrapper, after decompression; return False if one is corrupt."""
+        last: int64_t = 0
+        if not self.measure_set(at, end, cython.address(last)):
+            return False
+        base: int64_t = self.outer.offset - last if self.outer.magic else 0
+        return self.messages(at, end, base, last, False)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def messages(
+        self, at: Source, end: Source, base: int64_t, last: int64_t, stays: cython.bint
+    ) -> cython.bint:
+        """Check all messages from `at` to `end`, and add the wanted ones.
+
+        Their offsets are relative to `base`, up to `last`. Views may refer to the bytes if `stays`
+        is set. If one message is corrupt, none is added.
+        """
+        first: int64_t = self.rows
+        key_end: int64_t = self.key_end
+        value_end: int64_t = self.value_end
+        key_nulls: int64_t = self.key_nulls
+        value_nulls: int64_t = self.value_nulls
+        if self.add_messages(at, end, base, last, self.viewed and stays):
+            return True
+        self.rows = first
+        self.key_end = key_end
+        self.value_end = value_end
+        self.key_nulls = key_nulls
+        self.value_nulls = value_nulls
+        self.restore_bits(KEY_BITS, first)
+        self.restore_bits(VALUE_BITS, first)
+        return False
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def add_messages(
+        self, at: Source, end: Source, base: int64_t, last: int64_t, refer: cython.bint
+    ) -> cython.bint:
+        """Do the work of `messages`, which undoes the changes of a failed call."""
+        message: Message
+        expected: int64_t = 0
+        offset: int64_t
+        appended: cython.bint = self.outer.magic == 1 and (self.outer.attributes & 8) != 0
+        while at < end:
+            if not self.read_message(at, end, cython.address(message)):
+                return False
+            at = message.stop
+            if self.outer.attributes & 7 and message.attributes & 7:
+                return self.fail(NESTED, 0, 0)
+            if message.offset < expected or message.offset > last:
+                self.header.last_delta = last
+                return self.fail(DELTA, message.offset, expected)
+            expected = message.offset + 1
+            offset = base + message.offset
+            if offset < self.position or offset >= self.until:
+                continue
+            if self.rows >= self.most:
+                self.left_out = True
+                continue
+            if appended and message.magic:
+                message.time = self.outer.time
+            if not self.add_message(cython.address(message), offset, appended, refer):
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def add_message(
+        self,
+        message: cython.pointer(Message),
+        offset: int64_t,
+        appended: cython.bint,
+        refer: cython.bint,
+    ) -> cython.bint:
+        """Add the row of one message; return False without memory."""
+        row: int64_t = self.rows
+        if not self.room_for(row + 1):
+            return False
+        cython.cast(cython.pointer(int64_t), self.blocks[OFFSETS].data)[row] = offset
+        cython.cast(cython.pointer(int64_t), self.blocks[TIMES].data)[row] = message.time
+        # 255 means -1: format 0 has no timestamps.
+        self.blocks[TYPES].data[row] = appended if message.magic else 255
+        if self.want_key and not self.add_piece(
+            KEY_ENDS,
+            message.key,
+            message.key_size,
+            cython.address(self.key_end),
+            cython.address(self.key_nulls),
+            refer,
+        ):
+            return False
+        if self.want_value and not self.add_piece(
+            VALUE_ENDS,
+            message.value,
+            message.value_size,
+            cython.address(self.value_end),
+            cython.address(self.value_nulls),
+            refer,
+        ):
+            return False
+        if self.headers:
+            cython.cast(cython.pointer(int32_t), self.blocks[LIST_ENDS].data)[row + 1] = (
+                cython.cast(int32_t, self.headers)
+            )
+        self.refers = self.refers or refer
+        self.rows = row + 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def add_piece(
+        self,
+        ends: cython.int,
+        piece: Source,
+        size: int64_t,
+        end: cython.pointer(int64_t),
+        nulls: cython.pointer(int64_t),
+        refer: cython.bint,
+    ) -> cython.bint:
+        """Add one key or value of a message; the blocks of data and bits follow that of `ends`."""
+        row: int64_t = self.rows
+        numbers: cython.pointer(int32_t) = cython.cast(
+            cython.pointer(int32_t), self.blocks[ends].data
+        )
+        if row == 0 and not self.viewed:
+            numbers[0] = 0
+        if size < 0:
+            if not self.room_for_bits(ends + 2, row + 1):
+                return False
+            nulls[0] += 1
+            clear_bit(self.blocks[ends + 2].data, row)
+            size = 0
+        elif not refer:
+            if not self.grow(ends + 1, end[0] + size):
+                return False
+            memcpy(self.blocks[ends + 1].data + end[0], piece, size)
+        if refer:
+            put_view(cython.cast(Bytes, numbers + 4 * row), piece, size, 0, piece - self.source)
+        elif self.viewed:
+            put_view(cython.cast(Bytes, numbers + 4 * row), piece, size, 1, end[0])
+            end[0] += size if size > INLINE else 0
+        else:
+            end[0] += size
+            numbers[row + 1] = cython.cast(int32_t, end[0])
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def read_old(self, at: Source, size: int64_t) -> cython.bint:
+        """Read the header of a complete message of format 0 or 1; return False if it is invalid.
+
+        `batch.read_header` raises the error.
+        """
+        if at[16] > 1 or size < SMALLEST_MESSAGE + 8 * at[16]:
+            return False
+        self.header.base = cython.cast(int64_t, get64(at))
+        self.header.size = size
+        self.header.last_delta = 0
+        self.header.epoch = -1
+        return self.header.base >= 0 and self.header.base < INT64_MAX
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def old_message(self) -> cython.int:
+        """Add the record of a message, unless it is before the position; return 0 on success."""
+        at: Source = self.source + self.at
+        end: Source = at + self.header.size
+        offset: int64_t = self.header.base
+        if not self.read_message(at, end, cython.address(self.outer)):
+            return BAD_RECORDS
+        if offset < self.position:
+            return 0
+        if self.outer.attributes & 7:
+            return WRAPPED
+        self.decompressed += self.header.size
+        if not self.messages(at, end, 0, offset, True):
+            return BAD_RECORDS
+        return 0
+
     # ------------------------------------------------------------ all batches
 
     @cython.cfunc
@@ -1014,8 +1304,10 @@ class Decoder:
         """Consume batches until one needs Python or decoding stops; return which."""
         left: int64_t
         size: int64_t
+        first: int64_t
         at: Source
         status: cython.int
+        old: cython.bint
         while True:
             left = self.size - self.at
             at = self.source + self.at
@@ -1023,21 +1315,33 @@ class Decoder:
             if left < 12:
                 return FINISHED
             size = cython.cast(int64_t, cython.cast(int32_t, get32(at + 8))) + 12
-            if size < 26:
+            if size < SMALLEST_MESSAGE:
                 return BAD_HEADER
             if size > left:
                 if self.at == 0:
                     self.needed = size
                 return FINISHED
+            old = False
             if not read_fields(at, cython.address(self.header)):
-                return BAD_HEADER
-            if self.header.base >= self.until:
+                old = self.read_old(at, size)
+                if not old:
+                    return BAD_HEADER
+            # The first offset in a wrapper is only known once it is decompressed.
+            first = 0 if old and at[17] & 7 else self.header.base
+            if first >= self.until:
                 self.position = max(self.position, self.until)
                 return FINISHED
             if self.rows >= self.enough or (
                 self.rows > 0 and self.decompressed + size > self.columns_limit
             ):
                 return LATER
+            if old:
+                status = self.old_message()
+                if status:
+                    return status
+                if not self.passed():
+                    return CUT
+                continue
             if odradek_crc32c(at + CHECKED, size - CHECKED) != self.header.crc:
                 self.fail(CHECKSUM, 0, 0)
                 return BAD_RECORDS
@@ -1106,6 +1410,9 @@ class Decoder:
         key_bytes = _key_bytes
         value_bytes = _value_bytes
         odradek_unlock(cython.address(odradek_pool))
+        if self.size >= SMALLEST_MESSAGE and self.source[16] < 2:
+            payload = min(self.size, self.columns_limit)
+            rows = min(payload // USUAL_MESSAGE, self.enough)
         while self.size - at >= HEADER and rows < self.enough and payload < self.columns_limit:
             if not read_fields(self.source + at, cython.address(header)):
                 break
@@ -1340,6 +1647,12 @@ def reason(work: Decoder) -> str:
         return "a timestamp doesn't fit into 64 bits"
     if work.error == BATCH_END:
         return f"{claimed} bytes follow its last record"
+    if work.error == MESSAGE_FORMAT:
+        return f"it contains a message of format {claimed}"
+    if work.error == NESTED:
+        return "it contains a compressed message"
+    if work.error == EMPTY_SET:
+        return "it contains no message"
     return "its checksum is wrong"
 
 
@@ -1366,27 +1679,24 @@ def bad_records(work: Decoder, limits):
 
 
 @cython.cfunc
-def unpack_and_walk(work: Decoder, buffer: memoryview, scratch: Scratch, limits):
-    """Decompress a batch and add its records."""
+def unpack_and_walk(work: Decoder, buffer: memoryview, scratch: Scratch, limits, old: cython.bint):
+    """Decompress a batch, or a wrapper if `old` is set, and add its records."""
     view: Py_buffer
     good: cython.bint
-    header = cython.address(work.header)
-    try:
-        data = unpack(
-            header.attributes & 7, buffer[work.at + HEADER : work.at + header.size], scratch, limits
-        )
-    except UnsupportedFeatureError as error:
-        raise UnsupportedFeatureError(f"record batch at offset {header.base}: {error}") from None
+    codec = work.outer.attributes & 7 if old else work.header.attributes & 7
+    first = work.outer.value - work.source if old else work.at + HEADER
+    if old and codec > _LARGEST_OLD_CODEC:
+        raise BadBatchError(f"it has the unknown codec number {codec}")
+    if old and work.outer.value_size < 0:
+        raise BadBatchError("it is compressed, but has no value")
+    data = unpack(codec, buffer[first : work.at + work.header.size], scratch, limits)
     PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
     try:
         work.decompressed += view.len
+        begin: Source = cython.cast(Source, view.buf)
+        end: Source = begin + view.len
         with cython.nogil:
-            good = work.walk(
-                cython.cast(Source, view.buf),
-                cython.cast(Source, view.buf) + view.len,
-                cython.cast(Source, view.buf) + view.len,
-                False,
-            )
+            good = work.unwrapped(begin, end) if old else work.walk(begin, end, end, False)
     finally:
         PyBuffer_Release(cython.address(view))
     if not good:
@@ -1432,10 +1742,10 @@ def consume(work: Decoder, buffer: memoryview, transactions, limits) -> cython.b
                         if work.passed():
                             continue
                         status = CUT
-                if status == COMPRESSED:
+                if status in (COMPRESSED, WRAPPED):
                     if scratch is None:
                         scratch = idle_scratch()
-                    unpack_and_walk(work, buffer, scratch, limits)
+                    unpack_and_walk(work, buffer, scratch, limits, status == WRAPPED)
                     if work.passed():
                         continue
                     status = CUT
@@ -1443,7 +1753,7 @@ def consume(work: Decoder, buffer: memoryview, transactions, limits) -> cython.b
                     raise_bad_header(buffer, work.at)
                 elif status == BAD_RECORDS:
                     raise bad_records(work, limits)
-            except (CorruptRecordError, UnsupportedFeatureError):
+            except CorruptRecordError:
                 if not work.batches:
                     raise
                 return False
@@ -1548,29 +1858,34 @@ def survey_batches(
     left: int64_t = view.len
     at: int64_t = 0
     size: int64_t
+    smallest: int64_t
     base: int64_t
     delta: int64_t
     epoch: int32_t
     last_epoch: int32_t = 0
+    magic: cython.int
     needed = None
     odd = False
     epochs: list = []
     try:
         while left >= 12:
             size = cython.cast(int64_t, cython.cast(int32_t, get32(source + 8))) + 12
-            if left < 27:
-                odd = size < HEADER
-                needed = size if at == 0 and not odd else None
+            # The next bytes of a format that isn't known yet may be those of the shortest message.
+            magic = source[16] if left > 16 else 0
+            smallest = SMALLEST_MESSAGE + 8 * magic if magic < 2 else HEADER
+            if size < smallest:
+                odd = True
+                break
+            if left < 27 and size > left:
+                needed = size if at == 0 else None
                 break
             base = cython.cast(int64_t, get64(source))
-            delta = cython.cast(int32_t, get32(source + 23))
-            if (
-                size < HEADER
-                or source[16] != 2
-                or base < 0
-                or delta < 0
-                or delta >= INT64_MAX - base
-            ):
+            delta = 0
+            epoch = -1
+            if magic >= 2:
+                delta = cython.cast(int32_t, get32(source + 23))
+                epoch = cython.cast(int32_t, get32(source + 12))
+            if magic > 2 or base < 0 or delta < 0 or delta >= INT64_MAX - base:
                 odd = True
                 break
             if size > left:
@@ -1579,7 +1894,6 @@ def survey_batches(
             at += size
             left -= size
             offset = max(offset, base + delta + 1)
-            epoch = cython.cast(int32_t, get32(source + 12))
             if not epochs or epoch != last_epoch:
                 epochs.append((base, epoch))
                 last_epoch = epoch
@@ -1798,7 +2112,7 @@ def wide_types(types, start: int64_t, count: int64_t):
     to: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), found.data)
     with cython.nogil:
         for index in range(count):
-            to[index] = source[start + index]
+            to[index] = cython.cast(int8_t, source[start + index])
     return memoryview(found)
 
 
@@ -1987,7 +2301,7 @@ def arrow_batch(columns, wanted: bytes, topic: str, partition: int32_t):
             bytes_ = hold(lent, columns.timestamp_types, stop)
             lent.buffers[index][1] = here
             for row in range(count):
-                numbers[row] = bytes_[start + row]
+                numbers[row] = cython.cast(int8_t, bytes_[start + row])
             here += aligned(4 * count)
         elif letter == ord("m"):
             source = cython.cast(
@@ -2089,7 +2403,7 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None)
                 last = times[place]
                 time = last
             offset = offsets[place]
-            its_type = types[place]
+            its_type = cython.cast(int8_t, types[place])
             if keys is not None:
                 key = keys.next()
             if values is not None:

@@ -5,7 +5,8 @@ in memory that the caller passes. `record/compression.py` sets the limits. Must 
 that a frame claims, nor write linked blocks: brokers refuse those.
 
 Checksums inside of a frame (header, blocks, content) are skipped: the batch's own checksum, which
-is always verified, covers the same bytes.
+is always verified, covers the same bytes. Frames of message format 0 have a wrong one in their
+header, computed with the magic number (KAFKA-3160).
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ _LARGEST_RATIO = 255
 """Maximum number of bytes per compressed byte: a length is stored in bytes of up to 255."""
 _KAFKAS_DEFAULT_LEVEL = 9
 _LOWEST_HIGH_LEVEL = 3
+_PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+_MASK = 0xFFFFFFFF
 _compress_block_into = into_views(lz4.compress_block_into)
 _decompress_block_into = into_views(lz4.decompress_block_into)
 _decompress_into = into_views(lz4.decompress_into)
@@ -178,12 +181,34 @@ def _read(block: memoryview, stored: bool, room: memoryview, block_size: int) ->
 
 def _read_linked(frame: memoryview, room: memoryview, most: int) -> int:
     """Decompress a frame of linked blocks at once: only the library can read these."""
+    end = _HEADER_SIZE - 1 + (_CONTENT.size if frame[4] & _CONTENT_SIZE else 0)
+    if (checksum := _header_checksum(frame[4:end])) != frame[end]:
+        frame = memoryview(b"".join((frame[:end], bytes((checksum,)), frame[end + 1 :])))
     try:
         return _decompress_into(frame, room)
     except DecompressionError as error:
         if len(room) < most:
             return NO_ROOM
         raise BadBatchError(f"its lz4 data is corrupt ({error})") from error
+
+
+def _header_checksum(fields: memoryview) -> int:
+    """Compute the checksum of a frame's header: one byte of XXH32, which Python doesn't have."""
+    words, rest = divmod(len(fields), 4)
+    found = _PRIMES[4] + len(fields)
+    for word in Struct(f"<{words}I").unpack(fields[: 4 * words]):
+        found = _rotated(found + word * _PRIMES[2], 17) * _PRIMES[3]
+    for byte in fields[len(fields) - rest :]:
+        found = _rotated(found + byte * _PRIMES[4], 11) * _PRIMES[0]
+    found &= _MASK
+    for shift, prime in ((15, _PRIMES[1]), (13, _PRIMES[2])):
+        found = (found ^ found >> shift) * prime & _MASK
+    return (found ^ found >> 16) >> 8 & 0xFF
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= _MASK
+    return value << bits & _MASK | value >> 32 - bits
 
 
 def _extent(data: memoryview, at: int, layout: _Layout) -> tuple[int, int]:

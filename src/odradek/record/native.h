@@ -222,8 +222,23 @@ static inline void odradek_slot_fill(PyObject *of, Py_ssize_t at, PyObject *valu
 #define ODRADEK_SHORT 256
 
 static uint32_t odradek_crc_tables[8][256];
+static uint32_t odradek_crc32_tables[8][256]; /* of zlib's polynomial, for old message formats */
 static uint32_t odradek_crc_skip[ODRADEK_LANES][2][4][256]; /* lane, one or two, byte, value */
 static int odradek_crc_kind = -1; /* -1 not prepared, 0 tables, 1 instruction */
+
+static void odradek_crc_tabulate(uint32_t tables[8][256], uint32_t polynomial) {
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t crc = i;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc & 1) ? (crc >> 1) ^ polynomial : crc >> 1;
+        tables[0][i] = crc;
+    }
+    for (int table = 1; table < 8; table++)
+        for (int i = 0; i < 256; i++) {
+            uint32_t crc = tables[table - 1][i];
+            tables[table][i] = tables[0][crc & 255] ^ (crc >> 8);
+        }
+}
 
 static uint32_t odradek_crc_zeros(uint32_t crc, size_t count) {
     while (count--)
@@ -253,15 +268,8 @@ static void odradek_crc_prepare(void) {
     uint32_t bits[32];
     if (odradek_crc_kind >= 0)
         return;
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t crc = i;
-        for (int bit = 0; bit < 8; bit++)
-            crc = (crc & 1) ? (crc >> 1) ^ 0x82F63B78u : crc >> 1;
-        odradek_crc_tables[0][i] = crc;
-    }
-    for (int table = 1; table < 8; table++)
-        for (int i = 0; i < 256; i++)
-            odradek_crc_tables[table][i] = odradek_crc_zeros(odradek_crc_tables[table - 1][i], 1);
+    odradek_crc_tabulate(odradek_crc_tables, 0x82F63B78u);
+    odradek_crc_tabulate(odradek_crc32_tables, 0xEDB88320u);
     for (int lane = ODRADEK_LANES - 1; lane >= 0; lane--) {
         uint32_t(*once)[256] = odradek_crc_skip[lane][0];
         for (int bit = 0; bit < 32; bit++) {
@@ -280,19 +288,26 @@ static void odradek_crc_prepare(void) {
     odradek_crc_kind = odradek_has_crc();
 }
 
-static uint32_t odradek_crc_by_table(const uint8_t *data, size_t size) {
+static uint32_t odradek_crc_of(uint32_t tables[8][256], const uint8_t *data, size_t size) {
     uint32_t crc = 0xFFFFFFFFu;
     for (; size >= 8; data += 8, size -= 8) {
         uint32_t low = crc ^ (data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
                               (uint32_t)data[3] << 24);
-        crc = odradek_crc_tables[7][low & 255] ^ odradek_crc_tables[6][low >> 8 & 255] ^
-              odradek_crc_tables[5][low >> 16 & 255] ^ odradek_crc_tables[4][low >> 24] ^
-              odradek_crc_tables[3][data[4]] ^ odradek_crc_tables[2][data[5]] ^
-              odradek_crc_tables[1][data[6]] ^ odradek_crc_tables[0][data[7]];
+        crc = tables[7][low & 255] ^ tables[6][low >> 8 & 255] ^ tables[5][low >> 16 & 255] ^
+              tables[4][low >> 24] ^ tables[3][data[4]] ^ tables[2][data[5]] ^ tables[1][data[6]] ^
+              tables[0][data[7]];
     }
     for (; size; data++, size--)
-        crc = odradek_crc_tables[0][(crc ^ *data) & 255] ^ (crc >> 8);
+        crc = tables[0][(crc ^ *data) & 255] ^ (crc >> 8);
     return ~crc;
+}
+
+static uint32_t odradek_crc_by_table(const uint8_t *data, size_t size) {
+    return odradek_crc_of(odradek_crc_tables, data, size);
+}
+
+static inline uint32_t odradek_crc32(const uint8_t *data, size_t size) {
+    return odradek_crc_of(odradek_crc32_tables, data, size);
 }
 
 #ifdef ODRADEK_CRC_64

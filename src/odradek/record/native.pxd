@@ -14,6 +14,7 @@ cdef extern from "native.h" nogil:
     void odradek_crc_prepare()
     uint32_t odradek_crc32c(const uint8_t* data, size_t size)
     uint32_t odradek_crc_by_table(const uint8_t* data, size_t size)
+    uint32_t odradek_crc32(const uint8_t* data, size_t size)
     void* odradek_block_take(size_t size)
     void* odradek_block_grow(void* block, size_t old, size_t size)
     void odradek_block_give(void* block, size_t size)

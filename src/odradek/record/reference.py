@@ -8,16 +8,19 @@ the buffer: the result owns its bytes.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+from odradek.common.errors import CorruptRecordError
 from odradek.record import batch as b
 from odradek.record.aborted import AbortedTransactions
 from odradek.record.columns import (
     CREATE_TIME,
     LAYOUTS,
     LOG_APPEND_TIME,
+    NO_TIMESTAMP_TYPE,
     BinaryColumn,
     DecodedRecords,
     HeaderColumn,
@@ -43,6 +46,8 @@ COLUMNS_LIMIT = DECOMPRESSED_LIMIT
 _INT64_MIN = -(1 << 63)
 _ABORT, _COMMIT = 0, 1
 _PRESENT, _NULL = ord("1"), ord("0")
+_LARGEST_OLD_CODEC = 3
+_PREFIX, _INT32, _INT64 = struct.Struct(">qi"), struct.Struct(">i"), struct.Struct(">q")
 
 
 class _Binary:
@@ -284,6 +289,90 @@ def _is_abort_marker(header: b.BatchHeader, data: bytes) -> bool:
     return key is not None and int.from_bytes(key[2:4], "big", signed=True) == _ABORT
 
 
+class OldMessage(NamedTuple):
+    """One message of format 0 or 1: a record, or a wrapper whose value is a compressed set."""
+
+    offset: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def codec(self) -> int:
+        """The number of the codec of a wrapper; 0 for a record."""
+        return self.attributes & b.CODEC_MASK
+
+
+def _message_end(data: bytes, at: int, smallest: int = b.SMALLEST_MESSAGES[0]) -> int:
+    """Return where the message at `at` ends, by its length."""
+    left = len(data) - at
+    if left < b.SMALLEST_MESSAGES[0]:
+        raise b.BadBatchError("a record runs past its end")
+    _, length = _PREFIX.unpack_from(data, at)
+    if not smallest <= length + b.LENGTH_END <= left:
+        raise b.BadBatchError(
+            f"the length of a record is {length}, but {left - b.LENGTH_END} bytes are left"
+        )
+    return at + b.LENGTH_END + int(length)
+
+
+def read_message(data: bytes, at: int) -> tuple[OldMessage, int]:
+    """Read and check the message at `at`; return it and where it ends."""
+    end = _message_end(data, at)
+    magic = data[at + b.MAGIC_AT]
+    if magic >= b.MAGIC:
+        raise b.BadBatchError(f"it contains a message of format {magic}")
+    _message_end(data, at, b.SMALLEST_MESSAGES[magic])
+    if b.message_crc(data[at:end]) != int.from_bytes(data[at + 12 : at + 16], "big"):
+        raise b.BadBatchError("its checksum is wrong")
+    (offset,), attributes, timestamp = _INT64.unpack_from(data, at), data[at + 17], -1
+    at += 18
+    if magic:
+        (timestamp,), at = _INT64.unpack_from(data, at), at + 8
+    key, at = _sized(data, at, end - 4)
+    value, at = _sized(data, at, end)
+    if at != end:
+        raise b.BadBatchError(f"the fields of a record end {at - end:+} bytes from its end")
+    return OldMessage(offset, magic, attributes, timestamp, key, value), end
+
+
+def _sized(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    """Read a length of four bytes (-1 is null) and this number of bytes, which end before `end`."""
+    (length,), at = _INT32.unpack_from(data, at), at + 4
+    if not -1 <= length <= end - at:
+        raise b.BadBatchError(
+            f"the length of a key, value or header is {length}, but {end - at} bytes are left"
+        )
+    return (None, at) if length < 0 else (data[at : at + length], at + length)
+
+
+def _unwrap(wrapper: OldMessage, limits: Limits) -> tuple[bytes, int, int]:
+    """Decompress a wrapper: return its messages, the offset they are relative to, and the last one.
+
+    Messages in a wrapper of format 1 are numbered from 0 or, after compaction, with gaps; the
+    wrapper has the offset of the last one. In format 0 they have their own offsets.
+    """
+    if wrapper.codec > _LARGEST_OLD_CODEC:
+        raise b.BadBatchError(f"it has the unknown codec number {wrapper.codec}")
+    if wrapper.value is None:
+        raise b.BadBatchError("it is compressed, but has no value")
+    data = unpack(wrapper.codec, memoryview(wrapper.value), Scratch(), limits).tobytes()
+    at = count = 0
+    last = -1
+    while at < len(data):
+        end = _message_end(data, at)
+        (last,) = _INT64.unpack_from(data, at)
+        count, at = count + 1, end
+    if not count:
+        raise b.BadBatchError("it contains no message")
+    limits.check_count(count)
+    if not 0 <= last <= wrapper.offset:
+        raise b.BadBatchError(f"offset delta {last} isn't in 0 to {wrapper.offset}")
+    return data, wrapper.offset - last if wrapper.magic else 0, last
+
+
 class _Decoding:
     """The state of one call of `decode`: the wanted range, the position and the result."""
 
@@ -307,13 +396,67 @@ class _Decoding:
             self.needed = size if self.at == 0 else None
             return None
         header = b.read_header(buffer, self.at)
-        if header.base_offset >= self.until:
+        # The first offset in a wrapper is only known once it is decompressed.
+        first = 0 if header.magic < b.MAGIC and header.codec else header.base_offset
+        if first >= self.until:
             self.position = max(self.position, self.until)
             return None
         return header
 
     def take(self, buffer: memoryview, header: b.BatchHeader, room: int) -> bool:
         """Consume one batch; return False if `room` or `until` cut it, so that some is left."""
+        take = self._take_message if header.magic < b.MAGIC else self._take_batch
+        left_out = take(buffer, header, room)
+        self.epoch = header.leader_epoch
+        if left_out:
+            self.position = self.out.offsets[-1] + 1
+            return False
+        self.position = max(self.position, min(header.last_offset + 1, self.until))
+        if header.last_offset >= self.until:
+            return False
+        self.at += header.size
+        self.batches += 1
+        return True
+
+    def _take_message(self, buffer: memoryview, header: b.BatchHeader, room: int) -> bool:
+        """Add the records of a message of format 0 or 1; return whether `room` left out one."""
+        data = buffer[self.at : self.at + header.size].tobytes()
+        outer, _ = read_message(data, 0)
+        if header.last_offset < self.position:
+            return False
+        base, last = 0, outer.offset
+        if outer.codec:
+            data, base, last = _unwrap(outer, self.out.limits)
+        self.decompressed += len(data)
+        at = expected = added = 0
+        left_out = False
+        while at < len(data):
+            message, at = read_message(data, at)
+            if outer.codec and message.codec:
+                raise b.BadBatchError("it contains a compressed message")
+            if not expected <= message.offset <= last:
+                raise b.BadBatchError(
+                    f"offset delta {message.offset} isn't in {expected} to {last}"
+                )
+            expected = message.offset + 1
+            offset = base + message.offset
+            if not self.position <= offset < self.until:
+                continue
+            if added == room:
+                left_out = True
+                continue
+            added += 1
+            timestamp, kind = message.timestamp, CREATE_TIME
+            if message.magic == 0:
+                kind = NO_TIMESTAMP_TYPE
+            elif header.log_append_time:
+                timestamp, kind = header.max_timestamp, LOG_APPEND_TIME
+            self.out.add(offset, timestamp, message.key, message.value)
+            self.out.types.append(kind & 0xFF)
+        return left_out
+
+    def _take_batch(self, buffer: memoryview, header: b.BatchHeader, room: int) -> bool:
+        """Add the records of a batch, unless it is hidden; return whether `room` left out one."""
         data = buffer[self.at + b.CRC_START : self.at + header.size].tobytes()
         if b.crc32c(data) != header.crc:
             raise b.BadBatchError("its checksum is wrong")
@@ -333,16 +476,7 @@ class _Decoding:
             left_out = _walk(header, data, at, self.out, self.position, self.until, room)
             if self.out.raw is None:
                 self.decompressed += HEADER_COST * (self.out.header_ends[-1] - before)
-        self.epoch = header.leader_epoch
-        if left_out:
-            self.position = self.out.offsets[-1] + 1
-            return False
-        self.position = max(self.position, min(header.last_offset + 1, self.until))
-        if header.last_offset >= self.until:
-            return False
-        self.at += header.size
-        self.batches += 1
-        return True
+        return left_out
 
     def full(self, header: b.BatchHeader, enough: int) -> bool:
         """Return whether the next batch must wait for another call."""
@@ -366,7 +500,7 @@ class _Decoding:
                     return False
                 if not self.take(buffer, header, most - rows):
                     return self.position >= self.until
-            except (CorruptRecordError, UnsupportedFeatureError):
+            except CorruptRecordError:
                 if not self.batches:
                     raise
             except BeyondLimitError as error:
@@ -409,8 +543,8 @@ def decode(
     With `raw_headers`, headers remain bytes, in a `RawHeaderColumn`. A batch beyond `limits` raises
     `RecordLimitError`.
 
-    A corrupt batch raises `CorruptRecordError` (or `UnsupportedFeatureError`) if it is the first.
-    After good ones it ends the call with `finished=False`, so that the next call raises.
+    A corrupt batch raises `CorruptRecordError` if it is the first. After good ones it ends the call
+    with `finished=False`, so that the next call raises.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"unknown layout {layout!r}; use {', '.join(LAYOUTS)}")

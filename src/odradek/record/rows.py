@@ -42,7 +42,7 @@ def build_rows(
                 repeat(partition),
                 columns.offsets[a:b],
                 columns.timestamps_ms[a:b],
-                columns.timestamp_types[a:b],
+                columns.types_between(a, b),
                 repeat(None) if columns.keys is None else columns.keys.values(a, b),
                 repeat(None) if columns.values is None else columns.values.values(a, b),
                 repeat(no_headers) if columns.headers is None else columns.headers.lists(a, b),

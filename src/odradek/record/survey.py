@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import struct
 
-from odradek.record.batch import HEADER_SIZE, INT64_MAX, LENGTH_END, MAGIC
+from odradek.record.batch import (
+    HEADER_SIZE,
+    INT64_MAX,
+    LENGTH_END,
+    MAGIC,
+    MAGIC_AT,
+    NO_LEADER_EPOCH,
+    SMALLEST_MESSAGES,
+)
 
 Survey = tuple[int, int, int | None, bool, list[tuple[int, int]]]
 """The next offset; the bytes of whole batches; the size of the first batch if the response was cut
 within it; whether a header is invalid (the decoder raises the error, and later headers are
 unknown); and a pair of first offset and leader epoch for each change of the epoch."""
 
+_PREFIX = struct.Struct(">qi")
 _HEAD = struct.Struct(">qiibIhi")  # up to the last offset delta
 
 
@@ -25,18 +34,24 @@ def survey_batches(records: memoryview, offset: int) -> Survey:
     needed: int | None = None
     odd = False
     epochs: list[tuple[int, int]] = []
-    while end - at >= LENGTH_END:
-        if end - at < _HEAD.size:
-            size = int.from_bytes(records[at + 8 : at + 12], "big", signed=True) + LENGTH_END
-            odd = size < HEADER_SIZE
-            needed = size if at == 0 and not odd else None
-            break
-        base, length, epoch, magic, _, _, delta = _HEAD.unpack_from(records, at)
+    while (left := end - at) >= LENGTH_END:
+        base, length = _PREFIX.unpack_from(records, at)
         size = length + LENGTH_END
-        if size < HEADER_SIZE or magic != MAGIC or base < 0 or not 0 <= delta < INT64_MAX - base:
+        # The next bytes of a format that isn't known yet may be those of the shortest message.
+        magic = records[at + MAGIC_AT] if left > MAGIC_AT else 0
+        if size < (SMALLEST_MESSAGES[magic] if magic < MAGIC else HEADER_SIZE):
             odd = True
             break
-        if size > end - at:
+        if left < _HEAD.size and size > left:
+            needed = size if at == 0 else None
+            break
+        epoch, delta = NO_LEADER_EPOCH, 0
+        if magic >= MAGIC:
+            _, _, epoch, _, _, _, delta = _HEAD.unpack_from(records, at)
+        if magic > MAGIC or base < 0 or not 0 <= delta < INT64_MAX - base:
+            odd = True
+            break
+        if size > left:
             needed = size if at == 0 else None
             break
         at += size

@@ -19,8 +19,9 @@ _BASE = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 # Without the last one, a pipe without a reader would block forever.
 _FLAGS = _BASE | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_told: set[str] = set()
-"""Key files that were warned of: once in a process, however many clients read them."""
+_told: set[object] = set()
+"""Key files that were warned of, by path and by inode: once in a process, however many clients read
+them, by whatever names."""
 
 
 class UnsafeFileError(OSError):
@@ -78,16 +79,19 @@ def write_privately(path: Path, text: str) -> None:
 def warn_of_readers(option: str, path: str | os.PathLike[str]) -> None:
     """Warn once of a file with a private key that others than its owner may read."""
     name = os.fspath(path)
-    if os.name != "posix" or name in _told:
+    if os.name != "posix":
         return
     try:
-        mode = Path(name).stat().st_mode
+        found = Path(name).stat()
     except OSError:
         return  # its reader reports this better
+    mode, same = found.st_mode, {os.path.abspath(name), (found.st_dev, found.st_ino)}  # noqa: PTH100
+    if not same.isdisjoint(_told):
+        return
     who = [who for who, bit in (("its group", stat.S_IRGRP), ("everybody", stat.S_IROTH))
            if mode & bit]  # fmt: skip
     if who:
-        _told.add(name)
+        _told.update(same)
         logger.warning(
             "%s: %s contains a private key, but %s can read it (mode %o): run chmod 600",
             *(option, name, who[-1], stat.S_IMODE(mode)),

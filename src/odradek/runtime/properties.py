@@ -16,8 +16,9 @@ from typing import Any, ParamSpec
 from odradek.clients.caller_flow import shorten
 from odradek.common.arguments import refusal, shown
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
-from odradek.common.errors import ConfigurationError, KafkaError
+from odradek.common.errors import ConfigurationError
 from odradek.common.options.spellings import sealed
+from odradek.common.secret import clear_locals, private
 
 logger = logging.getLogger("odradek")
 
@@ -60,8 +61,10 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
                 config = settings(config, client)
                 config = Config(client, config, **keywords)
                 init(self, config, **mine)
-            except KafkaError as error:
-                config = None  # a value that isn't a mapping may contain a password
+            except Exception as error:
+                # Any value may contain a password, such as user:password@ in an address.
+                config = keywords = mine = {}
+                clear_locals(error)
                 shorten(error)
                 raise error  # by name: a mere `raise` wouldn't show this frame
 
@@ -78,6 +81,7 @@ def _tried(given: Any, client: str) -> tuple[dict[str, Any], Exception | None]:
         return {}, error
 
 
+@private
 def read_properties(path: str | os.PathLike[str], client: str | None = None) -> dict[str, Any]:
     """Read a file in Java's properties format; librdkafka's `name=value` files work, too.
 

@@ -2,8 +2,9 @@
 
 In: URLs, a method, a path, a body. Out: a status and the JSON of its response, or `NoAnswerError`
 with each server's error. The server of the last response is asked first. A round of all servers
-costs no wait; rounds are spaced by the project's backoff (KIP-580). Must not: follow a redirect or
-the environment's proxies (`http_until`), or put a credential into a text.
+costs no wait; rounds are spaced by the project's backoff (KIP-580), or by `Retry-After` if that is
+longer. The caller decides which responses are final. Must not: follow a redirect or the
+environment's proxies (`http_until`), or put a credential into a text.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import re
 import ssl
 import urllib.error
 import urllib.request
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
@@ -37,6 +41,12 @@ SAID = 300
 """Characters of a server's words that an error repeats."""
 RETRIED = frozenset((408, 425, 429))
 """With all of 5xx: states that may pass by themselves, or that another server isn't in."""
+PARSED = 4096
+"""Characters of a page from which the text is taken."""
+STRANGE_S = 5.0
+"""Seconds in which a response that isn't final is retried, if no server has a temporary problem: a
+proxy may send such responses while its server restarts, or the URL may be wrong."""
+_TAGS = re.compile(r"<(?:style|script)\b[^>]{0,999}>[^<]*|<[^<>]{0,999}>", re.IGNORECASE)
 
 
 class NoAnswerError(KafkaError):
@@ -44,6 +54,10 @@ class NoAnswerError(KafkaError):
 
     lasting = False
     """Whether another attempt won't help: a certificate isn't trusted."""
+
+
+class NoCredentialsError(KafkaError):
+    """The function that returns the credentials failed; its error is the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,10 @@ class RestAnswer:
     status: int
     body: Any
     """The parsed JSON; None if it isn't JSON."""
+    words: str = ""
+    """The beginning of a text that isn't JSON, without tags."""
+    retry_after: float = 0.0
+    """Seconds after which the server wants to be asked again."""
 
     @property
     def passes(self) -> bool:
@@ -72,6 +90,21 @@ class RestLimits:
     """For one request to one server."""
 
 
+@dataclass(slots=True)
+class _Round:
+    """Results of one attempt with each server, other than final responses."""
+
+    said: list[str] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
+    rejections: list[RestAnswer] = field(default_factory=list)
+    last: RestAnswer | None = None
+    credentials: NoCredentialsError | None = None
+    lasting: bool = True
+    """Whether another attempt won't help."""
+    strange: bool = True
+    """Whether all responses came from servers without a temporary problem."""
+
+
 class RestServers:
     """Servers with the same content. `call` may be called from any thread."""
 
@@ -83,8 +116,13 @@ class RestServers:
         limits: RestLimits,
         backoff: ExponentialBackoff,
         content_type: str,
+        final: Callable[[RestAnswer], bool] = lambda answer: not answer.passes,
     ) -> None:
-        """Set `headers`, which returns the authentication headers of each request."""
+        """Set `headers`, which returns the authentication headers of each request.
+
+        `headers` may raise `NoCredentialsError`. `final` returns whether a response needs neither
+        another server nor another attempt.
+        """
         self._urls = list(urls)
         self._headers = headers
         self._tls = tls
@@ -92,45 +130,82 @@ class RestServers:
         self._limits = limits
         self._backoff = backoff
         self._type = content_type
+        self._final = final
         self._rng = random.Random()
         self._clock = SystemClock()
         self._resolver = Resolver()
 
-    def call(self, method: str, path: str, body: object = None) -> RestAnswer:
+    def call(
+        self, method: str, path: str, body: object = None, *, everywhere: bool = False
+    ) -> RestAnswer:
         """Retry until there is a final response, or no time left.
 
-        A response with a temporary status (5xx, 429) is returned unchanged when the time is over.
-        Calls within `one_patience` share the time of the first.
+        A response that isn't final is returned when the time is over. With `everywhere`, a
+        rejection is only final if each server returns one; one other than 404 is preferred. Calls
+        within `one_patience` share the time of the first. Raises `NoAnswerError`, and
+        `NoCredentialsError` if the credentials are still missing when the time is over.
         """
         data = None if body is None else json.dumps(body).encode()
-        deadline, failures = shared(self._clock.now() + self._limits.call), 0
+        began = self._clock.now()
+        deadline, failures = self.deadline(), 0
         last: RestAnswer | None = None
         words: list[str] = []
         while True:
-            said: list[str] = []
-            lasting = True
+            now = _Round()
             for url in list(self._urls):
-                try:
-                    found = self._asked(url, method, path, data, deadline)
-                except NoAnswerError as error:
-                    said.append(str(error))
-                    lasting = lasting and error.lasting
-                    continue
-                if not found.passes:
+                found = self._tried(now, url, method, path, data, deadline)
+                if found is not None and not (everywhere and found.status >= 300):
                     self._prefer(url)
                     return found
-                last, lasting = found, False
-                said.append(f"{found.place} sent HTTP status {found.status}")
+                if found is not None:
+                    now.rejections.append(found)
+            if len(now.rejections) == len(self._urls):
+                return min(now.rejections, key=lambda one: one.status == 404)
+            last = now.last or last
             over = self._clock.now() >= deadline
             if not (over and words):  # else the time of this round was cut
-                words = said
-            wait = self._backoff.delay(failures, self._rng)
+                words = now.said
+            wait = max(self._backoff.delay(failures, self._rng), min(now.pauses))
             failures += 1
-            if lasting or self._clock.now() + wait >= deadline:
+            end = min(deadline, began + STRANGE_S) if now.strange else deadline
+            if now.lasting or self._clock.now() + wait >= end:
+                if now.credentials is not None:
+                    raise now.credentials
                 if last is not None:
                     return last
                 raise NoAnswerError("; ".join(words) + f" ({number(failures, 'attempt')})")
             self._clock.pause(wait)
+
+    def _tried(
+        self, now: _Round, url: str, method: str, path: str, data: bytes | None, deadline: float
+    ) -> RestAnswer | None:
+        """Return a server's response if it is final; otherwise note it for this round."""
+        try:
+            found = self._asked(url, method, path, data, deadline)
+        except NoCredentialsError as error:
+            now.credentials, now.lasting, now.strange = error, False, False
+            now.pauses.append(0.0)
+            return None
+        except NoAnswerError as error:
+            now.said.append(str(error))
+            now.pauses.append(0.0)
+            now.lasting, now.strange = now.lasting and error.lasting, False
+            return None
+        if self._final(found):
+            return found
+        now.said.append(f"{found.place} sent HTTP status {found.status}")
+        now.pauses.append(found.retry_after)
+        now.last, now.lasting = found, False
+        now.strange = now.strange and not found.passes
+        return None
+
+    def deadline(self) -> float:
+        """Return when a call that starts now has to end, on the system's clock."""
+        return shared(self._clock.now() + self._limits.call)
+
+    def pause_once(self, seconds: float, deadline: float) -> None:
+        """Pause before another call, for at most half of the time until the deadline."""
+        self._clock.pause(max(0.0, min(seconds, (deadline - self._clock.now()) / 2)))
 
     def _prefer(self, url: str) -> None:
         if self._urls[0] != url:
@@ -140,7 +215,7 @@ class RestServers:
         self, url: str, method: str, path: str, data: bytes | None, deadline: float
     ) -> RestAnswer:
         """One server's answer, whatever its status."""
-        secrets = self._headers()
+        place, secrets = shown(url), self._headers()
         request = urllib.request.Request(  # noqa: S310 - `opener` knows http and https only
             url + path, data, method=method
         )
@@ -150,39 +225,53 @@ class RestServers:
         for name, value in secrets.items():
             request.add_unredirected_header(name, value.reveal())
         until = Until(self._clock, min(deadline, self._clock.now() + self._limits.attempt))
-        place = shown(url)
         try:
             context = self._tls() if url.startswith("https") else self._no_tls
             try:
                 with opener(context, until, self._resolver).open(request) as answer:
-                    return RestAnswer(place, answer.status, _json(answer, place, ()))
+                    return _answer(answer, place, answer.status, ())
             except urllib.error.HTTPError as error:
                 with error:
-                    return RestAnswer(place, error.code, _json(error, place, secrets.values()))
-        except (OSError, http.client.HTTPException) as error:
+                    return _answer(error, place, error.code, secrets.values())
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
             failure = _failure(error, place)
         # Outside of `except`: the frames of urllib have the header in their variables.
         raise failure
 
 
-def _json(answer: Any, place: str, secrets: Any) -> Any:
-    """Return the body, up to a limit; a credential that an error repeats is removed."""
+def _answer(answer: Any, place: str, status: int, secrets: Any) -> RestAnswer:
+    """Read the body, up to a limit; a credential that an error repeats is removed."""
     pieces, size = [], 0
     while piece := answer.read1(65536):
         pieces.append(piece)
         size += len(piece)
         if size > LONGEST_ANSWER:
             raise NoAnswerError(f"{place} sent more than {LONGEST_ANSWER} bytes")
-    try:
-        found = json.loads(b"".join(pieces).decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, dict):
-        return found
+    text = b"".join(pieces).decode("utf-8", "replace")
+    later = _seconds(answer.headers.get("Retry-After"))
     # Compare parsed JSON: any character may be escaped in it, and servers differ in which they
     # escape.
     forms = [form for secret in secrets for form in _forms(secret)]
-    return {name: _without(value, forms) for name, value in found.items()}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        words = " ".join(_TAGS.sub(" ", text[:PARSED]).split())
+        return RestAnswer(place, status, None, _without(words, forms)[:SAID], later)
+    if isinstance(found, dict):
+        found = {name: _without(value, forms) for name, value in found.items()}
+    return RestAnswer(place, status, found, "", later)
+
+
+def _seconds(given: str | None) -> float:
+    """Return the seconds of a header `Retry-After`, which may be a date; 0 if it is neither."""
+    if given is None:
+        return 0.0
+    if given.isascii() and given.isdigit():
+        return float(given[:9])
+    try:
+        return max(0.0, (parsedate_to_datetime(given) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
 
 
 def _without(value: Any, secrets: list[Secret]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from odradek.common.errors import ExplainedError, KafkaError
+from odradek.common.errors import ConfigurationError, ExplainedError, KafkaError
 from odradek.common.printable import printable
 from odradek.common.types import TopicPartition
 
@@ -28,13 +28,14 @@ class SchemaRegistryError(ExplainedError):
     """The HTTP status; None without a response."""
     error_code: int | None = None
     """The registry's own error code, for example 40403."""
-    blames_record = True
-    """Whether the cause may be this record's schema; False if the registry can't be used at all, so
-    that no record can be read."""
+    blames_record = False
+    """Whether the record is the cause: each server of the registry said twice that it doesn't have
+    the record's schema, or the schema's text is unusable. Otherwise other records fail, too, and
+    this record may be readable later."""
 
     def coded(self, status: int, error_code: int | None) -> Self:
         """Set `status` and `error_code` from the response, and return this error."""
-        self.status, self.error_code = status, error_code
+        self.status, self.error_code, self.blames_record = status, error_code, False
         return self
 
 
@@ -42,17 +43,22 @@ class RegistryUnreachableError(SchemaRegistryError):
     """None of the registry's URLs answered in time."""
 
     retriable = True
-    blames_record = False
 
 
 class RegistryAuthenticationError(SchemaRegistryError):
-    """The registry rejected the credentials (401) or the permission is missing (403)."""
+    """The registry rejected the credentials (401), or the permission is missing (403).
 
-    blames_record = False
+    Or the function `bearer.auth.token` failed; its error is the cause.
+    """
 
 
 class SchemaNotFoundError(SchemaRegistryError):
     """The registry has no such subject, version or schema (404)."""
+
+    def confirmed(self, everywhere: bool) -> Self:
+        """Blame the record if each server has confirmed the error, and return this error."""
+        self.blames_record = everywhere
+        return self
 
 
 class IncompatibleSchemaError(SchemaRegistryError):
@@ -60,7 +66,24 @@ class IncompatibleSchemaError(SchemaRegistryError):
 
 
 class InvalidSchemaError(SchemaRegistryError):
-    """The schema isn't valid or can't be used (422, or rejected by the local library)."""
+    """The schema isn't valid or can't be used (42201, or rejected by the local library)."""
+
+    blames_record = True
+
+
+class UnusableSettingError(ConfigurationError):
+    """A file that a registry client's settings name can't be used now."""
+
+    blames_record = False
+
+
+def blames_record(error: BaseException) -> bool:
+    """Return whether an error of a deserializer is caused by the record.
+
+    A program's own errors are, whatever attributes they have.
+    """
+    ours = isinstance(error, KafkaError)
+    return not ours or getattr(error, "blames_record", True) is not False
 
 
 class RecordDeserializationError(DeserializationError):

@@ -8,15 +8,14 @@ or register a schema unless a setting says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import Any, Protocol
 
 from odradek.common.errors import ConfigurationError
-from odradek.runtime.system_clock import SystemClock
 from odradek.serialization.context import SerializationContext
-from odradek.serialization.errors import SchemaNotFoundError, SerializationError
-from odradek.serialization.registry.client import SchemaRegistryClient
-from odradek.serialization.registry.schema_cache import kept
+from odradek.serialization.errors import SerializationError
+from odradek.serialization.registry.client import SchemaRegistryClient, cache_of
+from odradek.serialization.registry.rules import READ, WRITE, check_migration, check_rules
+from odradek.serialization.registry.schema_cache import SchemaCache
 from odradek.serialization.registry.schemas import RegisteredSchema, Schema
 from odradek.serialization.registry.subjects import strategy
 from odradek.serialization.wire_format import SchemaId, add_header
@@ -30,8 +29,6 @@ WRITING: dict[str, Any] = {
     "schema.id.location": PREFIX,
 }
 """Settings of serializers, with their defaults."""
-UNKNOWN_S = 5.0
-"""Seconds in which an id that the registry doesn't have isn't requested again."""
 READING: dict[str, Any] = {"use.latest.version": False, "subject.name.strategy": "TOPIC"}
 """Settings of deserializers, with their defaults."""
 
@@ -98,6 +95,7 @@ class Framer:
             "subject.name.strategy", settings["subject.name.strategy"]
         )
         self._known: dict[str, RegisteredSchema] = {}
+        self._cache = cache_of(registry)
 
     def subject(self, context: SerializationContext | None, name: str | None) -> str:
         """Return the subject of a record's schema. Raises `SerializationError`."""
@@ -109,10 +107,14 @@ class Framer:
     def registered(self, subject: str, schema: Callable[[], Schema | None]) -> RegisteredSchema:
         """Return the schema's registration: looked up, registered, or the latest, by the settings.
 
-        Raises `SchemaRegistryError`.
+        Raises `SchemaRegistryError`, also for a schema with rules for writing.
         """
         if self.takes_latest:
-            return self._registry.get_latest_version(subject)
+            latest = self._registry.get_latest_version(subject)
+            check_rules(latest.schema, WRITE)
+            return latest
+        if self._cache.over:
+            self._cache, self._known = cache_of(self._registry), {}
         found = self._known.get(subject)
         if found is not None:
             return found
@@ -122,7 +124,9 @@ class Framer:
         ask = self._registry.lookup_schema
         if self._registers:
             ask = self._registry.registered_schema
-        found = self._known[subject] = ask(subject, mine, self._normalizes)
+        found = ask(subject, mine, self._normalizes)
+        check_rules(found.schema, WRITE)
+        self._known[subject] = found
         return found
 
     def reference(self, subject: str, schema: Schema) -> RegisteredSchema:
@@ -146,6 +150,19 @@ class Framer:
         return of.prefix() + payload
 
 
+def written_schema(registry: SchemaRegistryClient, of: SchemaId) -> Schema:
+    """Return the schema with an id or GUID, to read values with.
+
+    Raises `SchemaRegistryError`, also for a schema with rules for reading.
+    """
+    if of.id is not None:
+        found = registry.get_schema(of.id)
+    else:
+        found = registry.get_schema_by_guid(of.guid or "")
+    check_rules(found, READ)
+    return found
+
+
 class Unframer:
     """Finds the schema of serialized bytes."""
 
@@ -155,26 +172,20 @@ class Unframer:
         self._strategy: _Named = strategy(
             "subject.name.strategy", settings["subject.name.strategy"]
         )
-        self._clock = SystemClock()
-        self._unknown: dict[SchemaId, tuple[float, SchemaNotFoundError]] = {}
-        """Errors of ids that the registry doesn't have, and the time until which each counts."""
+
+    def cache(self) -> SchemaCache:
+        """Return the cache of the registry's client; `over` means that it was emptied."""
+        return cache_of(self._registry)
 
     def schema(self, of: SchemaId) -> Schema:
-        """Return the schema with an id or GUID. Raises `SchemaRegistryError`.
+        """Return the schema with an id or GUID. Raises `SchemaRegistryError`."""
+        return written_schema(self._registry, of)
 
-        An id that the registry doesn't have is requested once in `UNKNOWN_S`, not once per record.
-        """
-        until, refusal = self._unknown.get(of, (0.0, None))
-        if refusal is not None and self._clock.now() < until:
-            raise copy(refusal)
-        try:
-            if of.id is not None:
-                return self._registry.get_schema(of.id)
-            return self._registry.get_schema_by_guid(of.guid or "")
-        except SchemaNotFoundError as error:
-            kept(self._unknown, of, (self._clock.now() + UNKNOWN_S, copy(error)))
-            raise
-
-    def latest(self, context: SerializationContext | None, name: str | None) -> Schema:
+    def latest(
+        self, context: SerializationContext | None, name: str | None, written: Schema
+    ) -> Schema:
         """Return the subject's latest schema, which `use.latest.version` reads with."""
-        return self._registry.get_latest_version(self._strategy(context, name) or "").schema
+        found = self._registry.get_latest_version(self._strategy(context, name) or "").schema
+        check_rules(found, READ)
+        check_migration(written, found)
+        return found

@@ -13,8 +13,7 @@ from types import CoroutineType
 from typing import Any
 
 from odradek.clients.consumer.records import ConsumerRecord
-from odradek.common.errors import ConfigurationError
-from odradek.common.errors.records import SchemaNotAtHandError
+from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import TopicPartition
 from odradek.serialization.context import (
     NO_WAITING,
@@ -22,16 +21,10 @@ from odradek.serialization.context import (
     MessageField,
     SerializationContext,
 )
-from odradek.serialization.errors import (
-    RecordDeserializationError,
-    RegistryAuthenticationError,
-    RegistryUnreachableError,
-)
+from odradek.serialization.errors import RecordDeserializationError, blames_record
 
 _KEY, _VALUE, _HEADERS = 5, 6, 7
 """Which items of a record they are."""
-_NOT_THE_RECORD = (RegistryUnreachableError, RegistryAuthenticationError, SchemaNotAtHandError)
-"""Errors that say nothing about a record: another call may read it."""
 
 
 def converter(option: str, given: Any) -> Callable[[Any, Any], Any] | None:
@@ -114,7 +107,7 @@ class RecordReading:
         try:
             for record in records:
                 made.append(self._read(record))  # noqa: PERF401 - records that were read before an error are used
-        except (RecordDeserializationError, *_NOT_THE_RECORD):
+        except KafkaError:
             if not made:
                 raise
         finally:
@@ -132,10 +125,10 @@ class RecordReading:
                 continue
             try:
                 items[at] = not_awaited(function(items[at], context))
-            except _NOT_THE_RECORD:
-                raise
             # A function of the program's may raise whatever it likes over bytes of others.
             except Exception as error:
+                if not blames_record(error):
+                    raise  # another call may read the record
                 raise RecordDeserializationError(
                     TopicPartition(record.topic, record.partition),
                     record.offset,

@@ -49,8 +49,8 @@ def test_nothing_is_cut_at_80_columns(name: str) -> None:
             assert option in flat, option
 
 
-OF_FRAME = "command_property"
-"""A parameter that every command of `cli.frame` has."""
+OF_FRAME = {"command_property", "registry_property"}
+"""Parameters of which every command of `cli.frame` has one."""
 
 
 def verbs() -> dict[str, Any]:
@@ -59,7 +59,7 @@ def verbs() -> dict[str, Any]:
     for name in COMMANDS:
         root: Any = typer.main.get_command(build(name))
         for verb, command in getattr(root.commands[name], "commands", {}).items():
-            if any(p.name == OF_FRAME for p in command.params):
+            if OF_FRAME & {p.name for p in command.params}:
                 found[f"{name} {verb}"] = command
     return found
 

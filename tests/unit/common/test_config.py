@@ -139,21 +139,22 @@ def test_what_is_refused(client: str, given: dict[str, Any], text: str) -> None:
     ("given", "pair"),
     [
         ({}, (0.05, 1.0)),
-        ({"reconnect.backoff.ms": 50}, (0.05, 0.05)),
+        ({"reconnect.backoff.ms": 50}, (0.05, 1.0)),
+        ({"reconnect.backoff.ms": 60}, (0.06, 0.06)),
         ({"reconnect.backoff.ms": 123, "reconnect.backoff.max.ms": 12345}, (0.123, 12.345)),
         ({"reconnect.backoff.max.ms": 7000}, (0.05, 7.0)),
         ({"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 1000}, (2.0, 1.0)),
     ],
 )
-def test_kip_144_max_follows_the_base_by_presence(
+def test_kip_144_max_follows_a_base_that_is_not_the_default(
     given: dict[str, int], pair: tuple[float, float]
 ) -> None:
     policy = Config(CONSUMER, {**BROKER, **given}).backoff("reconnect.backoff")
     assert (policy.base, policy.maximum) == pair
 
 
-def test_kip_144_presence_counts_for_keywords_too() -> None:
-    assert Config(PRODUCER, BROKER, reconnect_backoff_ms=50)["reconnect.backoff.max.ms"] == 0.05
+def test_kip_144_for_keywords_too() -> None:
+    assert Config(PRODUCER, BROKER, reconnect_backoff_ms=60)["reconnect.backoff.max.ms"] == 0.06
 
 
 @pytest.mark.parametrize("name", ["retry.backoff", "socket.connection.setup.timeout"])
@@ -340,6 +341,15 @@ class TestAddresses:
     def test_a_name_with_two_ports_is_no_ipv6_address(self) -> None:
         with pytest.raises(ConfigurationError, match="isn't host:port, for example localhost:9092"):
             parse_address("x", "broker:9092:9093")
+
+    @pytest.mark.parametrize("text", ["a:1;b:2", "a;b:2", "a:1 b:2", "a|b:1", "a:1;"])
+    def test_other_separators_than_a_comma(self, text: str) -> None:
+        with pytest.raises(ConfigurationError, match="separate addresses with commas, as in a:"):
+            Config(PRODUCER, {SERVERS: text})
+
+    def test_a_path_is_no_host(self) -> None:
+        with pytest.raises(ConfigurationError, match="isn't host:port"):
+            parse_address("x", "a/b:1")
 
     def test_lists_lose_their_doubles(self) -> None:
         c = Config(CONSUMER, {"bootstrap.servers": " a:1, b:2,a:1,"})

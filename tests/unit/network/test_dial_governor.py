@@ -8,9 +8,9 @@ import pytest
 from odradek.network.dial_governor import FRESH, MAX_PENDING, MAX_PER_SECOND, DialGovernor
 
 
-def governor(longest: float = math.inf) -> DialGovernor:
+def governor(longest: float = math.inf, most: int = MAX_PER_SECOND) -> DialGovernor:
     """One that knows of a failure."""
-    made = DialGovernor(random.Random(1), longest)
+    made = DialGovernor(random.Random(1), longest, most)
     made.failed(0.0)
     return made
 
@@ -95,8 +95,16 @@ def test_a_dial_that_waits_for_its_name_counts_when_it_leaves() -> None:
     assert g.wait(1.11, for_metadata=True) < 0.8
 
 
-def test_no_backoff_at_all_is_no_limit_of_six() -> None:
-    assert set(dials(governor(0.0), 0.0, 100, **AGAIN)) == {0.0}
+@pytest.mark.parametrize("longest", [0.0, 0.01, 0.05, 0.1])
+def test_no_backoff_of_the_user_exceeds_the_limit_of_attempts(longest: float) -> None:
+    """librdkafka's 100 ms, Java's 50 ms written out, zero."""
+    for most in (1, 6, 50):
+        waits, now, times = dials(governor(longest, most), 0.0, 3 * most, **AGAIN), 0.0, []
+        for wait in waits:
+            now += wait
+            times.append(now)
+        assert max(sum(1 for u in times if t <= u < t + 1) for t in times) <= most
+        assert max(waits[1:]) <= max(longest, 1.0 / most) + 0.01 or most == 1
 
 
 def test_a_proof_renews_the_close_dials() -> None:
@@ -152,7 +160,7 @@ def test_the_seventh_dial_waits_until_a_second_after_the_first() -> None:
 
 
 def test_a_shorter_backoff_of_the_user_allows_more_dials_in_a_second() -> None:
-    g = governor(0.1)
+    g = governor(0.1, 11)
     for _ in range(10):
         g.dialled(0.0, for_metadata=True)
         g.ended()

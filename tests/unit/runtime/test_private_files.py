@@ -114,8 +114,10 @@ def test_a_key_that_others_may_read_is_warned_of_once(
     warn_of_readers("ssl.key.location", path)  # it isn't there
     path.touch()
     path.chmod(mode)
-    for _ in range(2):
-        warn_of_readers("ssl.key.location", path)
+    (tmp_path / "link.pem").symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    for name in (path, path, "key.pem", "./key.pem", tmp_path / "link.pem"):
+        warn_of_readers("ssl.key.location", name)
     assert len(caplog.records) == (mode != 0o600)
     if who:
         assert f"key.location: {path} contains a private key, but {who} can read it" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token, read_token
+from odradek.runtime.credentials import provider_loop
 from odradek.runtime.credentials.allowed_sources import ALLOWED_FILES, ALLOWED_URLS
 from odradek.runtime.credentials.jwt_assertion import AssertionSettings, assertion_of
 from odradek.runtime.credentials.token_functions import token_function, unsecured
@@ -92,6 +94,68 @@ def test_users_functions_in_every_spelling() -> None:
     assert given(lambda config=None: ("mine", 1.0 if config is None else 2.0)).expires_at == 1.0
 
 
+class KeptSession:
+    """A provider whose HTTP session belongs to the loop that opened it, as aiohttp's does."""
+
+    def __init__(self) -> None:
+        self.opened: asyncio.AbstractEventLoop | None = None
+
+    async def token(self) -> str:
+        loop = asyncio.get_running_loop()
+        self.opened = self.opened or loop
+        if self.opened is not loop or self.opened.is_closed():
+            raise RuntimeError("the session belongs to another event loop")
+        await asyncio.sleep(0)
+        return "kept"
+
+
+def test_a_coroutine_runs_in_the_clients_loop() -> None:
+    async def program() -> asyncio.AbstractEventLoop:
+        loop, provider = asyncio.get_running_loop(), KeptSession()
+        provider.opened = loop
+        config = Config("producer", {**BASE, "sasl.oauthbearer.token.provider": provider})
+        fetch = token_function(config, lambda: loop)
+        for _ in range(2):
+            assert read_token(await asyncio.to_thread(fetch)) == Token(Secret("kept"))
+        return loop
+
+    assert asyncio.run(program()).is_closed()
+
+
+def test_without_a_loop_all_coroutines_share_one_that_stays_open() -> None:
+    provider = KeptSession()
+    fetch = function(**{"sasl.oauthbearer.token.provider": provider.token})
+    for _ in range(3):
+        assert read_token(fetch()) == Token(Secret("kept"))
+    first = provider.opened
+
+    async def simulated() -> None:  # simulations call worker functions in the loop's thread
+        loop = asyncio.get_running_loop()
+        config = Config("producer", {**BASE, "sasl.oauthbearer.token.provider": provider})
+        assert read_token(token_function(config, lambda: loop)()) == Token(Secret("kept"))
+
+    asyncio.run(simulated())
+    assert provider.opened is first
+    assert first is not None
+    assert not first.is_closed()
+
+
+def test_a_coroutine_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider_loop, "LONGEST_CALL", 0.01)
+    cancelled = threading.Event()
+
+    async def hanging() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return "late"
+
+    with pytest.raises(TimeoutError):
+        given(hanging)
+    assert cancelled.wait(10)
+
+
 @pytest.mark.parametrize(
     ("raised", "kind", "said"),
     [
@@ -135,6 +199,22 @@ def test_oidc_in_every_spelling(server: TokenServer, options: dict[str, Any]) ->
     assert token.expires_at is not None
     assert claims["sub"] == CLIENT_ID
     assert server.forms[-1] == {"grant_type": "client_credentials", "scope": "kafka"}
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["option", "JAAS"])
+def test_oidc_for_an_audience(server: TokenServer, named: bool) -> None:
+    """Auth0 refuses requests without it."""
+    given = {"sasl.oauthbearer.token.endpoint.url": server.url()}
+    if named:
+        given |= {"sasl.oauthbearer.audience": "kafka://orders", **ASKING}
+    else:
+        given["sasl.jaas.config"] = (
+            f'{MODULE} clientId="{CLIENT_ID}" clientSecret="{CLIENT_SECRET}" '
+            'oauth.audience="kafka://orders";'
+        )
+    fetched(function(**given))
+    form = {"grant_type": "client_credentials", "audience": "kafka://orders"}
+    assert server.forms[-1] == form
 
 
 def test_oidc_without_its_secret_is_refused_at_once() -> None:

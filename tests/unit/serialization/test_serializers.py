@@ -38,7 +38,6 @@ from odradek.serialization import (
     SerializationContext,
     plain,
 )
-from odradek.serialization.framing import UNKNOWN_S
 from odradek.serialization.protobuf.messages import messages_at
 from odradek.serialization.protobuf.serializers import message_indexes
 
@@ -217,30 +216,6 @@ def test_bytes_that_are_no_avro(registry: SchemaRegistryClient, data: bytes, wor
     registry.register_schema("t-value", Schema(FIRST))
     with pytest.raises(DeserializationError, match=words):
         AvroDeserializer(registry)(data, VALUE)
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    time = 100.0
-
-    def now(self) -> float:
-        return self.time
-
-
-def test_an_unknown_id_is_not_requested_for_each_record(
-    server: RegistryServer, registry: SchemaRegistryClient
-) -> None:
-    read, clock = AvroDeserializer(registry), Clock()
-    read._unframer._clock = clock  # type: ignore[assignment]
-    for questions in (1, 2):
-        for _ in range(3):
-            with pytest.raises(SchemaNotFoundError, match="HTTP 404"):
-                read(b"\0\0\0\0\1\2", VALUE)
-        assert server.asked == ["GET /schemas/ids/1"] * questions
-        clock.time += UNKNOWN_S
-    registry.register_schema("t-value", Schema(FIRST))
-    assert read(b"\0\0\0\0\1\2", VALUE) == {"id": 1}
 
 
 def test_what_does_not_fit(registry: SchemaRegistryClient) -> None:
@@ -445,7 +420,8 @@ message Second {}
         ((0, 0), "a.b.First.Late"),
         ((0, 0, 0), "a.b.First.Late.Inmost"),
         ((2,), None),
-        ((0, 1), None),
+        ((0, 1), "a.b.First.Late"),  # where the entries of the map count
+        ((0, 2), None),
         ((-1,), None),
     ],
 )
@@ -460,8 +436,50 @@ def test_entries_of_maps_count_or_do_not() -> None:
     message.nested_type.add(name="TagsEntry").options.map_entry = True
     message.nested_type.add(name="Part")
     schema = Schema(b64encode(file.SerializeToString()).decode(), "PROTOBUF")
-    assert messages_at(schema, (0, 0)) == {"M.TagsEntry", "M.Part"}
+    assert messages_at(schema, (0, 0)) == {"M.Part"}
     assert messages_at(schema, (0, 1)) == {"M.Part"}
+
+
+GROUPS = """
+syntax = "proto2"; package g;
+message M {
+  map<string, .g.M> by_name = 1; optional group Part = 2 [deprecated = true] { message In {}
+    map < int32 , string > m = 3; message Late {} }
+  message Last {}
+}
+"""
+
+
+def test_maps_and_groups_count_among_messages() -> None:
+    """As protoc counts them, in the order of the file; some implementations leave out entries."""
+    schema = Schema(GROUPS, "PROTOBUF")
+    for indexes, name in (
+        ((0, 1), "g.M.Part"), ((0, 1, 0), "g.M.Part.In"), ((0, 1, 2), "g.M.Part.Late"),
+        ((0, 2), "g.M.Last"),
+    ):  # fmt: skip
+        assert name in messages_at(schema, indexes)
+
+
+def test_the_text_of_a_file_with_a_map_names_our_own_messages(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    """A registry may return the text of the file that was registered as a descriptor."""
+    file = descriptor_pb2.FileDescriptorProto(name="map.proto", package="mapped", syntax="proto3")
+    message = file.message_type.add(name="M")
+    entry = message.nested_type.add(name="TagsEntry")
+    entry.options.map_entry = True
+    for number, name in enumerate(("key", "value"), 1):
+        entry.field.add(name=name, number=number, type=9, label=1)
+    message.field.add(name="tags", number=1, type=11, label=3, type_name=".mapped.M.TagsEntry")
+    message.nested_type.add(name="Part").field.add(name="x", number=1, type=5, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    part = message_factory.GetMessageClass(pool.FindMessageTypeByName("mapped.M.Part"))
+    data = ProtobufSerializer(part, registry, REGISTER)(part(x=7), VALUE)
+    text = """syntax = "proto3"; package mapped;
+        message M { map<string, string> tags = 1; message Part { int32 x = 1; } }"""
+    server.schemas[0]["schema"] = text
+    assert ProtobufDeserializer(part, registry)(data, VALUE) == part(x=7)
 
 
 @pytest.mark.parametrize(

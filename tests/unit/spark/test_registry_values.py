@@ -12,21 +12,26 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from tests.registry_server import RegistryServer
+from tests.unit.serialization.test_registry_faults import FAULTS, fails, recovers
 from tests.unit.spark.avro_examples import EVERYTHING
 
-from odradek.errors import RegistryUnreachableError, SchemaNotFoundError
+from odradek.errors import RegistryUnreachableError, SchemaNotFoundError, SchemaRegistryError
 from odradek.serialization import (
     AvroDeserializer,
     AvroSerializer,
     MessageField,
+    ProtobufSerializer,
     Schema,
     SchemaReference,
     SchemaRegistryClient,
     SerializationContext,
 )
+from odradek.serialization.registry import schema_cache
 from odradek.spark.options.source_options import BATCH, SourceOptions, parse_options
 from odradek.spark.problems import OptionError
+from odradek.spark.registries import shared_client
 from odradek.spark.values.decoding import ValueDecodeError
 from odradek.spark.values.registry_avro import RegistryAvroFormat
 from odradek.spark.values.schema import arrow_schema, full_schema
@@ -97,7 +102,8 @@ def test_a_schema_that_changes_in_the_middle(
         ]
         assert found[0].as_py()["at"] == datetime.fromtimestamp(0, UTC)
         assert found[len(rows) - 1].as_py()["at"] == moment
-    assert server.asked == [f"GET /schemas/ids/{number}" for number in (1, 2, 3)]  # each once
+    asked_by_each = [f"GET /schemas/ids/{number}" for number in (1, 2, 3)]
+    assert server.asked == asked_by_each * 2  # the query's client and the deserializer's, once
 
 
 def test_all_types_of_spark_s_avro(server: RegistryServer, registry: SchemaRegistryClient) -> None:
@@ -250,6 +256,59 @@ def test_a_registry_that_is_away_is_no_record_s_fault(
     server.rule = lambda _: None
     # Of the call that failed nothing is left.
     assert made.decode(rows[2:]).to_pylist() == [{"id": 1, "note": "x"}]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", ["avro", "protobuf"])
+def test_no_trouble_of_a_registry_is_a_record_s_fault(
+    server: RegistryServer, registry: SchemaRegistryClient, fault: str, kind: str
+) -> None:
+    """PERMISSIVE has nulls for records that don't fit, and only for these."""
+    if kind == "avro":
+        row = written(registry, SECOND, {"id": 1, "note": "x"})
+        more = {"avroSchema": SECOND}
+    else:
+        row = ProtobufSerializer(Timestamp, registry, {"auto.register.schemas": True})(
+            Timestamp(seconds=1), VALUE
+        )
+        more = {"valueFormat": "protobuf"}
+    query = asked(server, **more)
+    made, form = decoder(query), query.formats["value"]
+    client = shared_client(form.query, form.settings)  # type: ignore[attr-defined]
+    rows = pa.array([row, row], pa.binary())
+    fails(server, fault, client)
+    for _ in range(2):
+        with pytest.raises(SchemaRegistryError):
+            made.decode(rows)
+    recovers(server, client)
+    assert made.decode(rows).null_count == 0
+    assert made.bad == {}
+
+
+def test_a_missing_schema_is_not_remembered_for_a_task(
+    server: RegistryServer, registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_cache, "IN_LOOP", 0.0)
+    made = decoder(asked(server, avroSchema=FIRST))
+    rows = pa.array([b"\0\0\0\0\1\2"], pa.binary())
+    made.decode(rows)
+    assert list(made.bad) == [0]
+    registry.register_schema("t-value", Schema(FIRST))
+    assert made.decode(rows).to_pylist() == [{"id": 1}]
+
+
+def test_tasks_of_a_query_share_a_client_and_other_queries_have_theirs(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    row = written(registry, FIRST, {"id": 1})
+    query = asked(server, avroSchema=FIRST)
+    rows = pa.array([row], pa.binary())
+    server.asked.clear()
+    for _ in range(3):
+        decoder(query).decode(rows)
+    assert server.asked == ["GET /schemas/ids/1"]
+    decoder(asked(server, avroSchema=FIRST)).decode(rows)
+    assert len(server.asked) == 2
 
 
 def test_whose_schema_is_read(server: RegistryServer, registry: SchemaRegistryClient) -> None:

@@ -120,11 +120,13 @@ def test_partitions_that_a_leader_of_another_client_leaves_unassigned_are_its_fa
     assert last_leader(log, "g", [a, b]) is b
     assert last_leader(lines[0], "g", [a, b]) is a
     assert last_leader(log, "g", [a]) is last_leader("", "g", [a, b]) is None
-    assert not at_fault(b, ["t-a-0"], ["t-a-1"])
-    assert at_fault(b, ["t-a-0"], ["t-a-0"])
-    assert at_fault(a, ["t-a-0"], ["t-a-1"])
-    assert at_fault(None, ["t-a-0"], [])
-    assert not at_fault(None, [], [])
+    assert not at_fault(b, ["t-a-0"], {"x": ["t-a-1"]})
+    assert at_fault(b, ["t-a-0"], {"x": ["t-a-0"]})
+    assert at_fault(a, ["t-a-0"], {"x": ["t-a-1"]})
+    assert at_fault(None, ["t-a-0"], {})
+    assert not at_fault(None, [], {})
+    assert not at_fault(None, ["t-a-0"], {b.name: ["t-a-0"]}, [a, b])
+    assert at_fault(None, ["t-a-0"], {a.name: ["t-a-0"]}, [a, b])
 
 
 def test_a_member_of_another_client_that_has_dropped_out_is_no_fault() -> None:

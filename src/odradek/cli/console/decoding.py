@@ -149,8 +149,8 @@ def _registered(kind: Decoding, registry: SchemaRegistryClient) -> Decoder:
     from odradek.common.errors import MissingExtraError
     from odradek.serialization.errors import (
         DeserializationError,
-        InvalidSchemaError,
-        SchemaNotFoundError,
+        SchemaRegistryError,
+        blames_record,
     )
 
     name, reader = REGISTERED[kind]
@@ -162,7 +162,9 @@ def _registered(kind: Decoding, registry: SchemaRegistryClient) -> Decoder:
     def decode(data: bytes) -> Any:
         try:
             return read(data)
-        except (DeserializationError, InvalidSchemaError, SchemaNotFoundError) as error:
+        except (DeserializationError, SchemaRegistryError) as error:
+            if not blames_record(error):
+                raise
             raise FormatError(f"{name}: {error}") from None
 
     return telling_at_first(decode, REGISTRY)

@@ -12,9 +12,11 @@ from __future__ import annotations
 import contextlib
 import json as jsonlib
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 # Import everything before the first connection: Python sometimes loses a Ctrl-C during an import.
@@ -36,18 +38,24 @@ from odradek.cli.console.properties import UsageError
 from odradek.cli.console.waiting import ending, perhaps_unread, say, telling_of_waiting
 from odradek.cli.doctor.checks import OK, WRONG, Check, checks
 from odradek.cli.doctor.findings import STATUSES, Finding, Seen, findings
+from odradek.cli.doctor.registry import check_registry
 from odradek.cli.doctor.surroundings import look_around
 from odradek.cli.explain.words import checked_topic
 from odradek.cli.frame.results import as_document
-from odradek.cli.frame.settings import Flags, settings
+from odradek.cli.frame.settings import BOOTSTRAP, COMMAND_CONFIG, PROFILE, Flags, settings
+from odradek.cli.schemas.frame import RegistryConfig, RegistryProperty, registry_client
 from odradek.clients.admin.examination import Examination
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
+from odradek.runtime.credentials.allowed_sources import shown
+from odradek.serialization.registry.client import SchemaRegistryClient
 
 TIMEOUT = 15.0
 """Seconds; a connection attempt without any answer times out after ten."""
 USUAL = {"client.id": "odradek-doctor", "security.protocol.probe.enable": "true"}
 """The probe asks a port that ends TLS in plaintext, without credentials, why it does."""
+START = (BOOTSTRAP, COMMAND_CONFIG, PROFILE)
+"""Environment variables that say which cluster to check."""
 WELL = "No problems found, as far as can be seen from here."
 SHOWN = 10
 """Findings that are printed in full, after the first one."""
@@ -63,6 +71,15 @@ def doctor(
     group: Annotated[
         str | None, typer.Option(help="Check this consumer group: its ACLs and its lag.")
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Check this schema registry, too; without bootstrap servers, only the registry.",
+        ),
+    ] = None,
+    registry_config: RegistryConfig = None,
+    registry_property: RegistryProperty = None,
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds for all checks.")] = TIMEOUT,
     command_config: CommandConfig = None,
     profile: ProfileName = None,
@@ -86,18 +103,24 @@ def doctor(
     with ending("odradek doctor"), as_document(json=json):
         start = where_to_start(bootstrap, bootstrap_server)
         words = tuple(config or ())
-        given = settings(
-            Flags(start, command_config, words, profile, spelling="--config"), usual=USUAL
-        )
-        if given.warning:
-            say(given.warning)
         for name in topic or ():
             checked_topic(name)
         if group == "":
             raise UsageError("--group needs a group id, but is empty")
-        seen = _examined(given.given, given.config, topic, group, timeout)
-    found = findings(seen)
-    steps = checks(seen, found)
+        flags = Flags(start, command_config, words, profile, spelling="--config")
+        seen = None
+        alone = flags == Flags(spelling="--config") and not (topic or group)
+        if registry is None or not alone or any(map(os.environ.get, START)):
+            given = settings(flags, usual=USUAL)
+            if given.warning:
+                say(given.warning)
+            seen = _examined(given.given, given.config, topic, group, timeout)
+        found = [] if seen is None else findings(seen)
+        steps = [] if seen is None else checks(seen, found)
+        if registry is not None:
+            words = tuple(registry_property or ())
+            more, step = _registry(registry, registry_config, words, timeout)
+            found, steps = [*found, *more], [*steps, step]
     first = next((one for one in found if one.grave), None)
     status = 0 if first is None else STATUSES[first.kind]
     with perhaps_unread():
@@ -133,6 +156,19 @@ def _examined(
     mechanism = options["sasl.mechanism"] if protocol.startswith("SASL") else None
     around = look_around(options, answering if left > 0 else [])
     return Seen(picture, error, found, protocol, mechanism, around, bool(topics))
+
+
+def _registry(
+    url: str, file: Path | None, words: tuple[str, ...], timeout: float
+) -> tuple[list[Finding], Check]:
+    """Check a schema registry."""
+
+    def client(at: str) -> SchemaRegistryClient:
+        return registry_client(at, file, words, timeout)[0]
+
+    registry = client(url)
+    with telling_of_waiting(f"still checking, for at most {timeout:.0f} s"):
+        return check_registry(registry, shown(url), client)
 
 
 @contextlib.contextmanager
@@ -181,14 +217,17 @@ def _list(console: Console, head: str, found: list[Finding]) -> None:
         console.print(f"- … and {len(found) - SHOWN} more.")
 
 
-def _as_dict(seen: Seen, found: list[Finding], steps: list[Check], status: int) -> dict[str, Any]:
+def _as_dict(
+    seen: Seen | None, found: list[Finding], steps: list[Check], status: int
+) -> dict[str, Any]:
     first = next((one for one in found if one.grave), None)
+    error = None if seen is None else seen.error
     return {
         "status": status,
         "kind": None if first is None else first.kind.value,
         "first": WELL if first is None else first.what,
         "findings": [one.to_dict() for one in found],
         "steps": [one.to_dict() for one in steps],
-        "error": None if seen.error is None else f"{type(seen.error).__name__}: {seen.error}",
-        "explain": seen.picture.to_dict(),
+        "error": None if error is None else f"{type(error).__name__}: {error}",
+        "explain": None if seen is None else seen.picture.to_dict(),
     }

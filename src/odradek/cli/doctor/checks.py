@@ -14,6 +14,7 @@ from odradek.cli.doctor.findings import Finding, Seen, Trouble
 from odradek.cli.frame.results import counted
 from odradek.clients.explain.causes import SAYS_NOTHING, DialStage
 from odradek.common.printable import cleaned
+from odradek.common.topic_names import KAFKAS_OWN
 
 if TYPE_CHECKING:
     from odradek.clients.explain.explanation import AddressExplanation
@@ -30,7 +31,6 @@ WAY = (
 )
 """The steps of one connection. With a proxy, the proxy comes before the name."""
 CLUSTER = ("brokers' addresses", "cluster id", "topics", "permissions", "group", "clocks", "quotas")
-KAFKAS_OWN = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 UNTRIED = -1
 RANK = {
     stage: place for place, stage in enumerate((DialStage.PROXY, *(stage for _, stage, _ in WAY)))

@@ -66,6 +66,7 @@ class Trouble(StrEnum):
     UNDER_REPLICATED = "under-replicated"
     THROTTLED = "throttled"
     CLOCK = "clock"
+    REGISTRY = "registry"
     OTHER = "other"
 
 
@@ -86,6 +87,7 @@ STATUSES = {
     Trouble.UNDER_REPLICATED: 23,
     Trouble.THROTTLED: 24,
     Trouble.CLOCK: 25,
+    Trouble.REGISTRY: 26,
     Trouble.OTHER: 1,
 }
 """Exit statuses by kind; 0: no problem, 2: wrong use."""

@@ -1,8 +1,8 @@
-"""Makes a command of a function that asks an admin client.
+"""Makes a command of a function that asks an admin client, or another client.
 
 In: a function `(run, its own arguments …) -> Result`. Out: a command that has the flags of all
 beside its own, prints the result, and ends with a status: 0 done, 1 it failed or some of it did, 2
-wrong use, 130 Ctrl-C. Must not: retry; the admin client does, until the time is up.
+wrong use, 130 Ctrl-C. Must not: retry; the client does, until the time is up.
 """
 
 from __future__ import annotations
@@ -83,8 +83,84 @@ DryRun = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
 
 
-class AdminRun:
-    """One run of a command: its admin client, its time, and what it may do."""
+class CommandRun:
+    """One run of a command: its time, and what it may do."""
+
+    waits_for = "the cluster"
+
+    def __init__(self, timeout: float, tool: str, *, dry_run: bool, yes: bool, json: bool) -> None:
+        self.tool = tool
+        """The command as the user types it."""
+        self.json = json
+        self.dry_run = dry_run
+        """Whether nothing may be changed: `validate_only` if Kafka has it, else only output."""
+        self._yes = yes
+        self._timeout = timeout
+        self._until = time.monotonic() + timeout
+        self._telling = contextlib.ExitStack()
+        self._failing: Failing | None = None
+
+    def left(self) -> float:
+        """Return the seconds left of `--timeout`, as the timeout of each call of `admin`."""
+        return max(0.0, self._until - time.monotonic())
+
+    def again(self) -> None:
+        """Restart the timeout, for a command that repeats its work, or waits for the user."""
+        self._until = time.monotonic() + self._timeout
+
+    @property
+    def asks(self) -> bool:
+        """Whether `confirm` asks the user."""
+        there = sys.stdin is not None and sys.stdin.isatty()
+        return there and not (self._yes or self.dry_run)
+
+    def confirm(self, what: str) -> None:
+        """Ask the user to confirm a destructive change; `what` begins with a verb.
+
+        Does nothing with `--yes` or in a dry run. Raises `UsageError` if there is no terminal, and
+        `typer.Exit` if the answer isn't yes.
+        """
+        if self._yes or self.dry_run:
+            return
+        if not self.asks:
+            raise UsageError(
+                f"this would {what}, but there is no terminal to ask for confirmation: use "
+                "--yes to confirm, or --dry-run to see what would be done"
+            )
+        self._telling.close()
+        began = time.monotonic()
+        sys.stderr.write(printable(f"This will {what}. Continue? [y/N] ", limit=None))
+        sys.stderr.flush()
+        meant = sys.stdin.readline().strip().lower() in ("y", "yes")
+        if not meant:
+            say("Nothing was done.")
+            if self.json:
+                print_error(UsageError("nothing was done: the answer wasn't yes"))
+            raise typer.Exit(1)
+        self._until += time.monotonic() - began
+        self.tell_of_waiting()
+
+    def tell_of_waiting(self) -> None:
+        """From now on, a line on stderr says so where it takes long."""
+        began = time.monotonic()
+
+        def text() -> str:
+            left = self.still(time.monotonic() - began)
+            return f"still waiting for {self.waits_for}, for at most {left:.0f} s"
+
+        self._telling.enter_context(telling_of_waiting(text, failing=self._failing))
+
+    def still(self, waited: float) -> float:
+        """Return how long a command that has waited for `waited` seconds may still wait."""
+        return self.left()
+
+    def close(self) -> None:
+        """End what `tell_of_waiting` began."""
+        self._telling.close()
+
+
+class AdminRun(CommandRun):
+    """One run of a command that asks an admin client."""
 
     def __init__(
         self,
@@ -98,27 +174,17 @@ class AdminRun:
         json: bool,
     ) -> None:
         """`first_contact`: seconds that the admin client waits for a first broker."""
+        super().__init__(timeout, tool, dry_run=dry_run, yes=yes, json=json)
         self.admin = admin
-        self.tool = tool
-        """The command as the user types it."""
-        self.json = json
-        self.dry_run = dry_run
-        """Whether nothing may be changed: `validate_only` if Kafka has it, else only output."""
-        self._yes = yes
-        self._timeout = timeout
-        self._until = time.monotonic() + timeout
         self._first_contact = first_contact
-        self._telling = contextlib.ExitStack()
-        self._failing = Failing()
-        admin.listen(self._failing)
+        self._connections = self._failing = Failing()
+        admin.listen(self._connections)
 
-    def left(self) -> float:
-        """Return the seconds left of `--timeout`, as the timeout of each call of `admin`."""
-        return max(0.0, self._until - time.monotonic())
-
-    def again(self) -> None:
-        """Restart the timeout, for a command that repeats its work, or waits for the user."""
-        self._until = time.monotonic() + self._timeout
+    def still(self, waited: float) -> float:
+        """Return the seconds left, or those left for a first broker while there is none."""
+        if self._connections.reached:
+            return self.left()
+        return min(self.left(), self._first_contact - waited)
 
     @overload
     def each(self, call: Callable[[], Mapping[K, V]]) -> tuple[dict[K, V], dict[K, KafkaError]]: ...
@@ -162,54 +228,6 @@ class AdminRun:
             if one not in there
         }
 
-    @property
-    def asks(self) -> bool:
-        """Whether `confirm` asks the user."""
-        there = sys.stdin is not None and sys.stdin.isatty()
-        return there and not (self._yes or self.dry_run)
-
-    def confirm(self, what: str) -> None:
-        """Ask the user to confirm a destructive change; `what` begins with a verb.
-
-        Does nothing with `--yes` or in a dry run. Raises `UsageError` if there is no terminal, and
-        `typer.Exit` if the answer isn't yes.
-        """
-        if self._yes or self.dry_run:
-            return
-        if not self.asks:
-            raise UsageError(
-                f"this would {what}, but there is no terminal to ask for confirmation: use "
-                "--yes to confirm, or --dry-run to see what would be done"
-            )
-        self._telling.close()
-        began = time.monotonic()
-        sys.stderr.write(printable(f"This will {what}. Continue? [y/N] ", limit=None))
-        sys.stderr.flush()
-        meant = sys.stdin.readline().strip().lower() in ("y", "yes")
-        if not meant:
-            say("Nothing was done.")
-            if self.json:
-                print_error(UsageError("nothing was done: the answer wasn't yes"))
-            raise typer.Exit(1)
-        self._until += time.monotonic() - began
-        self.tell_of_waiting()
-
-    def tell_of_waiting(self) -> None:
-        """From now on, a line on stderr says so where it takes long."""
-        began = time.monotonic()
-
-        def text() -> str:
-            left = self.left()
-            if not self._failing.reached:
-                left = min(left, began + self._first_contact - time.monotonic())
-            return f"still waiting for the cluster, for at most {left:.0f} s"
-
-        self._telling.enter_context(telling_of_waiting(text, failing=self._failing))
-
-    def close(self) -> None:
-        """End what `tell_of_waiting` began."""
-        self._telling.close()
-
 
 def reads(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
     """Register a command that only reads."""
@@ -230,7 +248,6 @@ def _command(
     app: typer.Typer, name: str | None, verb: Verb, *, changes: bool, destroys: bool
 ) -> Verb:
     own = inspect.signature(verb).parameters
-    kinds = get_type_hints(verb, include_extras=True)
     of_frame: dict[str, tuple[Any, Any]] = {
         "bootstrap_server": (Bootstrap, None),
         "command_config": (CommandConfig, None),
@@ -239,16 +256,35 @@ def _command(
         "profile": (ProfileName, None),
         "timeout": (Timeout, None),
     }
-    if changes:
-        of_frame["dry_run"] = (DryRun, False)
+    return register(app, name, verb, of_frame | own_flags(changes, destroys), _run)
+
+
+def own_flags(changes: bool, destroys: bool) -> dict[str, tuple[Any, Any]]:
+    """Return the flags of what a command does, with their defaults."""
+    found: dict[str, tuple[Any, Any]] = {"dry_run": (DryRun, False)} if changes else {}
     if destroys:
-        of_frame["yes"] = (Yes, False)
-    of_frame["json"] = (Json, False)
+        found["yes"] = (Yes, False)
+    return found | {"json": (Json, False)}
+
+
+def register(
+    app: typer.Typer,
+    name: str | None,
+    verb: Verb,
+    of_frame: Mapping[str, tuple[Any, Any]],
+    run_verb: Callable[[str, Callable[[Any], Result], dict[str, Any]], None],
+) -> Verb:
+    """Register a command with the flags of its frame: their types and defaults by name.
+
+    `run_verb` gets the command as it is typed, a function of the run, and the values of the flags.
+    """
+    own = inspect.signature(verb).parameters
+    kinds = get_type_hints(verb, include_extras=True)
 
     @wraps(verb, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def command(context: typer.Context, **given: Any) -> None:
         frame = {key: given.pop(key) for key in of_frame}
-        _run(_path(context), lambda run: verb(run, **given), frame)
+        run_verb(_path(context), lambda run: verb(run, **given), frame)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("context", keyword, annotation=typer.Context)]
@@ -291,10 +327,15 @@ def _path(context: typer.Context) -> str:
 
 
 def _run(tool: str, verb: Callable[[AdminRun], Result], frame: dict[str, Any]) -> None:
-    with ending(tool), as_document(json=frame["json"]):
-        result = _called(tool, verb, frame)
+    printing(tool, lambda: _called(tool, verb, frame), json=frame["json"])
+
+
+def printing(tool: str, call: Callable[[], Result], *, json: bool) -> None:
+    """Call a command's function, print its result or error, and end with its status."""
+    with ending(tool), as_document(json=json):
+        result = call()
     with perhaps_unread():
-        show_found(result, json=frame["json"])
+        show_found(result, json=json)
     show_failed(result, tool)
     if result.failed:
         raise typer.Exit(1)

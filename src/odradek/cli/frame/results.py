@@ -97,10 +97,10 @@ def show_failed(result: Result, tool: str) -> None:
 
 
 def error_document(error: BaseException) -> dict[str, Any]:
-    """Return an error for JSON: its class, Kafka's code (null for our own), its text."""
+    """Return an error for JSON: its class, its text, and Kafka's or a registry's code, if any."""
     return {
         "error": type(error).__name__,
-        "code": getattr(error, "code", None),
+        "code": getattr(error, "error_code", getattr(error, "code", None)),
         "message": str(error),
     }
 

@@ -40,7 +40,7 @@ Kind = Annotated[
         "--family",
         show_default="chosen by each seed",
         help="plain, hostile, slow, transactions; or misled, groups, read-process-write, "
-        "operators, which are never chosen by a seed.",
+        "operators, shortages, which are never chosen by a seed.",
     ),
 ]
 Short = Annotated[

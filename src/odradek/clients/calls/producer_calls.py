@@ -328,7 +328,8 @@ class ProducerCalls(TransactionCalls):
         self, name: str, pieces: Iterable[SentColumns], data: object, headers: str | None
     ) -> CallerFlow[RowsDelivery]:
         """Write pieces of rows; `data` and `headers` are what a trace looks for contexts in."""
-        delivery, traces = RowsDelivery(self.host.lock), self.engine.traces
+        engine = self.engine
+        delivery, traces = RowsDelivery(self.host.lock, engine.unnoticed), engine.traces
         failed = None if traces is None else traces.sent_rows(name, data, headers, delivery)
         try:
             for piece in pieces:
@@ -402,6 +403,8 @@ class ProducerCalls(TransactionCalls):
         except ClientClosedError:
             if self.closed or self.engine.incomplete():
                 raise  # or else the interpreter is ending, and all records were sent before
+        finally:
+            self.engine.report_failures()
         return 0
 
     def outcome(self, find: Callable[[], Found], timeout: float | None) -> CallerFlow[None]:

@@ -179,8 +179,8 @@ class CompletedFetch:
 
         Zero rows mean that this data has nothing for the caller (markers, aborted transactions). At
         least `ahead` rows are decoded if there are as many; with `enough`, decoding stops after
-        this number of rows, at the end of a record batch. Raises `CorruptRecordError` or
-        `UnsupportedFeatureError` for the batch that comes next.
+        this number of rows, at the end of a record batch. Raises `CorruptRecordError` for the batch
+        that comes next.
         """
         decoded = self._decoded
         wanted = (key, value, headers)

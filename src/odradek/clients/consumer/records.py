@@ -30,7 +30,8 @@ class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
     timestamp_ms: int
     """Milliseconds since the epoch; -1 if the producer set none."""
     timestamp_type: int
-    """0: the producer's create time; 1: the broker's log append time."""
+    """0: the producer's create time; 1: the broker's log append time; -1: none, as in message
+    format 0 (before Kafka 0.10)."""
     key: K_co
     """Bytes, or the object that the consumer's `key_deserializer` returned; None without a key."""
     value: V_co

@@ -108,6 +108,20 @@ class Placed(NamedTuple):
 UNPLACED = Placed(b"", 0)
 
 
+class FailedRecords:
+    """Failed records of a batch or of a call; lives as long as a future of them."""
+
+    __slots__ = ("__weakref__", "count")
+
+    def __init__(self, count: list[int]) -> None:
+        """`count`: one number, which remains when this object is gone."""
+        self.count = count
+
+    def noticed(self) -> None:
+        """Note that the program looked at one of the futures."""
+        self.count[0] = 0
+
+
 class ProducerBatch:
     """A batch from its first record to its outcome. Guarded by the lock while it is open."""
 
@@ -115,7 +129,7 @@ class ProducerBatch:
         "append", "attempts", "builder", "created_at", "deadline", "done", "doubtful",
         "epoch_tried", "hints", "lingers", "lingers_from", "met_topic", "ordinal", "partition",
         "parts", "placed", "producer", "recognised", "refusals", "reserved", "retry_at", "sequence",
-        "serial", "taken", "told", "topic_tried",
+        "serial", "taken", "told", "topic_tried", "unnoticed",
     )  # fmt: skip
 
     def __init__(
@@ -169,6 +183,8 @@ class ProducerBatch:
 
         Topic, partition, base offset, append time.
         """
+        self.unnoticed: FailedRecords | None = None
+        """Set if it failed and no callback reports that to the program."""
         self.parts: list[Part] | None = None
         """Where its records went, in order, when other batches took its place. `done` is then done,
         and the records' outcomes are those of these batches."""
@@ -283,6 +299,16 @@ class ProducerBatch:
                 found.update(part.batch.leaves())
         return found
 
+    def fails_unnoticed(self, failed: FailedRecords | None) -> None:
+        """Keep what notes that the program drops all futures, as no callback reports the error."""
+        self.unnoticed = failed
+
+    def error(self) -> BaseException | None:
+        """Return the batch's error for the program, which has looked at the result then."""
+        if self.unnoticed is not None:
+            self.unnoticed.noticed()
+        return self.done.error
+
     def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
         """Where record `index` of this batch was written; raises the batch's error."""
         if self.parts is not None:
@@ -290,7 +316,7 @@ class ProducerBatch:
             return batch.metadata(index, timestamp_ms)
         told = self.told
         if told is None:
-            if (error := self.done.error) is not None:
+            if (error := self.error()) is not None:
                 raise error.with_traceback(None)  # each of its records raises it
             outcome = self.done.result()
             told = (*self.partition, outcome.base_offset, outcome.log_append_time_ms)

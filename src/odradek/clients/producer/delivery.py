@@ -7,9 +7,10 @@ records are freed one by one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.batch import FailedRecords, ProducerBatch
 from odradek.clients.producer.row_errors import BatchRows, RowErrors
 from odradek.common.extras import require_extra
 from odradek.common.types import Lock, TopicPartition
@@ -37,8 +38,12 @@ class OffsetRange(NamedTuple):
 class RowsDelivery:
     """Counts rows, and batches that have their outcome."""
 
-    def __init__(self, lock: Lock) -> None:
-        self._lock = lock
+    def __init__(
+        self, lock: Lock, unnoticed: Callable[[int, BaseException], FailedRecords | None]
+    ) -> None:
+        """Set `unnoticed`, which returns what failed rows without a callback keep."""
+        self._lock, self._watch_failed = lock, unnoticed
+        self._unnoticed: FailedRecords | None = None
         self._complete = False
         self._added = self._settled = 0
         self._ranges: dict[TopicPartition, list[OffsetRange]] = {}
@@ -116,7 +121,15 @@ class RowsDelivery:
             if ended:
                 self._complete = False
         if ended:
+            if self.error is not None and not self.done.followed:
+                self._unnoticed = self._watch_failed(self.failed, self.error)
             self.done.complete(None)
+
+    def outcome(self) -> BaseException | None:
+        """Return the first error for the program, which has looked at the result then."""
+        if self._unnoticed is not None:
+            self._unnoticed.noticed()
+        return self.error
 
     def errors(self) -> list[BaseException | None]:
         """Return the error of each row, in order; None for a written row."""

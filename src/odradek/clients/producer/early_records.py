@@ -15,7 +15,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from odradek.clients.producer.batch import NO_OFFSET, Part, ProducerBatch
+from odradek.clients.producer.batch import NO_OFFSET, FailedRecords, Part, ProducerBatch
 from odradek.clients.producer.doubt import counted, saying, were
 from odradek.clients.producer.partitioner import Partitioner, lane_for
 from odradek.clients.producer.record_accumulator import RecordAccumulator, SentRecord
@@ -133,6 +133,7 @@ class EarlyRecords:
         unreached_until: Callable[[float], float],
         unreached: Callable[[str, float], KafkaTimeoutError],
         note_missing: Callable[[TopicPartition], None],
+        unnoticed: Callable[[int, BaseException], FailedRecords | None],
     ) -> None:
         """Set the functions for waits.
 
@@ -140,7 +141,8 @@ class EarlyRecords:
         deadline; `track` notes what is waited for, and until when; `timeout` creates its error.
         `unreached_until` returns when a record of that age ends while the client has reached no
         broker, infinity once it has; `unreached` makes that error. `note_missing` is called with a
-        partition that its topic doesn't have.
+        partition that its topic doesn't have; `unnoticed` returns what a record that fails
+        without a callback keeps.
         """
         self.resting = True
         """No record waits; changed under the accumulator's lock."""
@@ -151,7 +153,7 @@ class EarlyRecords:
         self._partitioner = partitioner
         self._sender = sender
         self._known, self._pause, self._track = topic, pause, track
-        self._timeout, self._note_missing = timeout, note_missing
+        self._timeout, self._note_missing, self._unnoticed = timeout, note_missing, unnoticed
         self._unreached_until, self._unreached = unreached_until, unreached
         self._topics: dict[str, _Waiting] = {}
         self._due: deque[str] = deque()
@@ -321,6 +323,7 @@ class EarlyRecords:
                 if late and ends < oldest.deadline and self.ends_at(oldest) == ends:
                     error = self._unreached(f"metadata of topic {name}", now)
                 self._fail(waiting, error, now if late else math.inf)
+                del oldest  # or it would count as kept by the program
                 now = yield Wait((), now + PAUSE)
 
     def _partition(self, topic: Topic, waiting: _Waiting, now: float) -> Flow[float]:
@@ -408,6 +411,10 @@ class EarlyRecords:
             error = saying(
                 error, f"{counted(count)} for topic {topic} {were(count)} not sent: {error}"
             )
+        alone = [record for record in over if not record.done.followed]
+        kept = self._unnoticed(len(alone), error) if alone else None
+        for record in alone:
+            record.fails_unnoticed(kept)
         for record in over:
             record.done.fail(error)
         if over and isinstance(error, KafkaError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts, again
 from odradek.clients.first_contact import BLOCK_TIMEOUT, DELIVERY_TIMEOUT, FIRST_CONTACT
-from odradek.clients.producer.batch import UNPLACED, Placed, ProducerBatch, all_over
+from odradek.clients.producer.batch import UNPLACED, FailedRecords, Placed, ProducerBatch, all_over
 from odradek.clients.producer.batch_timeouts import BatchTimeouts
 from odradek.clients.producer.doubt import counted, were
 from odradek.clients.producer.early_records import NOWHERE, EarlyRecord, EarlyRecords
@@ -28,7 +28,7 @@ from odradek.clients.producer.sender import Sender
 from odradek.clients.producer.settling import Settling
 from odradek.clients.producer.wait_reasons import WaitReasons
 from odradek.common.config import Config
-from odradek.common.errors import KafkaTimeoutError, NoBrokerAvailableError
+from odradek.common.errors import ClientClosedError, KafkaTimeoutError, NoBrokerAvailableError
 from odradek.common.types import Lock, Rng
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import START, Flow, Signal, Wait
@@ -36,6 +36,7 @@ from odradek.record import SentColumns
 
 if TYPE_CHECKING:
     from odradek.clients.producer.transaction_manager import TransactionManager
+    from odradek.clients.producer.unnoticed import UnnoticedFailures
 
 
 ACKNOWLEDGEMENT, TRANSACTION_END = "the acknowledgement of", "the end of"
@@ -53,6 +54,7 @@ class ProducerEngine(ClientEngine):
         self.batch_done = Signal()
         self.timeouts = BatchTimeouts(self.metadata, self.missing.near, self.timed_out)
         self.transactions: TransactionManager | None = None
+        self._failures: UnnoticedFailures | None = None
         identity = self._identity(config)
         queues, counts = PartitionQueues(), SentCounts()
         network, metadata, accumulator = self.network, self.metadata, self.accumulator
@@ -68,6 +70,7 @@ class ProducerEngine(ClientEngine):
             self.timeouts,
             self.batch_done,
             rng,
+            self.unnoticed,
         )
         self.sender = Sender(
             config,
@@ -105,6 +108,7 @@ class ProducerEngine(ClientEngine):
             unreached_until=lambda begun: self.unreached_until(begun, BLOCK_TIMEOUT),
             unreached=self.unreached,
             note_missing=self.missing.note,
+            unnoticed=self.unnoticed,
         )
         self.wait_reasons = WaitReasons(
             metadata, network, queues.active, identity, self.transactions, config["linger.ms"]
@@ -216,6 +220,28 @@ class ProducerEngine(ClientEngine):
             return batch.deadline, DELIVERY_TIMEOUT
         at = self.early.ends_at(batch)
         return at, BLOCK_TIMEOUT if at == batch.deadline else FIRST_CONTACT
+
+    def unnoticed(self, records: int, error: BaseException) -> FailedRecords | None:
+        """Return what logs a failure if the program drops its futures without a look at them.
+
+        None if the program is told anyway: by the end of a transaction, by `flush()`, by its own
+        `close()`.
+        """
+        unreached = isinstance(error, NoBrokerAvailableError) and not error.reached_before
+        if unreached or self.transactions is not None or isinstance(error, ClientClosedError):
+            return None
+        if self._failures is None:
+            # Imported here: most producers have no failures.
+            from odradek.clients.producer.unnoticed import UnnoticedFailures
+
+            self._failures = UnnoticedFailures(self, self.config["client.id"])
+            self.components.append(self._failures)
+        return self._failures.watch(records, error)
+
+    def report_failures(self) -> None:
+        """Log the failures that the program hasn't looked at, without a wait for more of them."""
+        if self._failures is not None:
+            self._failures.report()
 
     def unsettled(self) -> int:
         """How many records have no outcome yet."""

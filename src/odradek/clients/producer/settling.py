@@ -12,7 +12,7 @@ error, or assign a new sequence to one that may be written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from odradek.clients.producer.batch import (
@@ -20,6 +20,7 @@ from odradek.clients.producer.batch import (
     NO_SEQUENCE,
     UNPLACED,
     BatchOutcome,
+    FailedRecords,
     Placed,
     ProducerBatch,
     ProduceRefusals,
@@ -83,8 +84,12 @@ class Settling:
         timeouts: BatchTimeouts,
         batch_done: Signal,
         rng: Rng,
+        unnoticed: Callable[[int, BaseException], FailedRecords | None],
     ) -> None:
-        """`batch_done` is notified whenever a batch has its outcome."""
+        """Set `batch_done`, which is notified whenever a batch has its outcome.
+
+        `unnoticed` returns what a batch that fails without a callback keeps.
+        """
         self._engine = engine
         self._network = network
         self._metadata = metadata
@@ -101,6 +106,7 @@ class Settling:
         self._answered = bool(config["acks"])
         self._splitter = BatchSplitter(accumulator, engine.events)
         self.batch_done = batch_done
+        self._unnoticed = unnoticed
         self.acknowledged = 0
         """Records that were written."""
         self.acknowledged_as = NOBODY
@@ -224,7 +230,11 @@ class Settling:
         self._missing(queue, batch, f"{batch.partition}: {type(first).__name__}")
         batch.unnumber()
         self._counts.failed(batch.partition.topic, len(errors))
+        followed = batch.done.followed
         self._splitter.leave_out(batch, queue, errors, self._engine.now)
+        for part, count in {} if followed else batch.leaves().items():
+            if part.done.error is not None:
+                part.fails_unnoticed(self._unnoticed(count, part.done.error))
         self._identity.failed(first)
         self.batch_done.notify()
 
@@ -365,6 +375,8 @@ class Settling:
             return
         self._counts.failed(batch.partition.topic, batch.builder.count)
         self._accumulator.release(batch)
+        if not batch.done.followed:
+            batch.fails_unnoticed(self._unnoticed(batch.count, error))
         batch.done.fail(error)
         self._identity.failed(error)
         self.batch_done.notify()

@@ -312,6 +312,8 @@ class DisconnectedError(KafkaError):
 class AnswerTooLargeError(MalformedMessageError, DisconnectedError):
     """A response is larger than the client's limit; the connection is closed."""
 
+    retriable = False
+
     def __init__(self, message: str, size: int = 0) -> None:
         super().__init__(message, size)
         self.size = size

@@ -60,6 +60,8 @@ class SchemaNotAtHandError(KafkaError):
     The loop calls `fetch` in a thread and tries again; users never see this error.
     """
 
+    blames_record = False
+
     def __init__(self, fetch: Callable[[], object]) -> None:
         super().__init__("the schema has to be fetched first")
         self.fetch = fetch

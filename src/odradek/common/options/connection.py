@@ -14,12 +14,16 @@ from odradek.common.options.values import (
     boolean,
     choice,
     idle_time,
+    integer,
     milliseconds,
     sent_name,
     text,
     unset,
 )
 from odradek.common.proxy import proxy_url
+
+RECONNECT_BACKOFF = 0.05
+"""Seconds; the value of `reconnect.backoff.ms` that changes nothing, set or not."""
 
 CONNECTION_OPTIONS = (
     Option("bootstrap.servers", addresses, None, "high").says(
@@ -40,15 +44,27 @@ CONNECTION_OPTIONS = (
         "closed. A broker without a receiver gets no extra requests. With false, nothing is "
         "pushed."
     ),
-    Option("reconnect.backoff.ms", milliseconds(), 0.05, kip="KIP-144", librdkafka="100").says(
+    Option(
+        "reconnect.backoff.ms",
+        milliseconds(),
+        RECONNECT_BACKOFF,
+        kip="KIP-144",
+        librdkafka="100",
+    ).says(
         "The client waits this many milliseconds before it reconnects to an address that failed. "
         "The wait doubles with each failure in a row, up to reconnect.backoff.max.ms, and varies "
-        "by 20 %. If this option is set, it also limits the pause between connection attempts to "
-        "different addresses."
+        "by 20 %. With another value than the default, no pause between connection attempts to "
+        "different addresses is longer than this, as far as reconnect.attempts.per.second allows."
     ),
     Option("reconnect.backoff.max.ms", milliseconds(), 1.0, kip="KIP-144", librdkafka="10000").says(
         "The client waits at most this many milliseconds before it reconnects to an address that "
-        "failed. If only reconnect.backoff.ms is set, this option has the same value."
+        "failed. If only reconnect.backoff.ms is set, to another value than its default, this "
+        "option has the same value."
+    ),
+    Option("reconnect.attempts.per.second", integer(1, 1000), 6).says(
+        "The client makes at most this many connection attempts in any second while it knows of "
+        "a failure, 1 to 1000, whatever reconnect.backoff.ms is set to. A higher value lets a "
+        "shorter backoff take effect, and costs a cluster that is down more attempts."
     ),
     Option("reconnect.first.jitter.ms", milliseconds(), 0.0).says(
         "The client delays its first connection attempt by a random time of up to this many "

@@ -402,6 +402,11 @@ _OAUTHBEARER = (
     unset(f"{OAUTH}.scope", text, "medium", "KIP-1139").says(
         "The client requests tokens with this scope from the token server."
     ),
+    unset(f"{OAUTH}.audience", text).says(
+        "The client requests tokens for this audience from the token server, in the form's field "
+        "audience. Servers such as Auth0 require it; others take the audience from the scope. "
+        "Strimzi's oauth.audience in sasl.jaas.config means the same."
+    ),
     Option(f"{OAUTH}.extensions", pairs, {}, kip="KIP-342").says(
         "The client sends these pairs to the broker with the token (SASL extensions)."
     ),

@@ -240,6 +240,8 @@ def choice(*allowed: str) -> Parse[str]:
 
 
 _OF_IPV6 = frozenset("0123456789abcdefABCDEF:.[]")
+_SEPARATORS = frozenset(",;| \t\n")
+"""Characters that people write between addresses."""
 
 
 def parse_address(name: str, text: str) -> Address:
@@ -252,11 +254,14 @@ def parse_address(name: str, text: str) -> Address:
             f"{name}: an address must be host:port, without a user and @; set the user with "
             "sasl.username and sasl.password"
         )
-    there = colon and host and port.isdecimal() and 0 < int(port) < 65536 and "," not in host
-    if there and (":" not in host or _whole_ipv6(host)):
+    separators = _SEPARATORS.intersection(rest)
+    there = colon and host and port.isdecimal() and 0 < int(port) < 65536 and "/" not in host
+    if there and not separators and (":" not in host or _whole_ipv6(host)):
         return Address(host, int(port))
     example = ", for example localhost:9092"
-    if rest.count(":") > 1 and set(rest) <= _OF_IPV6:
+    if separators:
+        example = ": separate addresses with commas, as in a:9092,b:9092"
+    elif rest.count(":") > 1 and set(rest) <= _OF_IPV6:
         example = ": write an IPv6 address in brackets, and a port: [::1]:9092"
     raise ConfigurationError(f"{name}: {text!r} isn't host:port{example}")
 

@@ -8,12 +8,11 @@ are logged once. Must not: check what the options' own readers check.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from odradek.common.options.group import AnyName
@@ -24,8 +23,6 @@ logger = logging.getLogger("odradek.compat")
 
 INT_MAX = 2**31 - 1
 DEFAULT_PORT = 9092
-TOKEN_TIMEOUT = 30.0
-"""Seconds for a token's coroutine; the login that waits for it has its own deadline."""
 MISSING: Final = object()
 """`acks` that wasn't given."""
 MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -76,7 +73,7 @@ def _whole(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def client_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+def client_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of all clients."""
     for name, (usual, why) in IDLE.items():
         if name in given and given[name] != usual and name not in _told:
@@ -93,7 +90,7 @@ def client_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -
         "retry_backoff_ms": backoff,
         "retry_backoff_max_ms": max(backoff, 1000),
     }
-    return found | _security(given, loop)
+    return found | _security(given)
 
 
 def servers(given: str | Iterable[str]) -> list[str]:
@@ -112,7 +109,7 @@ def _with_port(address: str) -> str:
     return f"[{address}]:{DEFAULT_PORT}" if bare else address  # an IPv6 address without brackets
 
 
-def _security(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+def _security(given: Mapping[str, Any]) -> dict[str, Any]:
     protocol, mechanism = given["security_protocol"], given["sasl_mechanism"]
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
         raise ValueError("security_protocol must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")
@@ -131,7 +128,11 @@ def _security(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict
         raise ValueError(f"sasl_mechanism must be one of {', '.join(MECHANISMS)}")
     found["sasl_mechanism"] = mechanism
     if mechanism == "OAUTHBEARER":
-        return found | {"sasl_oauthbearer_token_provider": _tokens(given, loop)}
+        provider = given["sasl_oauth_token_provider"]
+        if not callable(getattr(provider, "token", None)):
+            text = "OAUTHBEARER needs sasl_oauth_token_provider, an AbstractTokenProvider"
+            raise ValueError(text)
+        return found | {"sasl_oauthbearer_token_provider": provider}
     if mechanism == "GSSAPI":
         return found | {"sasl_kerberos_service_name": given["sasl_kerberos_service_name"]}
     name, password = given["sasl_plain_username"], given["sasl_plain_password"]
@@ -140,23 +141,7 @@ def _security(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict
     return found | {"sasl_username": name, "sasl_password": password}
 
 
-def _tokens(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
-    """Return a function for the login's thread that runs `token()` in the program's loop."""
-    provider = given["sasl_oauth_token_provider"]
-    if not callable(getattr(provider, "token", None)):
-        raise ValueError("OAUTHBEARER needs sasl_oauth_token_provider, an AbstractTokenProvider")
-
-    def tokens() -> object:
-        found = provider.token()
-        if inspect.iscoroutine(found):
-            found = asyncio.run_coroutine_threadsafe(found, loop).result(TOKEN_TIMEOUT)
-        extensions = getattr(provider, "extensions", dict)
-        return found, None, "", dict(extensions())
-
-    return tokens
-
-
-def producer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a producer's options; without `enable_idempotence`, `acks` defaults to 1.
 
     Records stay in order even then, with one request in flight to each broker.
@@ -170,7 +155,7 @@ def producer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
     idempotent = transactional or given["enable_idempotence"]
     if idempotent and given["acks"] not in ("all", -1, MISSING):
         raise ValueError(f"acks={given['acks']} isn't possible with enable_idempotence: use 'all'")
-    found = client_settings(given, loop)
+    found = client_settings(given)
     timeout, linger = given["request_timeout_ms"], given["linger_ms"]
     if found["client_id"] is None:
         found["client_id"] = f"aiokafka-producer-{next(_numbers)}"
@@ -195,7 +180,7 @@ def producer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
     return found
 
 
-def consumer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a consumer's options."""
     most = given["max_poll_records"]
     if most is not None and (not isinstance(most, int) or most < 1):
@@ -206,7 +191,7 @@ def consumer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
             f"{given['isolation_level']!r}"
         )
     given = _whole(given)
-    found = client_settings(given, loop)
+    found = client_settings(given)
     if found["client_id"] is None:
         del found["client_id"]
     found |= {name: given[name] for name in SAME_OF_CONSUMERS}

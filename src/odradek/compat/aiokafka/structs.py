@@ -101,7 +101,7 @@ class ConsumerRecord(_Fields, Generic[KT, VT]):
     timestamp: int
     """Milliseconds since the epoch; -1 if the producer set none."""
     timestamp_type: int
-    """0: the producer's create time; 1: the broker's log append time."""
+    """0: the producer's create time; 1: the broker's log append time; -1: none (format 0)."""
     key: KT | None
     value: VT | None
     checksum: int | None

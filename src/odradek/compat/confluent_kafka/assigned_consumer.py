@@ -13,6 +13,7 @@ from typing import Any
 
 import odradek
 from odradek.common.options.values import CONSUMER
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.flows import Flow
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
@@ -47,6 +48,7 @@ SAME_ERROR, SAME_FATAL = 30.0, 1.0
 class AssignedConsumer:
     """Base of `ConsumerCore`; not instantiated directly."""
 
+    @private
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
             raise TypeError(f"Consumer takes one configuration dict, not {len(args)} arguments")

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import odradek
+from odradek.common.secret import hidden
 from odradek.compat.confluent_kafka.flows import Flow, carried_out
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.settings import checked_seconds
@@ -127,7 +128,7 @@ class AnyClusterQuestions:
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use these credentials for later requests."""
         self._settings = {
-            **self._settings, "sasl.username": username, "sasl.password": password
+            **self._settings, "sasl.username": username, "sasl.password": hidden(password)
         }  # fmt: skip
         if self._admin is not None:
             self._admin.set_sasl_credentials(username, password)

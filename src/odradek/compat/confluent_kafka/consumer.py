@@ -13,6 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka import beneath
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterQuestions
 from odradek.compat.confluent_kafka.consumer_calls import ConsumerCalls
@@ -24,6 +25,7 @@ from odradek.compat.confluent_kafka.message import Message, messages_of
 class _Core(ConsumerCore):
     """Core of a consumer for threads."""
 
+    @private
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._questions = ClusterQuestions(self._given.admin)
@@ -53,6 +55,7 @@ class Consumer(ConsumerCalls):
     negative one means no limit. Only one thread at a time may call a consumer.
     """
 
+    @private
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._core = _Core(*args, **kwargs)
 

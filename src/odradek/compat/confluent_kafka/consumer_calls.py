@@ -7,6 +7,7 @@ In: the arguments of confluent-kafka. Out: its partitions and metadata. Must not
 from __future__ import annotations
 
 import odradek
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
 from odradek.compat.confluent_kafka.consumer_core import ConsumerCore
 from odradek.compat.confluent_kafka.flows import carried_out
@@ -149,6 +150,7 @@ class ConsumerCalls:
         """Return the cluster's id."""
         return carried_out(self._core.cluster_id(timeout))
 
+    @private
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use these credentials from the next login on (PLAIN and SCRAM)."""
         self._core.set_sasl_credentials(username, password)

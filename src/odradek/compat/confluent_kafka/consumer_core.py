@@ -15,6 +15,7 @@ from weakref import ref
 
 import odradek
 from odradek.common.errors.topics import TopicRecreatedError
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.assigned_consumer import AssignedConsumer
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
 from odradek.compat.confluent_kafka.flows import Flow
@@ -323,6 +324,7 @@ class ConsumerCore(AssignedConsumer):
             found: str = yield consumer.cluster_id(checked_seconds(timeout))
         return found
 
+    @private
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use these credentials from the next login on (PLAIN and SCRAM)."""
         consumer = self._open()

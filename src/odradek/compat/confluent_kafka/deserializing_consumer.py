@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, NoReturn, TypeVar
 
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.consumer import Consumer
 from odradek.compat.confluent_kafka.error import ConsumeError
 from odradek.compat.confluent_kafka.flows import carried_out
@@ -25,6 +26,7 @@ class DeserializingConsumer(Consumer, Generic[K, V]):
     that ends in `.builder` is a `DeserializerBuilder`, whose deserializer `close()` closes.
     """
 
+    @private
     def __init__(self, conf: dict[str, Any]) -> None:
         self._converters, rest = converters(conf, "deserializer")
         try:

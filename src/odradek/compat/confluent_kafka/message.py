@@ -103,7 +103,8 @@ class Message:
 
     def timestamp(self) -> tuple[int, int]:
         """Return one of the `TIMESTAMP_` constants, and milliseconds since the epoch."""
-        return self._record[4] + 1, self._record[3]
+        kind: int = self._record[4]
+        return (kind + 1, self._record[3]) if kind >= 0 else _NO_TIMESTAMP
 
     def latency(self) -> float | None:
         """Return the seconds from `produce()` to the delivery, in a delivery report."""
@@ -163,13 +164,13 @@ class Message:
 
     def _arguments(self) -> tuple[Any, ...]:
         """Return the arguments of `Message()`, with negative numbers for missing ones."""
-        topic, number, place, at, kind, key, value, headers, epoch = self._parts()
+        topic, number, place, _, _, key, value, headers, epoch = self._parts()
         latency, deliveries = self.latency(), self.delivery_count()
         return (
             topic,
             -1 if number is None else number,
             _NO_OFFSET if place is None else place,
-            *(key, value, headers, self._error, (kind + 1, at)),
+            *(key, value, headers, self._error, self.timestamp()),
             -1.0 if latency is None else latency,
             max(-1, epoch),
             -1 if deliveries is None else deliveries,

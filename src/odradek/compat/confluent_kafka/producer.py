@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import odradek
 from odradek.common.options.values import PRODUCER
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.beneath import Producer as PlacingProducer
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata, ClusterQuestions
@@ -49,6 +50,7 @@ class Producer:
     Threads may share a producer.
     """
 
+    @private
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
             raise TypeError(f"Producer takes one configuration dict, not {len(args)} arguments")
@@ -279,6 +281,7 @@ class Producer:
         with translating():
             return self._producer.cluster_id(checked_seconds(timeout))
 
+    @private
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use these credentials from the next login on (PLAIN and SCRAM)."""
         self._check_handle()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.flows import carried_out
 from odradek.compat.confluent_kafka.producer import Producer
 from odradek.compat.confluent_kafka.sent_messages import DeliveryCallback
@@ -24,6 +25,7 @@ class SerializingProducer(Producer, Generic[K, V]):
     in `.builder` is a `SerializerBuilder`, whose serializer `close()` closes.
     """
 
+    @private
     def __init__(self, conf: dict[str, Any]) -> None:
         self._converters, rest = converters(conf, "serializer")
         try:

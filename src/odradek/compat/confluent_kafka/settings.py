@@ -21,10 +21,11 @@ from uuid import UUID
 from odradek.common.errors import ConfigurationError
 from odradek.common.options.group import AnyName
 from odradek.common.options.habits import CURES
-from odradek.common.options.spellings import ALIASES, REFUSED, RESETS
+from odradek.common.options.spellings import ALIASES, REFUSED, RESETS, sealed
 from odradek.common.options.table import OPTIONS
 from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER, boolean, integer
 from odradek.common.options.without_effect import has_effect, report
+from odradek.common.secret import Secret, hidden
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translating
 
@@ -132,7 +133,7 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
         if kind == ADMIN and "socket.timeout.ms" in settings:
             whole = integer(10, _INT_MAX)
             found.answer_timeout = _number(settings, "socket.timeout.ms", whole) / 1000
-        found.ours = _ours(kind, settings)
+        found.ours = sealed(_ours(kind, settings))
     found.transactional = "transactional.id" in found.ours
     found.admin = {
         name: value
@@ -205,8 +206,10 @@ def _take_callbacks(kind: str, settings: dict[str, Any], found: Given) -> None:
         found.stats_every = _number(settings, "statistics.interval.ms", every) / 1000
     token = settings.pop("oauth_cb", None)
     if token is not None:
-        asked = settings.get("sasl.oauthbearer.config", "")
-        settings["sasl.oauthbearer.token.provider"] = lambda: token(asked)
+        asked = hidden(settings.get("sasl.oauthbearer.config", ""))
+        settings["sasl.oauthbearer.token.provider"] = lambda: token(
+            asked.reveal() if isinstance(asked, Secret) else asked
+        )
 
 
 def _take_queue(settings: dict[str, Any], found: Given) -> None:

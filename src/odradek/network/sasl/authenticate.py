@@ -37,6 +37,7 @@ from odradek.network.sasl.mechanism import (
     Outside,
     cut,
 )
+from odradek.network.sasl.renewal import keep_renewed
 from odradek.network.sasl.session import SaslSession
 from odradek.protocol.message import Message
 from odradek.protocol.messages.sasl_authenticate import (
@@ -75,6 +76,7 @@ class Authentication:
         lifetime, began = yield from self.exchange(token, deadline)
         if lifetime > 0.0:
             connection.has_session(SaslSession(lifetime, began, network.rng))
+            keep_renewed(network, self._mechanism)
         return network.engine.now
 
     def shake_hands(self, *, again: bool = False) -> Flow[None]:

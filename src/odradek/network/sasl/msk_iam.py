@@ -31,7 +31,13 @@ ACTION = ("Action", "kafka-cluster:Connect")
 LIFETIME = 900
 """Seconds that a signature counts, as in Amazon's own clients."""
 USER_AGENT = "odradek"
-_REGION = re.compile(r"(?:^|\.)((?:[a-z]{2}|us-gov|us-iso[a-z]*|eu-isoe)-[a-z]+-\d{1,2})(?:\.|$)")
+_REGION = re.compile(
+    r"""(?:^|\.)([a-z]{2,}(?:-[a-z]+)+-\d{1,2})\.(?:vpce\.)?
+    (?:amazonaws\.(?:com|com\.cn|eu)
+    |c2s\.ic\.gov|sc2s\.sgov\.gov|csp\.hci\.ic\.gov|cloud\.adc-e\.uk)\.?$""",
+    re.VERBOSE,
+)
+"""The label before AWS's own domains: names of clusters (my-cluster-1) look like regions, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,8 +99,7 @@ class Oauthbearer:
         token = self._token
         if token is None or self._wall_clock() >= self._due:
             try:
-                known = self._newest
-                token = self._take(read_token((yield Outside(self._fetched, (known,)))), rng)
+                token = yield from self.renewal(rng)
             except Exception as error:
                 token = self._instead(error)
         try:
@@ -117,6 +116,16 @@ class Oauthbearer:
             with suppress(AuthenticationError):  # it repeats its refusal
                 yield b"\x01"
         raise refused
+
+    def renewal_in(self) -> float | None:
+        """Return the seconds until a newer token is due; None if the token has no known end."""
+        if self._token is None or self._token.expires_at is None:
+            return None
+        return max(0.0, self._due - self._wall_clock())
+
+    def renewal(self, rng: Rng) -> Generator[bytes | Outside, Any, Token]:
+        """Fetch a newer token."""
+        return self._take(read_token((yield Outside(self._fetched, (self._newest,)))), rng)
 
     def _refused(self, token: Token, answer: bytes) -> AuthenticationError:
         said = _status(answer, token.value)

@@ -18,11 +18,8 @@ from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.sasl.authenticate import Authentication
 from odradek.network.sasl.mechanism import Mechanism
+from odradek.network.sasl.renewal import LONGEST_CALL
 from odradek.network.sasl.session import SaslSession
-
-LONGEST_CALL = 30.0
-"""Maximum time for a call that returns credentials, in seconds: a call that hangs mustn't delay the
-next attempt for the hours that a session may still last."""
 
 
 def reauthenticate(
@@ -70,6 +67,8 @@ def _first_token(
     backoff = Backoff(network.retry_backoff, network.rng)
     while True:
         deadline = min(max(session.ends_at, now + 1.0), now + LONGEST_CALL)
+        if network.fetching is not None and not network.fetching.done:
+            now = yield Wait((network.fetching,), deadline)
         attempt = Authentication(network, connection, mechanism)
         try:
             first = yield from attempt.next_token(deadline)

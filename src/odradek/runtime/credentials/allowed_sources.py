@@ -49,7 +49,7 @@ def allowed_server(option: str, url: str, environment: Mapping[str, str] | None 
         where = "" if parts is None else f", not {shown(url)!r}"
         raise ConfigurationError(f"{option} must be an http or https URL{where}")
     listed = _listed(ALLOWED_URLS, environment)
-    base = url.rstrip("/")
+    base = urlunsplit(parts).rstrip("/")  # a scheme in capitals is the same one
     if listed is not None and _same(base) not in (_same(one.rstrip("/")) for one in listed):
         raise _not_allowed(option, url, "servers")
     return base

@@ -8,6 +8,7 @@ or a ticket; connections do when they are opened.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from odradek.common.config import Config
 from odradek.network.host import Host
@@ -20,7 +21,7 @@ def mechanism(config: Config, host: Host, *, real: bool) -> Mechanism | None:
     outsiders = SaslOutsiders(
         wall_clock=host.wall_clock,
         random_bytes=_random_bytes if real else None,
-        tokens=_tokens,
+        tokens=partial(_tokens, host),
         msk_iam=_msk_iam,
         gssapi=_gssapi,
     )
@@ -33,10 +34,11 @@ def _random_bytes(count: int) -> bytes:
     return random_bytes(count)
 
 
-def _tokens(config: Config) -> Callable[[], object]:
+def _tokens(host: Host, config: Config) -> Callable[[], object]:
     from odradek.runtime.credentials.token_functions import token_function
+    from odradek.runtime.hosts.asyncio_host import AsyncioHost
 
-    return token_function(config)
+    return token_function(config, lambda: host.loop if isinstance(host, AsyncioHost) else None)
 
 
 def _msk_iam(config: Config) -> Mechanism:

@@ -9,12 +9,12 @@ result for later callers, who know how long one is valid.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from odradek.runtime.locks import LONGEST_WAIT, new_lock
+from odradek.runtime.system_clock import monotonic_clock
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class OneAtATime(Generic[T]):
         self,
         function: Callable[[], T],
         patience: float = 30.0,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic_clock(),  # noqa: B008 - one function
     ) -> None:
         self._function = function
         self._patience = patience

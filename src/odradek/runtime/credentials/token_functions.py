@@ -8,7 +8,6 @@ contact a server before it is called.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import logging
@@ -17,7 +16,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from odradek.common.backoff import ExponentialBackoff
@@ -42,11 +41,16 @@ from odradek.runtime.credentials.oidc import (
     token_of,
 )
 from odradek.runtime.credentials.one_at_a_time import OneAtATime
+from odradek.runtime.credentials.provider_loop import result_in
 from odradek.runtime.tls.tls_context import https_source
+
+if TYPE_CHECKING:
+    import asyncio
 
 logger = logging.getLogger("odradek")
 
 TokenFunction = Callable[[], object]
+ClientLoop = Callable[[], "asyncio.AbstractEventLoop | None"]
 
 SHARE_OF_SETUP = 0.6
 """Share of the setup timeout for the token server: its error must be known before the setup ends,
@@ -56,15 +60,19 @@ UNSECURED_LIFETIME = 3600.0
 """Seconds, as in Java."""
 
 
-def token_function(config: Config) -> TokenFunction:
-    """Return this client's token function; raise `ConfigurationError` without a source."""
-    return OneAtATime(_function(config))
+def token_function(config: Config, loop: ClientLoop = lambda: None) -> TokenFunction:
+    """Return this client's token function; raise `ConfigurationError` without a source.
+
+    `loop` returns the event loop in which the client is used, if there is one: coroutines of a
+    user's function run there.
+    """
+    return OneAtATime(_function(config, loop))
 
 
-def _function(config: Config) -> TokenFunction:
+def _function(config: Config, loop: ClientLoop) -> TokenFunction:
     provider = config["sasl.oauthbearer.token.provider"]
     if provider is not None:
-        return user_function(provider, config["sasl.oauthbearer.config"])
+        return user_function(provider, config["sasl.oauthbearer.config"], loop)
     method = config["sasl.oauthbearer.method"]
     if method == "aws_msk_iam":
         from odradek.runtime.credentials.msk_iam_credentials import msk_iam_tokens
@@ -81,18 +89,21 @@ def _function(config: Config) -> TokenFunction:
     )
 
 
-def user_function(provider: Any, argument: Secret | None) -> TokenFunction:
+def user_function(provider: Any, argument: Secret | None, loop: ClientLoop) -> TokenFunction:
     """Return a function for a user's function, or for an object with `token()`.
 
     confluent-kafka's `oauth_cb` takes a text; aiokafka's providers are coroutines.
     """
-    token = getattr(provider, "token", None)
-    if callable(token):
-        return lambda: _contained(lambda: _of_object(provider))
+
+    def awaited(given: Any) -> object:
+        return result_in(loop(), given) if inspect.isawaitable(given) else given
+
+    if callable(getattr(provider, "token", None)):
+        return lambda: _contained(lambda: _of_object(provider, awaited))
     if _takes_text(provider):
         text = argument
-        return lambda: _contained(lambda: _awaited(provider(text.reveal() if text else None)))
-    return lambda: _contained(lambda: _awaited(provider()))
+        return lambda: _contained(lambda: awaited(provider(text.reveal() if text else None)))
+    return lambda: _contained(lambda: awaited(provider()))
 
 
 def _contained(function: TokenFunction) -> object:
@@ -105,19 +116,14 @@ def _contained(function: TokenFunction) -> object:
         raise TokenError(f"the token function raised {type(error).__name__}") from error
 
 
-def _of_object(provider: Any) -> object:
+def _of_object(provider: Any, awaited: Callable[[Any], object]) -> object:
     """Return the token of kafka-python's and aiokafka's providers, and their extensions."""
-    given = _awaited(provider.token())
+    given = awaited(provider.token())
     method = getattr(provider, "extensions", None)
-    extensions = _awaited(method()) if callable(method) else None
+    extensions = awaited(method()) if callable(method) else None
     if extensions and isinstance(given, str):
         return (given, None, "", extensions)
     return given
-
-
-def _awaited(given: Any) -> object:
-    """Return a coroutine's result: no event loop runs in this worker thread."""
-    return asyncio.run(given) if inspect.iscoroutine(given) else given
 
 
 def _takes_text(provider: Callable[..., Any]) -> bool:
@@ -137,6 +143,11 @@ def oidc(config: Config) -> TokenFunction:
     if parts.scheme == "file":
         path = Path(unquote(parts.path))
         return lambda: from_file(path)
+    if parts.username is not None:
+        raise ConfigurationError(
+            "sasl.oauthbearer.token.endpoint.url can't contain a user and a password: set "
+            "sasl.oauthbearer.client.credentials.client.id and .client.secret"
+        )
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         logger.warning(
             "sasl.oauthbearer.token.endpoint.url uses http: an attacker on the network can read "
@@ -166,8 +177,8 @@ def oidc(config: Config) -> TokenFunction:
 
 def _grant(config: Config) -> tuple[Callable[[], Mapping[str, str]], Secret | None]:
     """Return a function for the form of each attempt, and a header."""
-    scope = config["sasl.oauthbearer.scope"]
-    more = {"scope": scope} if scope else {}
+    named = {name: config[f"sasl.oauthbearer.{name}"] for name in ("scope", "audience")}
+    more = {name: value for name, value in named.items() if value}
     settings = _assertion_settings(config)
     ready = config["sasl.oauthbearer.assertion.file"]
     if ready is not None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from odradek.runtime.hosts.engine_host import PIECES, EngineHost
 from odradek.runtime.hosts.interrupt import from_outside
 from odradek.runtime.hosts.outcome_future import running_loop
 from odradek.runtime.hosts.transport import FLUSH_PATIENCE, READ, WRITE, Transport
+from odradek.runtime.system_clock import monotonic_clock
 
 if TYPE_CHECKING:
     from odradek.runtime.tls.file_contexts import TlsSource
@@ -66,7 +66,7 @@ class AsyncioHost(EngineHost):
         self,
         *,
         tls: TlsSource | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic_clock(),  # noqa: B008 - one function
         seed: int | None = None,
     ) -> None:
         super().__init__(tls=tls, clock=clock, seed=seed)
@@ -111,6 +111,11 @@ class AsyncioHost(EngineHost):
     def interrupted(self) -> bool:
         """Return whether a signal handler or finaliser interrupted an atomic operation."""
         return self.lock.is_mine()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of the client's calls; None before the first one."""
+        return self._loop
 
     @property
     def inside(self) -> bool:

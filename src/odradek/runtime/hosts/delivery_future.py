@@ -267,7 +267,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         return self._batch.metadata(self._index, self._timestamp_ms)
 
     def _error(self) -> BaseException | None:
-        return self._find()[0].done.error
+        return self._find()[0].error()
 
     def _look(self, done: Completion[BatchOutcome]) -> None:
         """Wake the waiters of a finished batch, unless it was split."""
@@ -288,7 +288,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
 
     def _told(self) -> tuple[BaseException | None, RecordMetadata]:
         batch, _ = self._find()
-        error = batch.done.error
+        error = batch.error()
         if error is None:
             return None, self._outcome()
         return error, RecordMetadata(*batch.partition, -1, self._timestamp_ms)
@@ -317,12 +317,12 @@ class RowsDeliveryFuture(LoopFuture[list[OffsetRange]]):
         return self._delivery.done.done
 
     def _outcome(self) -> list[OffsetRange]:
-        if (error := self._delivery.error) is not None:
+        if (error := self._delivery.outcome()) is not None:
             raise error
         return self._delivery.ranges()
 
     def _error(self) -> BaseException | None:
-        return self._delivery.error
+        return self._delivery.outcome()
 
     def _once_over(self, call: Callable[[], object]) -> None:
         def over(_: object) -> None:
@@ -343,7 +343,7 @@ class ArrowDeliveryFuture(RowsDeliveryFuture):
     def errors(self) -> ErrorColumn | None:
         """Return a column of errors as `ArrowFuture.errors` does, or None if no row failed."""
         self._check()
-        return None if self._delivery.error is None else self._delivery.error_column()
+        return None if self._delivery.outcome() is None else self._delivery.error_column()
 
 
 class ManyDeliveryFuture(RowsDeliveryFuture):
@@ -358,7 +358,7 @@ class ManyDeliveryFuture(RowsDeliveryFuture):
     def errors(self) -> list[BaseException | None] | None:
         """Return a list of errors as `ManyFuture.errors` does, or None if no record failed."""
         self._check()
-        return None if self._delivery.error is None else self._delivery.errors()
+        return None if self._delivery.outcome() is None else self._delivery.errors()
 
 
 def tell_delivery(future: DeliveryFuture, on_delivery: DeliveryCallback) -> DeliveryFuture:

@@ -7,7 +7,6 @@ know when the engine is stepped.
 from __future__ import annotations
 
 import random
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +22,7 @@ from odradek.runtime.hosts.interrupt import from_outside
 from odradek.runtime.hosts.outsiders import Outsiders
 from odradek.runtime.locks import new_lock
 from odradek.runtime.resolver import Answer, Resolver, is_numeric
+from odradek.runtime.system_clock import wall_clock
 
 if TYPE_CHECKING:
     from odradek.runtime.hosts.transport import Transport
@@ -75,7 +75,7 @@ class EngineHost(HostSockets):
         engine.hosted(from_outside)
         self._engine = engine
 
-    wall_clock = staticmethod(time.time)
+    wall_clock = staticmethod(wall_clock())
     """Seconds since the epoch; without a Python call in between, as a producer needs it for each
     record."""
 

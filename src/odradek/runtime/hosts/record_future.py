@@ -92,7 +92,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; return the record's error instead of raising it, or None."""
         self._wait(timeout)
-        return self._find()[0].done.error
+        return self._find()[0].error()
 
     def _find(self) -> tuple[ProducerBatch, bool]:
         """Return the record's batch (another one after a split), and whether it is finished."""
@@ -126,7 +126,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
 
     def _told(self) -> tuple[BaseException | None, RecordMetadata]:
         batch, _ = self._find()
-        error = batch.done.error
+        error = batch.error()
         if error is None:
             return None, self._batch.metadata(self._index, self._timestamp_ms)
         return error, RecordMetadata(*batch.partition, -1, self._timestamp_ms)
@@ -179,7 +179,7 @@ class RowsFuture(OutcomeFuture[list[OffsetRange]]):
         """Wait as `result` does; return the first error instead of raising it, or None."""
         if not self._delivery.done.done:
             self._producer._await_outcome(self._waited_for, timeout)
-        return self._delivery.error
+        return self._delivery.outcome()
 
     def _waited_for(self) -> Found:
         return self.rows, self._delivery.done, self._delivery.done.done

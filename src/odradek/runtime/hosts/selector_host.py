@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import selectors
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +30,7 @@ from odradek.runtime.hosts.interrupt import InterruptGuard, from_outside
 from odradek.runtime.hosts.transport import Transport, flush_all
 from odradek.runtime.hosts.wakeup import WakeUp
 from odradek.runtime.locks import LONGEST_WAIT, new_lock, new_mark
+from odradek.runtime.system_clock import monotonic_clock
 
 if TYPE_CHECKING:
     from odradek.runtime.tls.file_contexts import TlsSource
@@ -56,7 +56,7 @@ class SelectorHost(EngineHost):
         self,
         *,
         tls: TlsSource | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic_clock(),  # noqa: B008 - one function
         seed: int | None = None,
         on_call: Callable[[Call], None] | None = None,
     ) -> None:

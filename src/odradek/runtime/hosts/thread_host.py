@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +24,7 @@ from odradek.network.host import EngineInputs
 from odradek.runtime.hosts.io_log import io_log
 from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.locks import new_lock
+from odradek.runtime.system_clock import monotonic_clock, wall_clock
 
 if TYPE_CHECKING:
     from odradek.runtime.tls.file_contexts import TlsSource
@@ -65,7 +65,7 @@ class ThreadHost:
         self,
         *,
         tls: TlsSource | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic_clock(),  # noqa: B008 - one function
         seed: int | None = None,
     ) -> None:
         self._inner = SelectorHost(tls=tls, clock=clock, seed=seed, on_call=self._take_call)
@@ -92,7 +92,7 @@ class ThreadHost:
         """Take the engine; the thread starts at the first `run` or `wake`."""
         self._inner.attach(engine)
 
-    wall_clock = staticmethod(time.time)
+    wall_clock = staticmethod(wall_clock())
     """Seconds since the epoch; without a Python call in between, as a producer needs it for each
     record."""
 

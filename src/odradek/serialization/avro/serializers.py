@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from odradek.common.errors import ConfigurationError
+from odradek.common.secret import private
 from odradek.serialization.avro.guarded import guarded
 from odradek.serialization.avro.parsing import parsed_avro
 from odradek.serialization.avro.reading import AvroReading, is_bytes
@@ -87,6 +88,7 @@ class AvroSerializer:
     b'\x00\x00\x00\x00\x01\x06JFK'
     """
 
+    @private
     def __init__(
         self,
         schema_registry_client: SchemaRegistryClient,
@@ -187,6 +189,7 @@ class AvroDeserializer:
     `DeserializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
+    @private
     def __init__(
         self,
         schema_registry_client: SchemaRegistryClient,
@@ -204,7 +207,8 @@ class AvroDeserializer:
         self._reader: Schema | None = None
         if schema_str is not None:
             self._reader = given_schema(schema_str, AVRO)
-        self._writers: dict[bytes, Any] = {}
+        self._writers: dict[bytes, tuple[Any, Schema]] = {}
+        self._cache = self._unframer.cache()
         self._parsed: dict[Schema, Any] = {}
         if self._reader is not None and not self._reader.references:
             self._parsed_of(self._reader)
@@ -215,21 +219,25 @@ class AvroDeserializer:
             return None
         data = bytes(data)  # may be a bytearray
         prefix, at = data[:ID_SIZE], ID_SIZE
-        written = None if ctx is not None and ctx.headers else self._writers.get(prefix)
-        if written is None:
+        if self._cache.over:
+            self._cache, self._writers = self._unframer.cache(), {}
+        known = None if ctx is not None and ctx.headers else self._writers.get(prefix)
+        if known is None:
             of, at = schema_of(data, ctx)
-            written = self._parsed_of(self._unframer.schema(of))
+            schema = self._unframer.schema(of)
+            known = self._parsed_of(schema), schema
             if at == ID_SIZE:
-                kept(self._writers, prefix, written)
-        found = self._decoded(data[at:], written, self._wanted(ctx, written))
+                kept(self._writers, prefix, known)
+        written = known[0]
+        found = self._decoded(data[at:], written, self._wanted(ctx, *known))
         return found if self._from_dict is None else self._from_dict(found, ctx)
 
-    def _wanted(self, ctx: SerializationContext | None, written: Any) -> Any:
+    def _wanted(self, ctx: SerializationContext | None, written: Any, schema: Schema) -> Any:
         """Return the reader schema."""
         if self._reader is not None:
             return self._parsed_of(self._reader)
         if self._unframer.takes_latest:
-            return self._parsed_of(self._unframer.latest(ctx, _name(written)))
+            return self._parsed_of(self._unframer.latest(ctx, _name(written), schema))
         return None
 
     def _decoded(self, payload: bytes, written: Any, wanted: Any) -> Any:

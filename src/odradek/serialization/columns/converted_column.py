@@ -16,9 +16,10 @@ from odradek.serialization.context import MessageField, SerializationContext
 from odradek.serialization.errors import (
     DeserializationError,
     InvalidSchemaError,
-    SchemaNotFoundError,
+    SchemaRegistryError,
     SerializationError,
 )
+from odradek.serialization.framing import written_schema
 from odradek.serialization.registry.client import SchemaRegistryClient
 from odradek.serialization.registry.schemas import Schema
 from odradek.serialization.wire_format import ID_SIZE, schema_of
@@ -69,7 +70,8 @@ class RowSchemas:
     def of(self, data: bytes) -> Any:
         """Return the schema of a row, or `NoSchema`.
 
-        Raises `InvalidSchemaError` for a second schema unless `several`.
+        Raises `InvalidSchemaError` for a second schema unless `several`, and the errors of a
+        registry that aren't caused by the row.
         """
         prefix = data[:ID_SIZE]
         found = self._by_prefix.get(prefix)
@@ -86,8 +88,12 @@ class RowSchemas:
                 return NoSchema("its schema is identified by a GUID, which columns don't support")
             if self._instead is not None:
                 return self._instead
-            found = self._use(self._registry.get_schema(of.id))
-        except (DeserializationError, SchemaNotFoundError, InvalidSchemaError) as error:
+            found = self._use(written_schema(self._registry, of))
+        except DeserializationError as error:
+            return NoSchema(str(error))
+        except SchemaRegistryError as error:
+            if not error.blames_record:
+                raise
             return NoSchema(str(error))
         if self.first is None:
             self.first = found

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from odradek.common.secret import private
 from odradek.serialization.avro.serializers import given_function, given_schema
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import (
@@ -251,6 +252,7 @@ class JSONSerializer:
     `SerializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
+    @private
     def __init__(
         self,
         schema_str: str | Schema | None,
@@ -312,6 +314,7 @@ class JSONDeserializer:
     `DeserializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
+    @private
     def __init__(
         self,
         schema_str: str | Schema | None = None,
@@ -352,7 +355,9 @@ class JSONDeserializer:
             return
         try:
             written = self._unframer.schema(found)
-        except SchemaRegistryError:
+        except SchemaRegistryError as error:
+            if not error.blames_record:
+                raise
             return  # that it is no JSON is known without
         _must_be_json(written)
 
@@ -362,5 +367,5 @@ class JSONDeserializer:
             return self._schema
         written = self._unframer.schema(found)
         if self._unframer.takes_latest:
-            return self._unframer.latest(ctx, _title(written))
+            return self._unframer.latest(ctx, _title(written), written)
         return written

@@ -22,7 +22,7 @@ from odradek.serialization.context import MessageField
 from odradek.serialization.errors import (
     DeserializationError,
     InvalidSchemaError,
-    SchemaNotFoundError,
+    SchemaRegistryError,
     SerializationError,
 )
 from odradek.serialization.protobuf.files import message_of
@@ -91,7 +91,12 @@ class _OneSchema:
                 continue
             try:
                 descriptor = self._first(data)
-            except (DeserializationError, SchemaNotFoundError) as error:
+            except DeserializationError as error:
+                errors[number] = str(error)
+                continue
+            except SchemaRegistryError as error:
+                if not error.blames_record or error.status is None:
+                    raise
                 errors[number] = str(error)
                 continue
             return ConvertedColumn(*ProtobufRows(descriptor, self._wrong).read(column))
@@ -110,7 +115,9 @@ class _OneSchema:
         if of.id is not None and of.id not in self._known:
             try:
                 found = self._registry.get_schema(of.id)
-            except SchemaNotFoundError as error:
+            except SchemaRegistryError as error:
+                if not error.blames_record:
+                    raise
                 return str(error)
             if found != self._schema:
                 raise InvalidSchemaError(

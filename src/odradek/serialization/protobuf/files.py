@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from odradek.serialization.errors import DeserializationError, InvalidSchemaError
+from odradek.serialization.framing import written_schema
 from odradek.serialization.protobuf.messages import messages_at
 from odradek.serialization.registry.references import referred
 from odradek.serialization.registry.schemas import PROTOBUF, Schema
@@ -54,7 +55,7 @@ def message_of(of: SchemaId, registry: SchemaRegistryClient) -> Any:
             "its schema is identified by a GUID: pass the message's class, or read records whose "
             "schema is identified by an id"
         )
-    schema, indexes = registry.get_schema(of.id), of.indexes or (0,)
+    schema, indexes = written_schema(registry, of), of.indexes or (0,)
     try:
         names = messages_at(schema, indexes)
     except InvalidSchemaError as error:

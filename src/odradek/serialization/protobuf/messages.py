@@ -38,7 +38,8 @@ class _Message:
 def messages_at(schema: Schema, indexes: tuple[int, ...]) -> set[str]:
     """Return the full names of the message with these indexes; empty if there is none.
 
-    There are two names if they depend on whether map entries count. Raises `InvalidSchemaError`.
+    There are two names if they depend on whether map entries count. An entry itself is never the
+    message of a record. Raises `InvalidSchemaError`.
     """
     if schema.schema_type != PROTOBUF:
         raise InvalidSchemaError(
@@ -57,7 +58,7 @@ def _at(file: _Message, indexes: tuple[int, ...], *, entries: bool) -> str | Non
             return None
         here = within[index]
         names.append(here.name)
-    return ".".join(names)
+    return None if here.entry else ".".join(names)
 
 
 def _described(text: str) -> _Message | None:
@@ -82,10 +83,14 @@ def _is_entry(message: Any) -> bool:
 
 
 def _worded(text: str) -> _Message:
-    """Of a `.proto` file: what its words `package` and `message` say."""
+    """Read a `.proto` file: its words `package`, `message`, `map` and `group`.
+
+    Maps and groups count among the messages of a descriptor, in the order of the file.
+    """
     words = [one for one in _WORDS.findall(text) if not one.startswith(("//", "/*"))]
     file = _Message("")
     open_ones = [file]  # for each brace, the message that is around it
+    group: _Message | None = None  # its brace follows
     at = 0
     while at < len(words):
         word, next_one, third = (*words[at : at + 3], "", "")[:3]
@@ -97,9 +102,22 @@ def _worded(text: str) -> _Message:
             here.within.append(found)
             open_ones.append(found)
             at += 2
+        elif word == "map" and next_one == "<" and words[at + 7 : at + 8] == ["="]:
+            here.within.append(_Message(_entry_name(words[at + 6]), entry=True))
+            at += 7
+        elif word == "group" and third == "=":
+            group = _Message(next_one)
+            here.within.append(group)
+            at += 2
         elif word == "{":
-            open_ones.append(here)
+            open_ones.append(group or here)
+            group = None
         elif word == "}" and len(open_ones) > 1:
             open_ones.pop()
         at += 1
     return file
+
+
+def _entry_name(field_name: str) -> str:
+    """Return the name of a map field's message, as protoc derives it."""
+    return "".join(one[:1].upper() + one[1:] for one in field_name.split("_")) + "Entry"

@@ -15,9 +15,9 @@ from odradek.serialization.columns.column_layout import UnplannedError
 from odradek.serialization.columns.framed_rows import FramedRows
 from odradek.serialization.errors import (
     DeserializationError,
-    InvalidSchemaError,
-    SchemaNotFoundError,
+    SchemaRegistryError,
 )
+from odradek.serialization.framing import written_schema
 from odradek.serialization.protobuf.messages import messages_at
 from odradek.serialization.protobuf.plan import ProtobufProgram
 from odradek.serialization.protobuf.serializers import message_indexes
@@ -87,18 +87,23 @@ class NamedBySchemas:
         self._checked: dict[SchemaId, str | None] = {}
 
     def __call__(self, of: SchemaId) -> str | None:
-        """Why a row isn't the message. Raises `SchemaRegistryError` if the registry is away."""
+        """Why a row isn't the message. Raises registry errors that the row doesn't cause."""
         if of not in self._checked:
-            kept(self._checked, of, self._why(of))
+            try:
+                why = self._why(of)
+            except SchemaRegistryError as error:
+                if not error.blames_record:
+                    raise
+                if error.status is not None:
+                    return str(error)  # the schema may be registered later
+                why = str(error)
+            kept(self._checked, of, why)
         return self._checked[of]
 
     def _why(self, of: SchemaId) -> str | None:
         if of.id is None:
             return "its schema is identified by a GUID, which columns don't support"
-        try:
-            names = messages_at(self._registry.get_schema(of.id), of.indexes or (0,))
-        except (SchemaNotFoundError, InvalidSchemaError) as error:
-            return str(error)
+        names = messages_at(written_schema(self._registry, of), of.indexes or (0,))
         if self._name in names:
             return None
         said = " or ".join(sorted(names)) or f"the unknown message {list(of.indexes or ())}"

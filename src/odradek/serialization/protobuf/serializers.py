@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from odradek.common.errors import ConfigurationError
+from odradek.common.secret import private
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import DeserializationError, SerializationError
 from odradek.serialization.extras import protobuf
 from odradek.serialization.framing import READING, WRITING, Framer, Unframer, read_settings
 from odradek.serialization.protobuf.messages import messages_at
 from odradek.serialization.registry.client import SchemaRegistryClient
-from odradek.serialization.registry.schema_cache import kept
+from odradek.serialization.registry.schema_cache import SchemaCache, kept
 from odradek.serialization.registry.schemas import PROTOBUF, Schema, SchemaReference
 from odradek.serialization.wire_format import SchemaId, schema_of
 
@@ -58,6 +59,7 @@ class ProtobufSerializer(Generic[M]):
     `SerializationError`, and `SchemaRegistryError` if the schema isn't available.
     """
 
+    @private
     def __init__(
         self,
         msg_type: type[M],
@@ -113,6 +115,7 @@ class ProtobufDeserializer(Generic[M]):
     `DeserializationError`, and with a registry `SchemaRegistryError` if the schema isn't available.
     """
 
+    @private
     def __init__(
         self,
         message_type: type[M],
@@ -124,6 +127,8 @@ class ProtobufDeserializer(Generic[M]):
         self._unframer = None
         if schema_registry_client is not None:
             self._unframer = Unframer(schema_registry_client, read_settings(None, READING))
+        self._cache: SchemaCache | None = None
+        """Of the registry's client, when `_checked` was filled."""
         self._checked: dict[SchemaId, str | None] = {}
         """Error text of a schema and its message indexes; None if they name the right message."""
 
@@ -144,6 +149,8 @@ class ProtobufDeserializer(Generic[M]):
         return message
 
     def _check(self, of: SchemaId, unframer: Unframer) -> None:
+        if self._cache is None or self._cache.over:
+            self._cache, self._checked = unframer.cache(), {}
         try:
             why = self._checked[of]
         except KeyError:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from odradek.common.secret import private
 from odradek.runtime.hosts.in_thread import in_thread
 from odradek.serialization.registry.client import SchemaRegistryClient
 from odradek.serialization.registry.settings import with_secrets
@@ -43,6 +44,7 @@ class AsyncSchemaRegistryClient:
     1
     """
 
+    @private
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings without connecting. Raises `ConfigurationError`."""
         config = with_secrets(config)  # first: the rest may raise
@@ -71,4 +73,5 @@ class AsyncSchemaRegistryClient:
     delete_version = _in_thread(SchemaRegistryClient.delete_version)
     test_compatibility = _in_thread(SchemaRegistryClient.test_compatibility)
     get_compatibility = _in_thread(SchemaRegistryClient.get_compatibility)
+    clear_caches = _in_thread(SchemaRegistryClient.clear_caches)
     set_compatibility = _in_thread(SchemaRegistryClient.set_compatibility)

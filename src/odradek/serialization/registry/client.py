@@ -1,15 +1,17 @@
 """Query schema registries with Confluent's REST API.
 
 In: settings, and ids, subjects or schemas. Out: schemas, ids, versions, compatibility levels.
-Schemas and ids never change, so each is requested once per process: clients with the same settings
-share a cache. Must not: register anything on its own, cache what a registry refused, or block an
-event loop.
+Schemas and ids never change in a registry, so each is requested once per client. A new client
+starts without any: the registry may have been recreated since. A schema that isn't found is
+requested again after a pause, because registries that are starting report existing schemas as
+missing. Must not: register anything on its own, or block an event loop.
 """
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -17,7 +19,16 @@ from urllib.parse import quote
 from odradek.common.arguments import refusal, text, whole_number
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError
-from odradek.runtime.rest import NoAnswerError, RestAnswer, RestLimits, RestServers
+from odradek.common.patience import one_patience
+from odradek.common.secret import private
+from odradek.runtime.fork import ForkSwitch
+from odradek.runtime.rest import (
+    NoAnswerError,
+    NoCredentialsError,
+    RestAnswer,
+    RestLimits,
+    RestServers,
+)
 from odradek.runtime.system_clock import SystemClock
 from odradek.runtime.tls.file_contexts import FileContexts
 from odradek.runtime.tls.pem_context import pem_context
@@ -29,6 +40,7 @@ from odradek.serialization.errors import (
     RegistryUnreachableError,
     SchemaNotFoundError,
     SchemaRegistryError,
+    UnusableSettingError,
 )
 from odradek.serialization.registry.schema_cache import IN_LOOP, SchemaCache
 from odradek.serialization.registry.schemas import (
@@ -40,7 +52,6 @@ from odradek.serialization.registry.schemas import (
 )
 from odradek.serialization.registry.settings import (
     URL,
-    RegistrySettings,
     registry_settings,
     with_secrets,
 )
@@ -60,9 +71,13 @@ LEVELS = (
 """Compatibility levels of Confluent's registry."""
 LEAST = -1
 """The least version: registries take it for the latest one."""
-MOST_CACHES = 32
-"""Registries whose schemas a process keeps; the one that came first is forgotten."""
+CONFIRM_S = 2.0
+"""Seconds after which a missing schema is requested again: a registry that has just started answers
+404 with a registry's error code until it has read its topic (Karapace 6.2: 0.7 s)."""
+MISSING = (40401, 40402, 40403)
+"""Error codes for a subject, a version or a schema that doesn't exist."""
 
+_CHECK_URL = f"Check {URL}."
 _REFUSALS: dict[int, tuple[type[SchemaRegistryError], str]] = {
     401: (RegistryAuthenticationError, "Check basic.auth.user.info or bearer.auth.token."),
     403: (RegistryAuthenticationError, "Ask the registry's administrator for this permission."),
@@ -76,21 +91,26 @@ _REFUSALS: dict[int, tuple[type[SchemaRegistryError], str]] = {
     409: (IncompatibleSchemaError, "Change the schema, or the subject's compatibility level."),
     422: (InvalidSchemaError, "Check the schema's text, type and references."),
 }
-
-
-_caches: dict[tuple[int, RegistrySettings, int], SchemaCache] = {}
-
-
-def _shared_cache(settings: RegistrySettings) -> SchemaCache:
-    """Return the cache for these settings in this process; a forked child has its own."""
-    most = int(settings.numbers["cache.capacity"])
-    key = (os.getpid(), settings, most)
-    found = _caches.get(key)
-    if found is None:
-        while len(_caches) >= MOST_CACHES:
-            _caches.pop(next(iter(_caches)), None)
-        found = _caches.setdefault(key, SchemaCache(most))
-    return found
+"""Error classes and cures by HTTP status."""
+_NOT_YET = "Delete it without permanent=True first."
+_NO_OWN = "The registry's default applies to this subject."
+_BY_CODE: dict[int, tuple[type[SchemaRegistryError], str]] = {
+    40404: (SchemaNotFoundError, "The subject was deleted. Register the schema again."),
+    40405: (SchemaRegistryError, _NOT_YET),
+    40406: (SchemaNotFoundError, "The version was deleted. Register the schema again."),
+    40407: (SchemaRegistryError, _NOT_YET),
+    40408: (SchemaRegistryError, _NO_OWN),
+    40409: (SchemaRegistryError, _NO_OWN),
+    42202: (SchemaRegistryError, "Versions are numbers from 1 on, or 'latest'."),
+    42203: (SchemaRegistryError, f"Levels are {', '.join(LEVELS)}."),
+    42204: (SchemaRegistryError, "Modes are READWRITE, READONLY, READONLY_OVERRIDE and IMPORT."),
+    42205: (
+        SchemaRegistryError,
+        "Set the mode of the subject, or the registry's mode, to READWRITE in the registry.",
+    ),
+    42206: (SchemaRegistryError, "Delete the schemas that reference it first."),
+}
+"""Classes and cures by error code, where the HTTP status doesn't determine them."""
 
 
 class SchemaRegistryClient:
@@ -109,7 +129,7 @@ class SchemaRegistryClient:
     - `cache.latest.ttl.sec` (300: how long a subject's latest version is cached), `cache.capacity`
       (1,000: how many schemas, and how many answers of other kinds, are cached)
 
-    Clients with the same settings share their cache within a process.
+    Each client has its own cache; `clear_caches()` empties it.
 
     Each call raises `ArgumentError` for an invalid argument,
     `RegistryUnreachableError`, `RegistryAuthenticationError`, `SchemaNotFoundError`,
@@ -123,6 +143,7 @@ class SchemaRegistryClient:
 
     _of = "nothing"  # until the settings are checked: a traceback may show a client before
 
+    @private
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings without connecting. Raises `ConfigurationError`."""
         config = with_secrets(config)  # first: the rest may raise
@@ -145,7 +166,9 @@ class SchemaRegistryClient:
                 numbers["retry.backoff.ms"] / 1000, numbers["retry.backoff.max.ms"] / 1000
             ),
             CONTENT_TYPE,
+            _is_final,
         )
+        self._fork, self._held = ForkSwitch(), SchemaCache(int(numbers["cache.capacity"]))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._of}>"
@@ -170,7 +193,7 @@ class SchemaRegistryClient:
         if fmt is None:
             return known.once(schema_id, lambda: self._schema(path))
         asked = f"{path}?format={_quoted('fmt', fmt)}"
-        return known.once(asked, lambda: self._schema(asked))
+        return known.once(asked, lambda: self._formatted(path, asked))
 
     def get_schema_by_guid(self, guid: str) -> Schema:
         """Return the schema with a GUID; not all registries support GUIDs."""
@@ -184,7 +207,7 @@ class SchemaRegistryClient:
         path = f"/subjects/{_name(subject_name)}?normalize={_flag(normalize_schemas)}"
         body, key = _body(schema), (subject_name, schema, normalize_schemas)
         return self._cache.looked_up.once(
-            key, lambda: _registered(self._ask("POST", path, body), schema, subject_name)
+            key, lambda: _registered(self._confirmed("POST", path, body), schema, subject_name)
         )
 
     def register_schema(
@@ -202,7 +225,7 @@ class SchemaRegistryClient:
 
         def register() -> RegisteredSchema:
             found = _registered(self._ask("POST", path, body), schema, subject_name)
-            self._cache.latest.forget(lambda one: one == subject_name)
+            self._cache.added(subject_name)
             return found
 
         return self._cache.registered.once(key, register)
@@ -224,7 +247,7 @@ class SchemaRegistryClient:
 
     def get_version(self, subject_name: str, version: int | str = LATEST) -> RegisteredSchema:
         """Return a version of a subject; the latest one is cached as in `get_latest_version`."""
-        if version == LATEST:
+        if version in (LATEST, LEAST):
             return self.get_latest_version(subject_name)
         name, number = text("subject_name", subject_name), whole_number("version", version, LEAST)
         known = self._cache.versions
@@ -247,7 +270,7 @@ class SchemaRegistryClient:
         """
         path = f"/subjects/{_name(subject_name)}"
         found = self._ask("DELETE", path + "?permanent=true" * permanent)
-        self._cache.forget(subject_name)
+        self.clear_caches()
         return _list(found, int)
 
     def delete_version(self, subject_name: str, version: int, permanent: bool = False) -> int:
@@ -255,17 +278,22 @@ class SchemaRegistryClient:
         version = whole_number("version", version, LEAST)
         path = f"/subjects/{_name(subject_name)}/versions/{version}"
         found = self._ask("DELETE", path + "?permanent=true" * permanent)
-        self._cache.forget(subject_name)
+        self.clear_caches()
         return _list([found], int)[0]
 
     def test_compatibility(
         self, subject_name: str, schema: Schema, version: int | str = LATEST
     ) -> bool:
         """Return whether a schema is compatible with a version of its subject."""
-        if version != LATEST:
-            version = whole_number("version", version, LEAST)
-        path = f"/compatibility/subjects/{_name(subject_name)}/versions/{version}"
-        return bool(_object(self._ask("POST", path, _body(schema))).get("is_compatible"))
+        return compatibility(self, subject_name, schema, version)[0]
+
+    def clear_caches(self) -> None:
+        """Forget all responses: of this client, and of serializers and deserializers that use it.
+
+        Call it after the registry was recreated, or after schemas were deleted permanently.
+        """
+        self._held.end()
+        self._held = SchemaCache(int(self._settings.numbers["cache.capacity"]))
 
     def get_compatibility(self, subject_name: str | None = None) -> str:
         """Return the compatibility level of a subject, or the default level, like `BACKWARD`."""
@@ -289,25 +317,100 @@ class SchemaRegistryClient:
 
     @property
     def _cache(self) -> SchemaCache:
-        return _shared_cache(self._settings)
+        if not self._fork.here:  # a forked child: threads of its parent may have held the locks
+            self._fork = ForkSwitch()
+            self.clear_caches()
+        return self._held
 
     def _schema(self, path: str) -> Schema:
-        return _schema_in(self._ask("GET", path))
+        return _schema_in(self._confirmed("GET", path, everywhere=True))
+
+    def _formatted(self, path: str, asked: str) -> Schema:
+        """Return a schema in a format; unchanged if the registry rejects the format."""
+        try:
+            return self._schema(asked)
+        except SchemaRegistryError as error:
+            if error.status is None or error.retriable or error.blames_record:
+                raise
+            return self._schema(path)
 
     def _version(self, subject: str, version: int | str) -> RegisteredSchema:
-        found = self._ask("GET", f"/subjects/{_name(subject)}/versions/{version}")
+        path = f"/subjects/{_name(subject)}/versions/{version}"
+        found = self._confirmed("GET", path, everywhere=version != LATEST)
         return _registered(found, _schema_in(found), subject)
 
-    def _ask(self, method: str, path: str, body: object = None) -> Any:
+    def _confirmed(
+        self, method: str, path: str, body: object = None, *, everywhere: bool = False
+    ) -> Any:
+        """Return the answer to a look-up; request a missing schema once more after a pause.
+
+        With `everywhere`, each server has to confirm that it is missing; the error then blames the
+        record.
+        """
+        with one_patience():
+            deadline = self._servers.deadline()
+            try:
+                return self._ask(method, path, body)
+            except SchemaNotFoundError as error:
+                if error.error_code not in MISSING:
+                    raise
+            self._servers.pause_once(CONFIRM_S, deadline)
+            try:
+                return self._ask(method, path, body, everywhere=everywhere)
+            except SchemaNotFoundError as error:
+                raise error.confirmed(everywhere and error.error_code in MISSING) from None
+
+    def _ask(self, method: str, path: str, body: object = None, *, everywhere: bool = False) -> Any:
+        question = f"{method} {path}"
         try:
-            answer = self._servers.call(method, path, body)
+            answer = self._servers.call(method, path, body, everywhere=everywhere)
         except NoAnswerError as error:
             raise RegistryUnreachableError(
-                f"{method} {path}: {error}", None, f"Check {URL} and the network."
+                f"{question}: {error}", None, f"Check {URL} and the network."
             ) from None
+        except NoCredentialsError as error:
+            raise RegistryAuthenticationError(
+                f"{question}: {error}", None, "Check that function."
+            ) from error.__cause__
+        except ConfigurationError as error:
+            raise UnusableSettingError(str(error)) from None
         if answer.status != 200 or answer.body is None:
-            raise _refusal(f"{method} {path}", answer)
+            raise _refusal(question, answer)
         return answer.body
+
+
+def compatibility(
+    registry: SchemaRegistryClient, subject: str, schema: Schema, version: int | str
+) -> tuple[bool, list[str]]:
+    """Return whether a schema is compatible with a version of its subject, and the reasons."""
+    if version != LATEST:
+        version = whole_number("version", version, LEAST)
+    path = f"/compatibility/subjects/{_name(subject)}/versions/{version}?verbose=true"
+    found = _object(registry._ask("POST", path, _body(schema)))  # noqa: SLF001 - as a method asks
+    reasons = found.get("messages") or []
+    texts = [str(one) for one in reasons] if isinstance(reasons, list) else []
+    return bool(found.get("is_compatible")), texts
+
+
+def cache_of(registry: SchemaRegistryClient) -> SchemaCache:
+    """Return the cache of a client; another one after `clear_caches`, and in a forked child."""
+    return registry._cache  # noqa: SLF001 - not a method, which users would see
+
+
+def _is_final(answer: RestAnswer) -> bool:
+    """Return whether an answer is a registry's; a proxy's isn't, and another server may be asked.
+
+    A registry has error codes of five digits for missing objects, and JSON in all other answers.
+    """
+    if answer.status == 200:
+        return answer.body is not None
+    return not answer.passes and (answer.status in _REFUSALS.keys() - {404} or bool(_code(answer)))
+
+
+def _code(answer: RestAnswer) -> int | None:
+    """Return a registry's error code, which begins with an HTTP status; None if there is none."""
+    found = answer.body.get("error_code") if isinstance(answer.body, dict) else None
+    return found if type(found) is int and 40000 <= found < 60000 else None
 
 
 def _name(subject: str) -> str:
@@ -341,11 +444,13 @@ def _body(schema: Schema) -> dict[str, Any]:
             {"name": one.name, "subject": one.subject, "version": one.version}
             for one in schema.references
         ]
+    if schema.rule_set is not None:
+        body["ruleSet"] = json.loads(schema.rule_set)
     return body
 
 
 def _strange(what: str) -> SchemaRegistryError:
-    return SchemaRegistryError(f"the registry's answer {what}", None, f"Check {URL}.")
+    return SchemaRegistryError(f"the registry's answer {what}", None, _CHECK_URL)
 
 
 def _object(found: Any) -> dict[str, Any]:
@@ -378,7 +483,17 @@ def _schema_in(answer: Any) -> Schema:
         )
     except (KeyError, TypeError, ConfigurationError):
         raise _strange("has invalid references") from None
-    return Schema(words, kind, references)
+    return Schema(words, kind, references, _rule_set(found))
+
+
+def _rule_set(found: dict[str, Any]) -> str | None:
+    """Return the rule set of a response as JSON; None if it has no rules."""
+    rules = found.get("ruleSet")
+    if not rules:
+        return None
+    if not isinstance(rules, dict):
+        raise _strange("has an invalid rule set")
+    return json.dumps(rules, sort_keys=True)
 
 
 def _registered(answer: Any, schema: Schema, subject: str) -> RegisteredSchema:
@@ -391,26 +506,37 @@ def _registered(answer: Any, schema: Schema, subject: str) -> RegisteredSchema:
     named = found.get("subject") or subject
     if not isinstance(named, str):
         raise _strange("has an invalid subject")
+    rules = _rule_set(found)
+    if rules != schema.rule_set and "ruleSet" in found:  # responses to look-ups have them, too
+        schema = replace(schema, rule_set=rules)
     return RegisteredSchema(number, named, version, schema, guid)
 
 
 def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
-    """Return the error for a response with an error status."""
-    body = answer.body if isinstance(answer.body, dict) else {}
-    said, code = body.get("message"), body.get("error_code")
+    """Return the error for a response that isn't a result."""
+    code = answer.body.get("error_code") if isinstance(answer.body, dict) else None
     what = f"{answer.place} answered {question} with HTTP {answer.status}"
-    if isinstance(said, str) and said:
+    said = _said(answer)
+    if said:
         what += f": {said}"
-    kind, cure = _REFUSALS.get(answer.status, (SchemaRegistryError, f"Check {URL}."))
-    if answer.status == 404 and not isinstance(code, int):
-        # A registry has error codes for missing objects; any other server doesn't know the path.
-        kind = SchemaRegistryError
-        cure = f"This isn't a schema registry: also check the path in {URL}."
+    kind, cure = _REFUSALS.get(answer.status, (SchemaRegistryError, _CHECK_URL))
+    kind, cure = _BY_CODE.get(_code(answer) or 0, (kind, cure))
     if answer.passes:
-        kind, cure = (
-            RegistryUnreachableError,
-            "The registry has an internal problem: check its logs.",
-        )
+        kind = RegistryUnreachableError
+        cure = "The registry has an internal problem: check its logs."
     elif 300 <= answer.status < 400:
         cure = f"Set {URL} to the URL that it redirects to."
+    elif not _is_final(answer):
+        kind = SchemaRegistryError
+        cure = f"This isn't a schema registry: also check the path in {URL}."
+        if "/guids/" in question:
+            cure += " Or the registry has no GUIDs (Confluent Platform 8 or newer has them)."
     return kind(what, None, cure).coded(answer.status, code if isinstance(code, int) else None)
+
+
+def _said(answer: RestAnswer) -> str:
+    """Return the server's own words, in the fields where registries and proxies have them."""
+    if not isinstance(answer.body, dict):
+        return answer.words
+    texts = (answer.body.get(name) for name in ("message", "detail", "title", "error"))
+    return next((text for text in texts if isinstance(text, str) and text), "")

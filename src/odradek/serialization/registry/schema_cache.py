@@ -52,8 +52,8 @@ class Lookups(Generic[K, T]):
         self._known: OrderedDict[K, T] = OrderedDict()
         self._asked: dict[K, _Asked] = {}
         self._refused: dict[K, tuple[float, SchemaRegistryError]] = {}
-        """Error of a request for an event loop, and the time until which it counts.
-        """
+        """Error of a request for an event loop, or that blames the record, and the time until which
+        it counts."""
         self._clock = SystemClock()
 
     def find(self, key: K) -> T | None:
@@ -78,19 +78,28 @@ class Lookups(Generic[K, T]):
             for key in [one for one in self._known if which(one)]:
                 del self._known[key]
 
+    def forget_errors(self) -> None:
+        """Request missing schemas again."""
+        self._refused.clear()
+
     def once(self, key: K, fetch: Callable[[], T], good: Callable[[T], bool] = _any) -> T:
         """Return a cached response that is `good`, or fetch it now. Raises what `fetch` raises.
 
         In an event loop, raise `SchemaNotAtHandError` instead of fetching, or the error with which
-        the fetch in another thread failed.
+        the fetch in another thread failed. An error that blames the record is raised again for
+        `IN_LOOP` seconds: many records may have the same unknown schema.
         """
         found = self.find(key)
         if found is not None and good(found):
             return found
-        if NO_WAITING.get():
-            until, refusal = self._refused.pop(key, (0.0, None))
-            if refusal is not None and self._clock.now() < until:
-                raise refusal.with_traceback(None)
+        waits = not NO_WAITING.get()
+        until, refusal = self._refused.get(key, (0.0, None))
+        if refusal is not None and (refusal.blames_record or not waits):
+            if not refusal.blames_record:
+                self._refused.pop(key, None)
+            if self._clock.now() < until:
+                raise copy.copy(refusal)
+        if not waits:
             raise SchemaNotAtHandError(partial(self._for_a_loop, key, fetch, good))
         with self._lock:
             asked = self._asked.setdefault(key, _Asked())
@@ -106,6 +115,8 @@ class Lookups(Generic[K, T]):
                 self.keep(key, found)
             except SchemaRegistryError as error:
                 asked.refusal = error
+                if error.blames_record:
+                    self._refuse(key, error)
                 raise
             finally:
                 with self._lock:
@@ -120,10 +131,13 @@ class Lookups(Generic[K, T]):
         except SchemaRegistryError as error:
             if error.retriable:
                 raise
-            now = self._clock.now()
-            for old in [one for one, (until, _) in list(self._refused.items()) if until <= now]:
-                self._refused.pop(old, None)  # not collected: its call was cancelled
-            self._refused[key] = (now + IN_LOOP, error)
+            self._refuse(key, error)
+
+    def _refuse(self, key: K, error: SchemaRegistryError) -> None:
+        now = self._clock.now()
+        for old in [one for one, (until, _) in list(self._refused.items()) if until <= now]:
+            self._refused.pop(old, None)  # not collected: its call was cancelled
+        self._refused[key] = (now + IN_LOOP, error)
 
 
 Asked = tuple[str, Schema, bool]
@@ -142,16 +156,18 @@ class SchemaCache:
         self.versions: Lookups[tuple[str, int], RegisteredSchema] = Lookups(most)
         self.latest: Lookups[str, tuple[float, RegisteredSchema]] = Lookups(most)
         """With the time until which each counts as such."""
+        self.over = False
+        """Whether the client has dropped this cache, and serializers must drop what they keep."""
 
-    def forget(self, subject: str) -> None:
-        """Remove a subject's responses.
+    def end(self) -> None:
+        """Let serializers and deserializers drop what they keep of these responses."""
+        self.over = True
 
-        A deleted version may be registered again with another number.
-        """
+    def added(self, subject: str) -> None:
+        """Forget what may have changed because a schema was registered."""
         self.latest.forget(lambda key: key == subject)
-        self.registered.forget(lambda key: key[0] == subject)
-        self.looked_up.forget(lambda key: key[0] == subject)
-        self.versions.forget(lambda key: key[0] == subject)
+        for known in (self.schemas, self.looked_up, self.versions, self.latest):
+            known.forget_errors()
 
 
 def kept(known: dict[K, T], key: K, found: T) -> T:

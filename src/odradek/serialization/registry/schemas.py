@@ -29,6 +29,8 @@ class Schema:
     schema_str: str
     schema_type: str = AVRO
     references: tuple[SchemaReference, ...] = ()
+    rule_set: str | None = None
+    """The schema's data rules as JSON; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.credentials.allowed_sources import allowed_server, shown
+from odradek.runtime.rest import NoCredentialsError
 
 URL = "schema.registry.url"
 SYNONYMS = {"url": URL}
@@ -45,7 +46,7 @@ NUMBERS = {
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """Checked settings of a registry client; equal settings can share a cache."""
+    """Checked settings of a registry client."""
 
     urls: tuple[str, ...]
     user_info: Secret | None = None
@@ -58,18 +59,38 @@ class RegistrySettings:
     numbers: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def headers(self) -> dict[str, Secret]:
-        """Return the headers that authenticate a request."""
+        """Return the headers that authenticate a request. Raises `NoCredentialsError`."""
         if self.user_info is not None:
             encoded = b64encode(self.user_info.reveal().encode()).decode()
             return {"Authorization": Secret(f"Basic {encoded}")}
         token = self.token
         if token is None:
             return {}
-        found = token() if not isinstance(token, Secret) else token.reveal()
-        if not isinstance(found, str) or not found.strip():
-            raise ConfigurationError("bearer.auth.token: the function returned no string")
-        made = {"Authorization": Secret(f"Bearer {found.strip()}")}
+        found = Secret(_returned(token)) if not isinstance(token, Secret) else token
+        made = {"Authorization": Secret(f"Bearer {found.reveal().strip()}")}
         return made | {name: Secret(value) for name, value in self.cloud}
+
+
+def _returned(function: Callable[[], object]) -> str:
+    """Return the token of the program's function. Raises `NoCredentialsError`."""
+    try:
+        found = function()
+    except Exception as error:  # of the program's, for example of an identity provider
+        raise NoCredentialsError(
+            f"the function bearer.auth.token raised {type(error).__name__}"
+        ) from error
+    if not isinstance(found, str) or not found.strip():
+        raise NoCredentialsError("the function bearer.auth.token returned no string")
+    if not _fits_header(found.strip()):
+        raise NoCredentialsError(f"the function bearer.auth.token returned {_UNFIT}")
+    return found
+
+
+_UNFIT = "characters that an HTTP header can't contain"
+
+
+def _fits_header(value: str) -> bool:
+    return value.isascii() and value.isprintable()
 
 
 def with_secrets(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -158,6 +179,8 @@ def _text(name: str, value: object) -> str:
 
 def _secret(name: str, value: object) -> Secret | Callable[[], object]:
     if isinstance(value, Secret) and value:
+        if name == "bearer.auth.token" and not _fits_header(value.reveal().strip()):
+            raise ConfigurationError(f"{name} contains {_UNFIT}")
         if name != "basic.auth.user.info" or ":" in value.reveal():
             return value
     elif callable(value) and name == "bearer.auth.token":

@@ -116,24 +116,25 @@ class Door:
                 self._begun = True
             challenge = server.send(token)
         except StopIteration as end:
-            principal, last = end.value
+            principal, last, *token_ends = end.value
             if self._principal not in (None, principal):
                 self._failed(request, "principals can't be changed")
             else:
                 self._principal = principal
-                self._succeeded(request, last)
+                self._succeeded(request, last, *token_ends)
         except RefusedError as error:
             self._failed(request, str(error))
         else:
             self._answer(request, SaslAuthenticateResponse(auth_bytes=challenge))
 
-    def _succeeded(self, request: ReceivedRequest, last: bytes) -> None:
+    def _succeeded(
+        self, request: ReceivedRequest, last: bytes, token_end: float | None = None
+    ) -> None:
         listener = self._listener
         listener.count_authentication(again=self._began_again >= 0.0)
         self._server, self._open = None, True
         lifetime = listener.session_lifetime
-        token_end = listener.tokens.get(self._principal or "")
-        if self._mechanism == "OAUTHBEARER" and token_end is not None:
+        if token_end is not None:
             left = max(0.001, token_end - listener.wall_clock())
             lifetime = min(left, lifetime) if lifetime else left
         self._ends_at = self._time.now + lifetime if lifetime else None

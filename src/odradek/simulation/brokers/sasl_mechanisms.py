@@ -1,6 +1,7 @@
 """Implement the brokers' side of PLAIN, SCRAM and OAUTHBEARER, as generators.
 
-In: a client's tokens, the users of a listener. Out: challenges; at the end (principal, last token).
+In: a client's tokens, the users of a listener. Out: challenges; at the end (principal, last token),
+and the end of a bearer token.
 Written from the RFCs, independent of the client's side. Must not know connections.
 """
 
@@ -89,9 +90,11 @@ def oauthbearer(listener: SaslListener, name: str) -> Server:
         kvsep = yield f'{{"status":"{status}"}}'.encode()
         _demand(kvsep == b"\x01")
         raise RefusedError(status)
-    return token, b""
+    return TOKENS_USER, b"", end
 
 
+TOKENS_USER = "tokens"
+"""The user of all tokens: a new one is no other user."""
 SERVERS: dict[str, Callable[[SaslListener, str], Server]] = {
     "PLAIN": plain,
     "SCRAM-SHA-256": scram,

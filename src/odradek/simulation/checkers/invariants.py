@@ -196,7 +196,6 @@ class RebootstrapsCounted:
             self._open, self._last = True, event.at
 
 
-DIALS_IN_A_SECOND = 6
 PENDING_DIALS = 6
 DIAL_SPACING = 0.04
 """R-MD-3: 50 ms less jitter."""
@@ -206,19 +205,14 @@ resolved."""
 
 
 class DialsLimited:
-    """R-CS-8, R-RB-7: after failures, a client's connection attempts are few and spaced.
-
-    A configured `reconnect.backoff.ms` is the longest spacing, so there may be more attempts.
-    """
+    """R-CS-8, R-RB-7: after failures, a client's connection attempts are few and spaced."""
 
     KINDS = ("dial", "ready", "proved", "dial_failed", "disconnected")
 
     def __init__(self, config: Config) -> None:
-        own = math.inf
-        if "reconnect.backoff.ms" in config.given:
-            own = min(config["reconnect.backoff.ms"], config["reconnect.backoff.max.ms"])
-        self._most = max(DIALS_IN_A_SECOND, 1 + math.ceil(1.0 / max(own, 0.001)))
-        self._spacing = min(DIAL_SPACING, own)
+        self._most: int = config["reconnect.attempts.per.second"]
+        own = min(config["reconnect.backoff.ms"], config["reconnect.backoff.max.ms"])
+        self._spacing = min(DIAL_SPACING, max(own, 1.0 / self._most))
         self._failing: dict[str, None] = {}
         self._engaged = False
         self._recent: deque[float] = deque()

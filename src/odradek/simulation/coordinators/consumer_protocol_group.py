@@ -310,9 +310,7 @@ class ConsumerProtocolGroup:
         names = {n for n in member.names if n in known}
         if member.regex in self._resolved:
             pattern = re.compile(member.regex)
-            names |= {
-                t.name for t in known.values() if pattern.fullmatch(t.name) and not t.internal
-            }
+            names |= {t.name for t in known.values() if pattern.fullmatch(t.name)}
         return {known[n].id: len(known[n].partitions) for n in sorted(names)}
 
     def _counts(self) -> dict[bytes, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from odradek.simulation.brokers import disturbances
@@ -48,6 +49,7 @@ __all__ = [
     "MISLED",
     "NOWHERE",
     "PLAIN",
+    "SHORT",
     "VERBS",
     "Argument",
     "Fault",
@@ -88,6 +90,15 @@ def _change_link(stage: Stage, a: dict[str, Any]) -> None:
     stage.world.change_link(**a)
 
 
+def _exhaust(stage: Stage, a: dict[str, Any]) -> None:
+    """Take resources from all clients for a while; a later fault of this kind may end earlier."""
+    world, names = stage.world, [f"no_{name}" for name in SHORTAGES if a.get(name)]
+    for at, on in ((world.now, True), (world.now + a["seconds"], False)):
+        change: dict[str, Any] = dict.fromkeys(names, on)
+        world.at(at, partial(world.change_link, **change))
+
+
+SHORTAGES = ("descriptors", "memory")
 PLAIN: dict[str, Verb] = {
     "crash": Verb(
         "kill a broker; it stays down until it is restarted or the faults end",
@@ -187,7 +198,16 @@ PLAIN: dict[str, Verb] = {
                        lambda stage, a: stage.world.clock_jump(**a), 1),
     "heal": Verb("end every fault", {}, lambda stage, a: heal(stage), 1),
 }  # fmt: skip
-VERBS: dict[str, Verb] = {**PLAIN, **HOSTILE, **MISLED, **APPLICATION}
+SHORT: dict[str, Verb] = {
+    "exhaust": Verb(
+        "let the clients' machine have no descriptors for sockets or name lookups, or no memory "
+        "for responses, for `seconds`",
+        {**dict.fromkeys(SHORTAGES, FLAG), "seconds": seconds(0.05, 3.0)}, _exhaust,
+    ),
+    **{name: HOSTILE[name] for name in ("trickle", "quota")},
+}  # fmt: skip
+"""The faults that take resources from clients, or time from responses."""
+VERBS: dict[str, Verb] = {**PLAIN, **HOSTILE, **MISLED, **APPLICATION, **SHORT}
 
 
 def check(fault: Fault, scope: Scope) -> None:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+from odradek.common.errors import CorruptRecordError
 from odradek.common.errors.kafka import (
     CorruptMessageError,
     InvalidProducerEpochError,
@@ -27,7 +27,7 @@ from odradek.common.errors.kafka import (
     UnknownProducerIdError,
 )
 from odradek.record import BatchHeader, batch_size, decode, read_header
-from odradek.record.batch import CRC_START, crc32c
+from odradek.record.batch import CRC_START, MAGIC, crc32c
 from odradek.record.columns import Row
 from odradek.record.reference import encode_marker
 from odradek.simulation.logs.log_transactions import LogTransactions
@@ -123,8 +123,10 @@ def check_batch(data: bytes, limit: int = MAX_MESSAGE_BYTES) -> BatchHeader:
         if size != len(data):
             raise InvalidRecordError("Produce requests carry exactly one record batch")
         header = read_header(view)
-    except (CorruptRecordError, UnsupportedFeatureError) as error:
+    except CorruptRecordError as error:
         raise CorruptMessageError(str(error)) from error
+    if header.magic < MAGIC:
+        raise InvalidRecordError(f"Produce requests carry no messages of format {header.magic}")
     if crc32c(view[CRC_START:]) != header.crc:
         raise CorruptMessageError("the checksum is wrong")
     if header.count <= 0 or header.last_offset_delta != header.count - 1:

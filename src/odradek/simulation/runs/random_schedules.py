@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
 from odradek.simulation.faults.hostile_verbs import late_transaction_requests
 from odradek.simulation.faults.misled_verbs import OLDER
-from odradek.simulation.faults.verbs import HOSTILE, MISLED, NOWHERE, Fault, draw
+from odradek.simulation.faults.verbs import HOSTILE, MISLED, NOWHERE, SHORT, Fault, draw
 from odradek.simulation.runs.random_groups import random_group
 from odradek.simulation.runs.random_operators import random_operators
 from odradek.simulation.runs.sasl_runs import random_session
@@ -128,6 +128,7 @@ Family = Literal[
     "groups",
     "read-process-write",
     "operators",
+    "shortages",
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 SHARES: dict[Family, float] = {"plain": 0.4, "hostile": 0.75, "slow": 0.85, "transactions": 1.0}
@@ -153,6 +154,8 @@ def random_schedule(seed: int, *, short: bool = True, family: Family | None = No
         return _slow(seed, short=short)
     if family == "misled":
         return _misled(seed, short=short)
+    if family == "shortages":
+        return _shortages(seed, short=short)
     return _usual(seed, short=short)
 
 
@@ -261,6 +264,20 @@ def _misled(seed: int, *, short: bool) -> Schedule:
     # Brokers of most clusters don't know KIP-1242 yet: they don't report misrouted clients.
     older = {"release": float(OLDER)} if seed % 3 == 0 else {}
     return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)), cluster=older)
+
+
+def _shortages(seed: int, *, short: bool) -> Schedule:
+    """Draw a hostile schedule with trickles, quotas and exhausted clients, on any release."""
+    rng = derived_rng(seed, "schedule/shortages")
+    plain = _hostile(seed, short=short, transactions=rng.random() < 0.3)
+    count = rng.randint(1, 4) if short else rng.randint(4, 15)
+    times = [round(rng.uniform(0.0, plain.heal_at * 0.9), 3) for _ in range(count)]
+    faults = [draw(rng, at, plain.scope, SHORT) for at in times]
+    faults += [f for f in plain.faults if rng.random() < 0.5]
+    cluster = dict(plain.cluster)
+    if not cluster.get("transaction_version"):
+        cluster |= rng.choice(({}, {"release": 2.4}, {"release": 3.5}, {"release": 3.9}))
+    return replace(plain, faults=tuple(sorted(faults, key=lambda f: f.at)), cluster=cluster)
 
 
 def _slow(seed: int, *, short: bool) -> Schedule:

@@ -48,8 +48,9 @@ CONVERGED_WITHIN = 60.0
 """Virtual seconds after the last fault. The longest case is a batch in flight on a connection that
 became silent: it may not be sent elsewhere before `request.timeout.ms`, 30 s by default."""
 LOSSY_WITHIN = 3 * CONVERGED_WITHIN
-"""The same if links still lose frames: each lost response may cost as much as a silent connection,
-and two in a row occurred once in 190,701 schedules."""
+"""The same if links still lose frames, or clients lacked descriptors or memory: each lost response
+may cost as much as a silent connection, and two in a row occurred once in 190,701 schedules; a
+client that can't connect meanwhile waits for metadata and then for a coordinator on such ones."""
 BEGINS_WITHIN = 2.0
 """Seconds within which calls are made whose answers take their time."""
 EXPIRY_INTERVAL = 10.0
@@ -145,7 +146,8 @@ class Run:
         world = self.world
         # The cluster itself needs a moment: brokers start and register, leaders are elected.
         world.advance(0.1)
-        within = LOSSY_WITHIN if self.schedule.link.loss else CONVERGED_WITHIN
+        lossy = self.schedule.link.loss or any(f.verb == "exhaust" for f in self.schedule.faults)
+        within = LOSSY_WITHIN if lossy else CONVERGED_WITHIN
         end = world.now + within
         waiting = list(self.drivers)
         while True:

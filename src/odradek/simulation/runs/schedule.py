@@ -238,7 +238,10 @@ def validate(schedule: Schedule) -> None:
         _number("session", schedule.session)
     for item in fields(schedule.link):
         value = getattr(schedule.link, item.name)
-        if value is not None or item.name != "bandwidth":
+        if isinstance(item.default, bool):
+            if not isinstance(value, bool):
+                raise ScheduleError(f"link: {item.name} must be true or false, not {value!r}")
+        elif value is not None or item.name != "bandwidth":
             _number(f"link: {item.name}", value)
     _check_topics(schedule)
     if not schedule.clients:

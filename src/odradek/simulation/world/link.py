@@ -10,6 +10,7 @@ content.
 from __future__ import annotations
 
 import errno
+import os
 import random
 from collections import deque
 from collections.abc import Callable
@@ -52,6 +53,10 @@ class LinkProfile:
     """In each direction; byte mode only."""
     loss: float = 0.0
     """Probability that a frame is lost and resets the connection."""
+    no_descriptors: bool = False
+    """Whether the client's machine refuses sockets, also those of name lookups."""
+    no_memory: bool = False
+    """Whether the client has no memory for responses, which ends their connections."""
 
 
 class Watcher(Protocol):
@@ -85,6 +90,11 @@ class ClientEnd(Protocol):
     def link_lost(self, number: int, error: BaseException | str | None) -> None: ...
     def link_bytes(self, number: int, pieces: list[memoryview]) -> None: ...
     def link_message(self, number: int, response: IncomingResponse) -> None: ...
+
+
+def no_descriptor() -> OSError:
+    """Return the error of a machine that has no descriptor left."""
+    return OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def _reset() -> ConnectionResetError:
@@ -159,6 +169,10 @@ class Link:
 
     def _dialled(self, find: Callable[[Peer], Session | Verdict]) -> None:
         if self.ended:
+            return
+        if self._end.profile.no_descriptors:
+            self.ended = True
+            self._end.link_lost(self._number, no_descriptor())
             return
         result = find(self)
         if result is Verdict.REFUSED:
@@ -333,6 +347,10 @@ class Link:
                 self._time.after(self._every, self._drip)
             return
         payload = self._down.popleft()
+        if payload is not None and self._end.profile.no_memory:
+            self.close_by_client()
+            self._end.link_lost(self._number, MemoryError())
+            return
         if payload is None:
             self.ended = True
             self._end.link_lost(self._number, self._loss_error)

@@ -24,7 +24,7 @@ from odradek.simulation.world.environment import (
     Verdict,
 )
 from odradek.simulation.world.host import SimulatedHost
-from odradek.simulation.world.link import LinkProfile, Mode
+from odradek.simulation.world.link import LinkProfile, Mode, no_descriptor
 from odradek.simulation.world.virtual_time import Timer, VirtualTime, derived_rng
 
 EPOCH = 1_750_000_000.0
@@ -267,6 +267,9 @@ class World:
 
         def reply() -> None:
             if name in self.dns_silent:
+                return
+            if self.link.no_descriptors:
+                answer(no_descriptor())
                 return
             found = self.dns.get(name)
             answer(list(found) if found else OSError(-2, "Name or service not known"))

@@ -22,6 +22,7 @@ from odradek.serialization.avro.parsing import parsed_avro
 from odradek.serialization.schema_limits import named_types
 from odradek.serialization.wire_format import SchemaId
 from odradek.spark.problems import OptionError
+from odradek.spark.registries import shared_client
 from odradek.spark.sink.column_check import check_type
 from odradek.spark.sink.encoding import Encoding, Write
 from odradek.spark.sink.sink_problems import SinkSchemaError
@@ -43,17 +44,17 @@ class AvroEncoding(Encoding):
     text: str | None = None
     """The schema, which the subject must have; None: the subject's version."""
 
-    def registered(self, registry: SchemaRegistryClient) -> RegisteredSchema:
+    def chosen(self, registry: SchemaRegistryClient) -> RegisteredSchema:
         """Return the schema to write with. Raises `SchemaRegistryError`."""
         if self.text is None:
-            return Encoding.registered(self, registry)
+            return Encoding.chosen(self, registry)
         return registry.lookup_schema(self.subject, Schema(self.text))
 
     def writer(self, name: str, given: pa.DataType) -> Write:
         """Return the function that encodes a column; see `Encoding`."""
         from odradek.spark.values.schema import arrow_type
 
-        registry = SchemaRegistryClient(self.settings)
+        registry = shared_client(self.query, self.settings)
         found = self.registered(registry)
         parsed = parsed_avro(found.schema, registry)
         others = texts_referred(found.schema, registry)

@@ -1,7 +1,7 @@
 """Keys and values written in a format, framed with the id of a schema that a registry has.
 
 In: Arrow batches whose key or value isn't bytes yet. Out: the same with framed bytes. The schema is
-looked up in a task, once in a process for as long as the registry's client keeps it; nothing is
+looked up in a task, once in a process for as long as the query's client keeps it; nothing is
 registered. Must not: write what a schema has no room for, or hold a row's contents in an error.
 """
 
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from odradek.serialization.errors import SchemaRegistryError
+from odradek.serialization.registry.rules import WRITE, check_rules
+from odradek.spark.registries import query_key
 from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
 
 if TYPE_CHECKING:
@@ -32,9 +34,17 @@ class Encoding:
     subject: str
     version: int | None = None
     """Of the subject; None: the latest."""
+    query: str = field(default_factory=query_key, repr=False, compare=False, kw_only=True)
+    """Whose tasks share a client of the registry."""
 
     def registered(self, registry: SchemaRegistryClient) -> RegisteredSchema:
         """Return the schema to write with. Raises `SchemaRegistryError`."""
+        found = self.chosen(registry)
+        check_rules(found.schema, WRITE)
+        return found
+
+    def chosen(self, registry: SchemaRegistryClient) -> RegisteredSchema:
+        """Return the version that the options name. Raises `SchemaRegistryError`."""
         if self.version is None:
             return registry.get_latest_version(self.subject)
         return registry.get_version(self.subject, self.version)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import ConfigurationError
-from odradek.serialization import JSONSerializer, SchemaRegistryClient
+from odradek.serialization import JSONSerializer
 from odradek.serialization.json.serializers import json_of
 from odradek.serialization.json.shapes import JsonShapes
 from odradek.serialization.wire_format import SchemaId
+from odradek.spark.registries import shared_client
 from odradek.spark.sink.encoding import Encoding, Write
 from odradek.spark.sink.sink_problems import SinkSchemaError
 
@@ -27,7 +28,7 @@ class JsonEncoding(Encoding):
 
     def writer(self, name: str, given: pa.DataType) -> Write:
         """Return the function that encodes a column; see `Encoding`."""
-        registry = SchemaRegistryClient(self.settings)
+        registry = shared_client(self.query, self.settings)
         found = self.registered(registry)
         schema, prefix = found.schema, SchemaId(found.schema_id).prefix()
         document = json_of(schema)

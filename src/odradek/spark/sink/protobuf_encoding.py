@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.serialization import SchemaRegistryClient
 from odradek.serialization.protobuf.serializers import message_indexes
 from odradek.serialization.protobuf.shapes import message_shape
 from odradek.serialization.wire_format import SchemaId
 from odradek.spark.problems import OptionError
+from odradek.spark.registries import shared_client
 from odradek.spark.sink.column_check import check_type
 from odradek.spark.sink.encoding import Encoding, Write
 from odradek.spark.sink.sink_problems import SinkSchemaError
@@ -37,7 +37,7 @@ class ProtobufEncoding(Encoding):
 
         from odradek.spark.values.schema import arrow_type
 
-        registry = SchemaRegistryClient(self.settings)
+        registry = shared_client(self.query, self.settings)
         found = self.registered(registry)
         try:
             descriptor = message_of(files_of(found, registry), self.message, self.subject)

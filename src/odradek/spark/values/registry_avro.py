@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 from odradek.common.errors import IllegalStateError
 from odradek.serialization import (
     DeserializationError,
-    InvalidSchemaError,
-    SchemaNotFoundError,
     SchemaRegistryClient,
+    SchemaRegistryError,
 )
 from odradek.serialization.avro.rows import AvroRows
 from odradek.serialization.columns.converted_column import NoSchema
+from odradek.serialization.framing import written_schema
+from odradek.serialization.registry.rules import READ, check_rules
 from odradek.serialization.registry.schemas import AVRO
 from odradek.serialization.wire_format import ID_SIZE, schema_of
 from odradek.spark.problems import OptionError
+from odradek.spark.registries import query_key, shared_client
 from odradek.spark.values.avro_resolution import clash
 from odradek.spark.values.avro_schema import AvroSchema, avro_schema, texts_referred
 from odradek.spark.values.avro_values import shaped
@@ -53,6 +55,8 @@ class RegistryAvroFormat:
     corrupt: str | None = None
     """The field that gets the bytes of what doesn't fit."""
     fail_fast: bool = False
+    query: str = field(default_factory=query_key, repr=False, compare=False, kw_only=True)
+    """Whose tasks share a client of the registry."""
 
     def resolved(self) -> RegistryAvroFormat:
         """Return the same format with the reader schema, looked up in the registry if not given.
@@ -63,6 +67,7 @@ class RegistryAvroFormat:
         if self.read_text is None:
             registry = SchemaRegistryClient(self.settings)
             latest = registry.get_latest_version(self.subject)
+            check_rules(latest.schema, READ)
             schema, whence = latest.schema, f"version {latest.version} of subject {self.subject}"
             if schema.schema_type != AVRO:
                 raise OptionError(f"{whence} has type {schema.schema_type}, not AVRO")
@@ -102,15 +107,15 @@ class RegistryAvroDecoder:
     def __init__(self, target: pa.DataType, form: RegistryAvroFormat) -> None:
         import pyarrow as pa
 
-        self._registry = SchemaRegistryClient(form.settings)
+        self._registry = shared_client(form.query, form.settings)
         self._target, self._form, self._read = target, form, form.read()
         self._plain = target
         if form.corrupt is not None:
             self._plain = pa.struct(list(target)[:-1])
         self._rows = AvroRows(self._read.raw, self._read.parsed, self._written_of)
         self._written: dict[bytes, Any] = {}
-        """By the bytes that name it, a schema, or why there is none: it is the process's cache that
-        is bounded, and a task's records name few."""
+        """By the bytes that name it, a schema, or why it can't be used; the client's cache is
+        bounded, and a task's records name few."""
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -159,7 +164,12 @@ class RegistryAvroDecoder:
         prefix = data[:ID_SIZE]
         found = self._written.get(prefix)
         if found is None:
-            found = self._schema(data)
+            try:
+                found = self._schema(data)
+            except SchemaRegistryError as error:
+                if not error.blames_record:
+                    raise
+                return NoSchema(str(error))  # not kept: it may be registered later
             if prefix[:1] == b"\0":
                 self._written[prefix] = found
         return found
@@ -169,18 +179,13 @@ class RegistryAvroDecoder:
             of, _ = schema_of(data)
             if of.id is None:
                 return NoSchema("its schema is identified by a GUID, which columns don't support")
-            schema = self._registry.get_schema(of.id)
+            schema = written_schema(self._registry, of)
             if schema.schema_type != AVRO:
                 return NoSchema(f"its schema {of.id} has type {schema.schema_type}, not AVRO")
             others = texts_referred(schema, self._registry)
             whence = f"its schema {of.id}"
             written = avro_schema(schema.schema_str, whence, record=False, others=others)
-        except (
-            DeserializationError,
-            SchemaNotFoundError,
-            InvalidSchemaError,
-            OptionError,
-        ) as error:
+        except (DeserializationError, OptionError) as error:
             return NoSchema(str(error))
         why = clash(written.parsed, self._read.parsed)
         if why:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.common.errors import IllegalStateError
 from odradek.serialization import InvalidSchemaError, SchemaRegistryClient
 from odradek.serialization.json.types import json_type
+from odradek.serialization.registry.rules import READ, check_rules
 from odradek.serialization.registry.schemas import JSON
 from odradek.serialization.wire_format import ID_SIZE
 from odradek.spark.problems import OptionError
@@ -50,6 +51,7 @@ class RegistryJsonFormat:
         found = self
         if self.schema_text is None:
             latest = SchemaRegistryClient(self.settings).get_latest_version(self.subject)
+            check_rules(latest.schema, READ)
             whence = f"version {latest.version} of subject {self.subject}"
             if latest.schema.schema_type != JSON:
                 raise OptionError(f"{whence} has type {latest.schema.schema_type}, not JSON")

@@ -16,7 +16,9 @@ from odradek.serialization import InvalidSchemaError, SchemaRegistryClient
 from odradek.serialization.protobuf.files import described, message_named
 from odradek.serialization.protobuf.rows import NamedBySchemas, ProtobufRows
 from odradek.serialization.protobuf.types import protobuf_type
+from odradek.serialization.registry.rules import READ, check_rules
 from odradek.spark.problems import OptionError
+from odradek.spark.registries import query_key, shared_client
 from odradek.spark.values.decoding import ValueDecodeError, kept_where
 
 if TYPE_CHECKING:
@@ -41,11 +43,15 @@ class RegistryProtobufFormat:
     corrupt: str | None = None
     """The field that gets the bytes of what doesn't fit."""
     fail_fast: bool = False
+    query: str = field(default_factory=query_key, repr=False, compare=False, kw_only=True)
+    """Whose tasks share a client of the registry."""
 
     def resolved(self) -> RegistryProtobufFormat:
         """Return the format with the message's file. Raises registry and option errors."""
         registry = SchemaRegistryClient(self.settings)
-        files = files_of(registry.get_latest_version(self.subject), registry)
+        latest = registry.get_latest_version(self.subject)
+        check_rules(latest.schema, READ)
+        files = files_of(latest, registry)
         found = replace(self, files=files)
         found.schema()  # whether it can be used
         return found
@@ -108,7 +114,8 @@ class RegistryProtobufDecoder:
 
     def __init__(self, target: pa.StructType, form: RegistryProtobufFormat) -> None:
         descriptor = form.descriptor()
-        named = NamedBySchemas(SchemaRegistryClient(form.settings), descriptor.full_name)
+        registry = shared_client(form.query, form.settings)
+        named = NamedBySchemas(registry, descriptor.full_name)
         self._rows = ProtobufRows(descriptor, named, empty=False)
         self._target, self._form = target, form
         self.bad: dict[int, str] = {}

@@ -144,7 +144,7 @@ class VirtualSocket:
         self._up = False
         self._error: OSError | None = None
         self._ended = False
-        self._end: OSError | None = None
+        self._end: OSError | MemoryError | None = None
         """How it ended; None: in order."""
         self._came: deque[memoryview] = deque()
         self._goes = bytearray()
@@ -181,19 +181,18 @@ class VirtualSocket:
 
     def lost(self, error: BaseException | str | None) -> None:
         """Note that the connection attempt failed, or the connection ended."""
-        found: OSError | None = None
+        found: OSError | MemoryError | None = None
         if error == "refused":
             found = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError | MemoryError):
             found = error
         elif error is not None:
             found = ConnectionResetError(errno.ECONNRESET, str(error))
         if self._up:
             self._ended, self._end = True, found
         else:
-            self._error = found or ConnectionResetError(
-                errno.ECONNRESET, "connection reset while connecting"
-            )
+            reset = ConnectionResetError(errno.ECONNRESET, "connection reset while connecting")
+            self._error = found if isinstance(found, OSError) else reset
         self._happened()
 
     def _happened(self) -> None:

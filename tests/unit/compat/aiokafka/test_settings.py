@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 import ssl
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,8 +23,7 @@ from odradek.compat.aiokafka.coordinator.assignors.sticky.sticky_assignor import
 from odradek.compat.aiokafka.helpers import create_ssl_context
 from odradek.compat.aiokafka.settings import MISSING, RefusedSettingError, servers
 from odradek.network.sasl.oauthbearer import read_token
-
-LOOP: Any = None
+from odradek.runtime.credentials.token_functions import token_function
 
 
 def usual(kind: Any, **changed: Any) -> dict[str, Any]:
@@ -39,11 +37,11 @@ def usual(kind: Any, **changed: Any) -> dict[str, Any]:
 
 
 def of_producer(**changed: Any) -> Config:
-    return Config(PRODUCER, settings.producer_settings(usual(AIOKafkaProducer, **changed), LOOP))
+    return Config(PRODUCER, settings.producer_settings(usual(AIOKafkaProducer, **changed)))
 
 
 def of_consumer(**changed: Any) -> Config:
-    return Config(CONSUMER, settings.consumer_settings(usual(AIOKafkaConsumer, **changed), LOOP))
+    return Config(CONSUMER, settings.consumer_settings(usual(AIOKafkaConsumer, **changed)))
 
 
 def test_a_producer_has_their_defaults() -> None:
@@ -156,22 +154,16 @@ class Tokens(AbstractTokenProvider):
         return {"traceId": "7"}
 
 
-def test_a_tokens_coroutine_runs_in_the_programs_loop() -> None:
-    async def program() -> tuple[Any, int]:
-        loop = asyncio.get_running_loop()
-        given = usual(
-            AIOKafkaProducer,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="OAUTHBEARER",
-            sasl_oauth_token_provider=Tokens(),
-        )
-        found = settings.producer_settings(given, loop)
-        Config(PRODUCER, found)
-        function: Callable[[], object] = found["sasl_oauthbearer_token_provider"]
-        return read_token(await asyncio.to_thread(function)), id(loop)
-
-    token, loop = asyncio.run(program())
-    assert token.value.reveal() == f"token-in-{loop}"
+def test_a_token_provider_is_passed_on() -> None:
+    """Its coroutines run in the client's loop (`unit/runtime/test_token_functions.py`)."""
+    provider = Tokens()
+    found = of_producer(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=provider,
+    )
+    token = read_token(token_function(found)())
+    assert token.value.reveal().startswith("token-in-")
     assert token.extensions == {"traceId": "7"}
 
 

@@ -8,7 +8,7 @@ from tests.spec.world import ClusterPicture, World
 
 from odradek.common.types import Address, Rng
 from odradek.network.sasl.mechanism import Conversation, Outside
-from odradek.network.sasl.reauthentication import LONGEST_CALL
+from odradek.network.sasl.renewal import LONGEST_CALL
 from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest

@@ -19,7 +19,7 @@ from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
 from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
 from odradek.clients.consumer.subscription_state import Selection, SubscriptionState
 from odradek.common.config import Config
-from odradek.common.errors import CorruptRecordError, KafkaError, UnsupportedFeatureError, first_use
+from odradek.common.errors import CorruptRecordError, KafkaError, first_use
 from odradek.common.errors.records import RecordLimitError
 from odradek.common.events import Event
 from odradek.common.extras import require_extra
@@ -41,7 +41,6 @@ R = TypeVar("R")
 
 Convert = Callable[[list[ConsumerRecord]], list[ConsumerRecord[Any, Any]]]
 """Makes records of records, of as many as can be: none of the first raises why."""
-UNREADABLE = (CorruptRecordError, UnsupportedFeatureError)
 ARROW_ROWS = 131072
 """Rows after which the decoding of one Arrow batch stops, at the end of a Kafka record batch."""
 RECORD_ROWS = 8192
@@ -134,7 +133,7 @@ class Delivery:
                     rows = convert(_rows(entry, columns))
                     columns = entry.peek(len(rows), ahead=ahead, headers="raw")
                 columns = entry.move(columns)
-            except UNREADABLE as error:
+            except CorruptRecordError as error:
                 if runs:
                     break  # records before it are returned first; the next call raises the error
                 self._leave_out(entry, error, now)
@@ -164,7 +163,7 @@ class Delivery:
                 with self._lock:
                     self._subscription.hand_over.note(entry)
                 columns = entry.peek(ITERATED_ROWS, ahead=RECORD_ROWS, headers="raw")
-            except UNREADABLE as error:
+            except CorruptRecordError as error:
                 self._leave_out(entry, error, now)
             else:
                 if self._note_taken(entry, columns, now):
@@ -209,7 +208,7 @@ class Delivery:
                     ARROW_ROWS, enough=enough, key=key, value=value, headers=headers, layout=layout
                 )
                 columns = entry.move(rows)
-            except UNREADABLE as error:
+            except CorruptRecordError as error:
                 self._leave_out(entry, error, now)
             else:
                 if self._note_taken(entry, columns, now):
@@ -261,7 +260,7 @@ class Delivery:
         with self._lock:
             return None if group is not None and group.calls else self._waiting.head(of)
 
-    def _leave_out(self, entry: CompletedFetch, error: KafkaError, now: float) -> None:
+    def _leave_out(self, entry: CompletedFetch, error: CorruptRecordError, now: float) -> None:
         """Skip unreadable records, if this is configured; else raise.
 
         The error names the partition, and says how to continue; the position stays before the bad
@@ -269,7 +268,7 @@ class Delivery:
         """
         state, behind = entry.state, entry.next_behind(error)
         position = entry.start
-        if behind is not None and self._skips and isinstance(error, CorruptRecordError):
+        if behind is not None and self._skips:
             with self._lock:
                 self._subscription.hand_over.forget(state)
                 if not entry.valid:
@@ -300,12 +299,13 @@ class Delivery:
         text = f"{state.partition}: {error} (position {position}; {how})"
         if isinstance(error, RecordLimitError):
             text = f"{text[:-1]}, or raise {error.option})"
-            failure: KafkaError = RecordLimitError(text, error.option, error.found, error.record)
+            failure: CorruptRecordError = RecordLimitError(
+                text, error.option, error.found, error.record
+            )
         else:
             failure = type(error)(text)
-        if isinstance(failure, CorruptRecordError):
-            failure.partition, failure.offset = state.partition, position
-            failure.next_offset = behind
+        failure.partition, failure.offset = state.partition, position
+        failure.next_offset = behind
         with self._lock:
             self._subscription.hand_over.forget(state)
             self._waiting.drop(entry)

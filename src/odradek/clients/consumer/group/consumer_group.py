@@ -671,6 +671,11 @@ class ConsumerGroup:
     def check_assignable(self) -> None:
         """Refuse `assign` beside `subscribe`, and while partitions are given back."""
         if self.leaving and not self.subscribed:
+            if self.callbacks.running is not None:
+                raise IllegalStateError(
+                    f"assign() can't be called inside {self.callbacks.running} while unsubscribe() "
+                    "leaves the group: call it after unsubscribe() has returned"
+                )
             raise IllegalStateError(
                 "unsubscribe() was interrupted and the consumer is still leaving its group: call "
                 "unsubscribe() again to wait for that, then assign()"

@@ -36,6 +36,7 @@ from odradek.common.errors.kafka import (
     UnsupportedVersionError,
     error_for,
 )
+from odradek.common.topic_names import KAFKAS_OWN
 from odradek.common.types import Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID, Cluster
 from odradek.metadata.metadata import Metadata
@@ -463,14 +464,19 @@ class ConsumerMembership(Life):
         return now, bool(gone or new)
 
     def _resolved(self, target: Mapping[bytes, tuple[int, ...]]) -> tuple[Held, list[bytes]]:
-        """Return the assignment by name, and the ids whose names have to be looked up."""
+        """Return the assignment by name, and the ids whose names have to be looked up.
+
+        Brokers match a pattern with Kafka's internal topics, too; those aren't taken.
+        """
+        by_pattern = self._group.pattern is not None
+        hides = by_pattern and self._group.config["exclude.internal.topics"]
         wanted: Held = {}
         unknown = []
         for topic_id, partitions in target.items():
             name = self._names.get(topic_id)
             if name is None:
                 unknown.append(topic_id)
-            else:
+            elif not (hides and name in KAFKAS_OWN):
                 wanted.update((TopicPartition(name, n), topic_id) for n in partitions)
         return wanted, unknown
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.clients.admin.admin_arguments import NewTopic as Wanted
 from odradek.common.errors import BrokerError
 from odradek.common.errors import KafkaError as OurError
+from odradek.common.secret import private
 from odradek.compat.aiokafka.admin import answers
 from odradek.compat.aiokafka.admin.beneath import AIOKafkaAdminClient as _Admin
 from odradek.compat.aiokafka.admin.new_topic import NewTopic
@@ -31,6 +32,7 @@ ELSEWHERE = (
 class AIOKafkaAdminClient:
     """aiokafka's admin client: `start()`, calls for topics and the cluster, `close()`."""
 
+    @private
     def __init__(
         self,
         *,
@@ -53,10 +55,10 @@ class AIOKafkaAdminClient:
     ) -> None:
         """Check the settings; no connection is opened yet. Must be called inside a coroutine."""
         given = {name: value for name, value in locals().items() if name != "self"}
-        self._loop = running_loop(given)
+        running_loop(given)
         self._timeout = request_timeout_ms / 1000
         with raising():
-            self._admin = _Admin(client_settings(given, self._loop))
+            self._admin = _Admin(client_settings(given))
 
     async def start(self) -> None:
         """Connect to the cluster; raises `KafkaConnectionError` after `request_timeout_ms`."""

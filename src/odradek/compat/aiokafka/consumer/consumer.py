@@ -21,6 +21,7 @@ from odradek.clients.consumer.records import ConsumerRecord as Record
 from odradek.common.errors import IllegalStateError as WrongTime
 from odradek.common.errors import KafkaError as OurError
 from odradek.common.errors.topics import TopicRecreatedError
+from odradek.common.secret import private
 from odradek.common.types import TopicPartition as Partition
 from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
 from odradek.compat.aiokafka.consumer.attendant import Attendant
@@ -71,6 +72,7 @@ class AIOKafkaConsumer:
     for tasks that read others.
     """
 
+    @private
     def __init__(
         self,
         *topics: str,
@@ -120,7 +122,7 @@ class AIOKafkaConsumer:
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         self._loop = running_loop(given)
-        settings = consumer_settings(given, self._loop)
+        settings = consumer_settings(given)
         self._deserializers = key_deserializer, value_deserializer
         with raising():
             # Deserializers are called for one at a time; without them many can be made at once.

@@ -18,6 +18,7 @@ from odradek.common.errors import AbortableTransactionError
 from odradek.common.errors import IllegalStateError as WrongTime
 from odradek.common.errors import KafkaError as OurError
 from odradek.common.errors import KafkaTimeoutError as TooLate
+from odradek.common.secret import private
 from odradek.compat.aiokafka.errors import (
     IllegalOperation,
     KafkaConnectionError,
@@ -64,6 +65,7 @@ class AIOKafkaProducer:
     The producer keeps working when its brokers are replaced (KIP-899).
     """
 
+    @private
     def __init__(
         self,
         *,
@@ -102,7 +104,7 @@ class AIOKafkaProducer:
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         self._loop = running_loop(given)
-        settings = producer_settings(given, self._loop)
+        settings = producer_settings(given)
         with _in_words():
             self._producer = _Producer(settings, self._loop, answered=settings["acks"] != 0)
         self._put = self._producer.put

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from odradek.common.options.values import ADMIN
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.admin.config_calls import ConfigCalls
 from odradek.compat.confluent_kafka.admin.group_calls import GroupCalls
 from odradek.compat.confluent_kafka.admin.security_calls import SecurityCalls
@@ -28,6 +29,7 @@ class AdminClient(TopicCalls, ConfigCalls, GroupCalls, SecurityCalls):
     `KafkaException` if the call failed. Timeouts are in seconds, default `socket.timeout.ms`.
     """
 
+    @private
     def __init__(self, conf: dict[str, Any], **kwargs: Any) -> None:
         self._given = given(ADMIN, conf, kwargs)
         self._queue = CallbackQueue(self._given)
@@ -52,6 +54,7 @@ class AdminClient(TopicCalls, ConfigCalls, GroupCalls, SecurityCalls):
         self._check_open()
         return self._queue.serve(checked_seconds(timeout))
 
+    @private
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use these credentials from the next login on (PLAIN and SCRAM)."""
         self._check_open("Handle")

@@ -13,6 +13,7 @@ from typing import Any, Self
 from weakref import WeakMethod
 
 import odradek
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.aio import beneath
 from odradek.compat.confluent_kafka.aio.cluster_questions import AsyncClusterQuestions
 from odradek.compat.confluent_kafka.aio.consumer_calls import AIOConsumerCalls
@@ -27,6 +28,7 @@ from odradek.compat.confluent_kafka.settings import Given
 class _Core(ConsumerCore):
     """Core of a consumer for an event loop."""
 
+    @private
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self._questions = AsyncClusterQuestions(self._given.admin)
@@ -74,6 +76,7 @@ class AIOConsumer(AIOConsumerCalls):
     calls of `poll()` and `consume()` wait for each other.
     """
 
+    @private
     def __init__(
         self, consumer_conf: dict[str, Any], max_workers: int = 100, executor: Any = None
     ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Generic, Self, TypeVar
 
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.aio.consumer import AIOConsumer
 from odradek.compat.confluent_kafka.error import ConsumeError
 from odradek.compat.confluent_kafka.flows import awaited
@@ -25,6 +26,7 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
     Creating one needs `await`: `consumer = await AsyncDeserializingConsumer(conf)`.
     """
 
+    @private
     def __init__(self, conf: dict[str, Any], **kwargs: Any) -> None:
         self._converters, rest = converters(conf, "deserializer")
         try:

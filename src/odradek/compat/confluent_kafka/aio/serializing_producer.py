@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Generator
 from typing import Any, Generic, Self, TypeVar
 
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.aio.producer import AIOProducer
 from odradek.compat.confluent_kafka.flows import awaited
 from odradek.compat.confluent_kafka.message import Message
@@ -25,6 +26,7 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
     Creating one needs `await`: `producer = await AsyncSerializingProducer(conf)`.
     """
 
+    @private
     def __init__(self, conf: dict[str, Any], **kwargs: Any) -> None:
         self._converters, rest = converters(conf, "serializer")
         try:

@@ -1,0 +1,67 @@
+"""Fetch a newer token in the background, before sessions with the present one end (KIP-368).
+
+In: a mechanism whose credentials expire, and the connections of its client. Out: newer credentials,
+which the next authentication finds ready. Without this, a slow token server would be asked at 85 to
+95 % of the session, and the connection would end before the answer. Must not: fetch for a client
+without sessions, which asks when it connects.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from odradek.common.backoff import Backoff
+from odradek.common.types import Rng
+from odradek.network.client_connections import ClientConnections
+from odradek.network.flow import START, Flow, Wait
+from odradek.network.sasl.mechanism import Conversation, Mechanism, Outside
+
+LONGEST_CALL = 30.0
+"""Maximum time for a call that returns credentials, in seconds: a call that hangs mustn't delay the
+next attempt for the hours that a session may still last."""
+LEAST_BETWEEN = 1.0
+"""Seconds between two calls of a function that returns the same token until it expires."""
+
+
+@runtime_checkable
+class Renewing(Protocol):
+    """A mechanism whose credentials expire."""
+
+    def renewal_in(self) -> float | None:
+        """Return the seconds until newer credentials are due; None if that isn't known."""
+
+    def renewal(self, rng: Rng) -> Conversation:
+        """Fetch newer credentials."""
+
+
+def keep_renewed(network: ClientConnections, mechanism: Mechanism) -> None:
+    """Start fetching in the background, unless that already runs."""
+    running = network.renewal
+    if isinstance(mechanism, Renewing) and (running is None or running.done):
+        network.renews_by(network.engine.start(_renew(network, mechanism)))
+
+
+def _renew(network: ClientConnections, mechanism: Renewing) -> Flow[None]:
+    engine, backoff = network.engine, Backoff(network.retry_backoff, network.rng)
+    now = yield START
+    while any(c.session is not None for c in network.connections.values()):
+        left = mechanism.renewal_in()
+        if left is None:
+            return
+        if left > 0.0:
+            now = yield Wait((), now + max(left, LEAST_BETWEEN))
+            continue
+        talk = mechanism.renewal(network.rng)
+        wanted = next(talk)
+        if not isinstance(wanted, Outside):
+            return
+        deadline = now + LONGEST_CALL
+        call = engine.call(wanted.function, wanted.arguments, deadline=deadline, where="worker")
+        network.fetches(call)
+        now = yield Wait((call,))
+        try:
+            talk.send(call.result())
+        except StopIteration:
+            backoff.succeeded()
+        except Exception:  # the program's: the next authentication reports it if it remains
+            now = yield Wait((), backoff.failed(now))

@@ -1,0 +1,54 @@
+"""Run coroutines of a program's token provider in an event loop that outlives the call.
+
+In: an awaitable, from a worker thread, and the loop of the client's program if it has one. Out: its
+result. An HTTP session that a provider keeps open belongs to one loop, so a loop for each call
+would break the provider at its second call. Must not: close a loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable
+from typing import Any
+
+LONGEST_CALL = 30.0
+"""Seconds until a coroutine is cancelled; the client asks again then."""
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+"""The loop of each process for clients without one; a forked child needs a new thread."""
+
+
+def result_in(loop: asyncio.AbstractEventLoop | None, given: Awaitable[Any]) -> object:
+    """Return the result of an awaitable, which runs in this loop, or else in a background loop."""
+    if loop is None or loop is _running():  # a simulation runs worker calls in the loop's thread
+        loop = _background()
+    future = asyncio.run_coroutine_threadsafe(_awaited(given), loop)
+    try:
+        return future.result(LONGEST_CALL)
+    except TimeoutError:
+        future.cancel()
+        raise
+
+
+async def _awaited(given: Awaitable[Any]) -> object:
+    return await given
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _background() -> asyncio.AbstractEventLoop:
+    found = _loops.get(os.getpid())
+    if found is None:
+        made = asyncio.new_event_loop()
+        found = _loops.setdefault(os.getpid(), made)
+        if found is not made:  # another thread was faster
+            made.close()
+            return found
+        threading.Thread(target=found.run_forever, name="odradek-tokens", daemon=True).start()
+    return found

@@ -1,0 +1,176 @@
+"""Failures of records whose results the program never looks at: one WARNING counts them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.simulation.scene import Stage
+
+from odradek import AsyncProducer, Producer
+from odradek.common.errors.kafka import TopicAuthorizationError
+from odradek.simulation.brokers.injected_errors import Injection
+from odradek.testing import KafkaSimulation
+
+ALWAYS = 1 << 60
+DENIED = TopicAuthorizationError.code or 0
+
+
+def forbid(cluster: Any, api: str = "Produce", times: int = ALWAYS) -> None:
+    """Let all brokers refuse requests as they do without the ACL."""
+    for broker in cluster.brokers.values():
+        broker.injections.append(Injection(api, DENIED, times))
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "looked at no result" in r.getMessage()]
+
+
+def raises(future: Any) -> type[BaseException]:
+    with pytest.raises(TopicAuthorizationError) as caught:
+        future.result()
+    return caught.type
+
+
+def send_all(producer: Producer) -> None:
+    for n in range(1000):
+        producer.send("t", b"%d" % n)
+
+
+def test_flush_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """README's loop: no future is kept, and the block ends without an error."""
+    stage = Stage()
+    forbid(stage.cluster)
+    with stage.producer(client_id="orders", linger_ms=5) as producer:
+        send_all(producer)
+        assert producer.flush() == 0
+        (line,) = told(caplog)
+    assert line.startswith(
+        "[orders] 1000 records were not delivered, and the program looked at no result of them. "
+        "The first error is TopicAuthorizationError: TOPIC_AUTHORIZATION_FAILED (29)"
+    )
+    assert line.endswith("Pass on_delivery to send(), or check the futures that it returns")
+    assert told(caplog) == [line]
+
+
+def test_close_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """Records of a topic that isn't there fail before they are in a batch."""
+    stage = Stage()
+    with stage.producer(max_block_ms=1000, allow_auto_create_topics=False) as producer:
+        producer.send("absent", b"one")
+        producer.send("absent", b"two")
+    (line,) = told(caplog)
+    assert "2 records were not delivered" in line
+
+
+def test_a_line_each_minute(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    forbid(stage.cluster)
+    with stage.producer() as producer:
+        for _ in range(90):
+            producer.send("t", b"one")
+            stage.world.advance(1.0)
+        first, second = told(caplog)
+    assert "1 record was" in first or "2 records were" in first
+    assert 50 < int(second.split("] ")[1].split()[0]) < 70
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda futures: [one.exception() for one in futures],
+        lambda futures: [raises(one) for one in futures],
+        lambda futures: [one.add_done_callback(lambda done: done.exception()) for one in futures],
+    ],
+    ids=["exception", "result", "callback"],
+)
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_program_that_looks_is_left_alone(
+    look: Callable[[Any], object], flushed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage()
+    forbid(stage.cluster)
+    with stage.producer() as producer:
+        futures = [producer.send("t", b"%d" % n, partition=n % 3) for n in range(9)]
+        if flushed:
+            producer.flush()
+        look(futures)
+        producer.flush()
+        producer.send("t", b"one", on_delivery=lambda error, metadata: None)
+        del futures
+    assert told(caplog) == []
+
+
+def test_futures_that_are_kept_are_no_failures_yet(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    forbid(stage.cluster)
+    with stage.producer() as producer:
+        futures = [producer.send("t", b"%d" % n, partition=0) for n in range(9)]
+        producer.flush()
+        stage.world.advance(100.0)
+        assert all(one.done() for one in futures)  # which says nothing of the error
+        assert told(caplog) == []
+        del futures
+    (line,) = told(caplog)
+    assert "9 records" in line
+
+
+@pytest.mark.parametrize("kind", ["arrow", "many"])
+def test_rows(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    forbid(stage.cluster)
+
+    def send(producer: Producer) -> Any:
+        values = [b"%d" % n for n in range(20)]
+        if kind == "many":
+            return producer.send_many("t", values)
+        return producer.send_arrow("t", pa.table({"value": values}))
+
+    with stage.producer() as producer:
+        assert send(producer).exception() is not None
+        assert told(caplog) == []
+        send(producer)
+        producer.flush()
+        (line,) = told(caplog)
+    assert "20 records" in line
+
+
+def test_a_transaction_reports_its_own_failures(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    with stage.producer(transactional_id="one") as producer:
+        producer.init_transactions()
+        forbid(stage.cluster, times=1)
+        with pytest.raises(TopicAuthorizationError), producer.transaction():
+            producer.send("t", b"one")
+    assert told(caplog) == []
+
+
+async def test_an_asyncio_producer(
+    kafka_simulation: KafkaSimulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka_simulation.create_topic("t")
+    forbid(kafka_simulation.cluster)
+    servers = kafka_simulation.bootstrap_servers
+    async with AsyncProducer(bootstrap_servers=servers) as producer:
+        with pytest.raises(TopicAuthorizationError):
+            await producer.send_and_wait("t", b"one")
+        with pytest.raises(TopicAuthorizationError):
+            await (await producer.send("t", b"one"))
+        await producer.flush()
+        assert told(caplog) == []
+        for _ in range(5):
+            await producer.send("t", b"one")
+        await producer.flush()
+    (line,) = told(caplog)
+    assert "5 records" in line
+
+
+def test_nothing_is_logged_without_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    stage = Stage()
+    with stage.producer() as producer:
+        send_all(producer)
+    assert caplog.records == []

@@ -1,0 +1,452 @@
+"""A registry with trouble: records aren't blamed for it, and are read once it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from tests.registry_server import RegistryServer, registry_server
+from tests.unit.serialization.test_clients_with_serializers import servers
+
+from odradek import AsyncConsumer, ConfigurationError, Consumer, Producer, TopicPartition, Workers
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.errors import (
+    RecordDeserializationError,
+    RegistryAuthenticationError,
+    RegistryUnreachableError,
+    SchemaNotFoundError,
+    SchemaRegistryError,
+    WorkFailedError,
+)
+from odradek.runtime import rest
+from odradek.serialization import (
+    AvroDeserializer,
+    AvroSerializer,
+    JSONDeserializer,
+    JSONSerializer,
+    MessageField,
+    ProtobufDeserializer,
+    ProtobufSerializer,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    SerializationContext,
+    avro_to_arrow,
+    json_to_arrow,
+    protobuf_to_arrow,
+)
+from odradek.serialization.record_reading import RecordReading
+from odradek.serialization.registry import client as registry_client
+from odradek.testing import FakeCluster
+
+AVRO, JSON = '"string"', '{"type": "string"}'
+VALUE = SerializationContext("t", MessageField.VALUE)
+QUICK = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 2}
+HASTE, PATIENCE = rest.RestLimits(0.06, 0.04), rest.RestLimits(30.0, 30.0)
+PAGE = b"<html><head><style>p {}</style><title>404</title></head><p>no <b>route</b></html>"
+MISSING = (404, {"error_code": 40403, "message": "Schema not found"})
+FAULTS: dict[str, Any] = {
+    "an ingress' 404": (404, b"default backend - 404"),
+    "a framework's 404": (404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
+    "a page": (200, PAGE),
+    "an empty body": (200, b""),
+    "other JSON": (200, {"status": "starting"}),
+    **{str(status): (status, PAGE) for status in (301, 302, 400, 403, 404, 405, 407, 410, 418)},
+    **{str(status): (status, b"") for status in (401, 408, 409, 422, 425, 429, 500, 502, 503, 504)},
+    "another code": (404, {"error_code": 40499, "message": "?"}),
+    "a mode": (422, {"error_code": 42205, "message": "not permitted"}),
+    "late": None,
+}
+EACH = pytest.mark.parametrize("fault", FAULTS)
+
+
+def client(url: str, **more: Any) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": url, **QUICK, **more})
+
+
+def fails(server: RegistryServer, fault: str, *clients: SchemaRegistryClient) -> None:
+    """Let a registry fail, and clients not wait for it to end."""
+    answer = FAULTS[fault]
+    server.stalls = answer is None
+    server.rule = (lambda _: None) if answer is None else (lambda _: answer)
+    for one in clients:
+        one._servers._limits = HASTE
+
+
+def recovers(server: RegistryServer, *clients: SchemaRegistryClient) -> None:
+    server.stalls, server.rule = False, lambda _: None
+    for one in clients:
+        one._servers._limits = PATIENCE
+
+
+def record(value: bytes) -> Any:
+    made: Any = ConsumerRecord
+    return made("t", 0, 0, -1, 0, None, value, (), -1)
+
+
+def sends(cluster: FakeCluster, value: bytes, count: int) -> None:
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        for _ in range(count):
+            producer.send("t", value).result(10)
+
+
+def timestamp() -> Schema:
+    return Schema(base64.b64encode(Timestamp.DESCRIPTOR.file.serialized_pb).decode(), "PROTOBUF")
+
+
+def rows(server: RegistryServer) -> dict[str, bytes]:
+    """A framed value in each format."""
+    registry = client(server.url)
+    found = {}
+    for kind, schema, payload in (
+        ("avro", Schema(AVRO), b"\2a"),
+        ("json", Schema(JSON, "JSON"), b'"a"'),
+        ("protobuf", timestamp(), b"\0\x08\1"),
+    ):
+        number = registry.register_schema(kind, schema)
+        found[kind] = b"\0" + number.to_bytes(4, "big") + payload
+    return found
+
+
+@EACH
+def test_deserializers(server: RegistryServer, fault: str) -> None:
+    values = rows(server)
+    registry = client(server.url)
+    readers = {
+        "avro": AvroDeserializer(registry),
+        "json": JSONDeserializer(None, None, registry),
+        "protobuf": ProtobufDeserializer(Timestamp, registry),
+    }
+    for kind, reader in readers.items():
+        reading: Any = RecordReading(None, reader)
+        fails(server, fault, registry)
+        for _ in range(2):
+            with pytest.raises(SchemaRegistryError) as caught:
+                reading([record(values[kind])])
+            assert caught.value.blames_record is False
+        recovers(server, registry)
+        assert reading([record(values[kind])])[0].value in ("a", Timestamp(seconds=1))
+
+
+@EACH
+def test_serializers(server: RegistryServer, fault: str) -> None:
+    rows(server)
+    registry = client(server.url)
+    for name in ("avro", "json", "protobuf"):
+        of = SerializationContext(name, MessageField.VALUE)
+        conf = {"subject.name.strategy": lambda context, _: context.topic}
+        write: Any = AvroSerializer(registry, AVRO, conf=conf)
+        if name == "json":
+            write = JSONSerializer(JSON, registry, conf=conf)
+        if name == "protobuf":
+            write = ProtobufSerializer(Timestamp, registry, conf)
+        value = Timestamp(seconds=1) if name == "protobuf" else "a"
+        fails(server, fault, registry)
+        with pytest.raises(SchemaRegistryError):
+            write(value, of)
+        recovers(server, registry)
+        assert write(value, of)[:1] == b"\0"
+
+
+@EACH
+def test_columns(server: RegistryServer, fault: str) -> None:
+    values = rows(server)
+    registry = client(server.url)
+    read: dict[str, Callable[[pa.Array], Any]] = {
+        "avro": lambda column: avro_to_arrow(column, registry),
+        "json": lambda column: json_to_arrow(column, registry),
+        "protobuf": lambda column: protobuf_to_arrow(column, registry, Timestamp),
+    }
+    for kind, convert in read.items():
+        column = pa.array([values[kind]] * 2, pa.binary())
+        fails(server, fault, registry)
+        with pytest.raises(SchemaRegistryError):
+            convert(column)
+        recovers(server, registry)
+        found = convert(column)
+        assert (found.errors, found.values.null_count) == ({}, 0)
+
+
+def test_a_program_that_skips_bad_records_skips_none(server: RegistryServer) -> None:
+    """The loop of docs/serialization.md, against an ingress that answers 404 for a while."""
+    value = rows(server)["avro"]
+    with FakeCluster(brokers=1, topics=["t"]) as cluster:
+        sends(cluster, value, 3)
+        reader = AvroDeserializer(client(server.url))
+        fails(server, "an ingress' 404")
+        skipped, refused = 0, 0
+        read: list[Any] = []
+        with Consumer(servers(cluster), value_deserializer=reader) as consumer:
+            consumer.assign({TopicPartition("t", 0): 0})
+            while len(read) + skipped < 3:
+                try:
+                    read += [one.value for one in consumer.poll(5.0)]
+                except RecordDeserializationError as error:
+                    skipped += 1
+                    consumer.seek(error.partition, error.next_offset)
+                except SchemaRegistryError:
+                    refused += 1
+                    if refused == 3:
+                        recovers(server)
+    assert (read, skipped, refused) == (["a"] * 3, 0, 3)
+
+
+def test_an_event_loop_skips_none(server: RegistryServer) -> None:
+    value = rows(server)["avro"]
+
+    async def run(cluster: FakeCluster) -> list[Any]:
+        reader = AvroDeserializer(client(server.url))
+        async with AsyncConsumer(servers(cluster), value_deserializer=reader) as consumer:
+            consumer.assign({TopicPartition("t", 0): 0})
+            with pytest.raises(SchemaRegistryError):
+                while not await consumer.poll(5.0):
+                    pass
+            recovers(server)
+            found: list[Any] = []
+            while not found:
+                found += await consumer.poll(5.0)
+            return [one.value for one in found]
+
+    with FakeCluster(brokers=1, topics=["t"]) as cluster:
+        sends(cluster, value, 1)
+        fails(server, "410")
+        assert asyncio.run(run(cluster)) == ["a"]
+
+
+@pytest.mark.parametrize("fault", ["an ingress' 404", "a page", "405", "302", "late"])
+def test_workers_write_no_dead_letter(server: RegistryServer, fault: str) -> None:
+    value = rows(server)["avro"]
+    registry = client(server.url)
+    reader = AvroDeserializer(registry)
+    done: list[Any] = []
+    with FakeCluster(brokers=1, topics=["t", "dead"]) as cluster:
+        sends(cluster, value, 4)
+        config = {**servers(cluster), "group.id": "g", "enable.auto.commit": False}
+
+        def run() -> None:
+            def work(one: Any) -> None:
+                done.append(one.value)
+                if len(done) == 4:
+                    workers.stop()
+
+            with (
+                Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer,
+                Consumer(config, value_deserializer=reader) as consumer,
+            ):
+                workers = Workers(
+                    consumer, work, producer=producer, dead_letter_topic="dead", max_attempts=2
+                )
+                workers.run("t")
+
+        fails(server, fault, registry)
+        with pytest.raises((WorkFailedError, SchemaRegistryError)):
+            run()
+        recovers(server, registry)
+        run()
+        assert done == ["a"] * 4
+        with Consumer(servers(cluster)) as consumer:
+            assert consumer.end_offsets([TopicPartition("dead", 0)]) == {
+                TopicPartition("dead", 0): 0
+            }
+
+
+def test_a_registry_that_has_just_started(server: RegistryServer) -> None:
+    """Karapace 6.2 answers 40403 for schemas that it has, until it has read its topic."""
+    value = rows(server)["avro"]
+    reading: Any = RecordReading(None, AvroDeserializer(client(server.url)))
+    server.wrong = [MISSING]
+    assert reading([record(value)])[0].value == "a"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry_client, "CONFIRM_S", 60.0)
+        server.wrong = [MISSING]
+        one = client(server.url, **{"default.api.timeout.ms": 400})
+        assert one.get_latest_version("avro").version == 1  # the pause leaves time for the request
+        server.wrong = [MISSING]
+        assert one.lookup_schema("json", Schema(JSON, "JSON")).version == 1
+
+
+def test_a_confirmed_answer_is_the_records_fault(server: RegistryServer) -> None:
+    value = b"\0\0\0\0\x63\2a"
+    registry = client(server.url)
+    reading: Any = RecordReading(None, AvroDeserializer(registry))
+    for _ in range(20):
+        with pytest.raises(RecordDeserializationError, match="HTTP 404"):
+            reading([record(value)])
+    assert server.asked == ["GET /schemas/ids/99"] * 2  # not once for each record
+    found = avro_to_arrow(pa.array([value] * 3, pa.binary()), registry)
+    assert list(found.errors) == [0, 1, 2]
+
+
+def test_a_missing_reference_is_the_records_fault(server: RegistryServer) -> None:
+    refers = (SchemaReference("R", "none", 1),)
+    text = '{"type": "record", "name": "F", "fields": [{"name": "r", "type": "R"}]}'
+    number = client(server.url).register_schema("f", Schema(text, "AVRO", refers))
+    reading: Any = RecordReading(None, AvroDeserializer(client(server.url)))
+    with pytest.raises(RecordDeserializationError, match="/subjects/none/versions/1 with HTTP 404"):
+        reading([record(b"\0" + number.to_bytes(4, "big") + b"\2")])
+
+
+def test_the_subject_of_use_latest_version_is_no_records_fault(server: RegistryServer) -> None:
+    value = rows(server)["avro"]
+    reader = AvroDeserializer(client(server.url), conf={"use.latest.version": True})
+    with pytest.raises(SchemaNotFoundError, match="t-value"):
+        RecordReading(None, reader)([record(value)])
+
+
+def test_each_server_has_to_confirm(server: RegistryServer) -> None:
+    value = b"\0\0\0\0\x63\2a"
+    with registry_server() as other:
+        reading: Any = RecordReading(None, AvroDeserializer(client(f"{server.url},{other.url}")))
+        with pytest.raises(RecordDeserializationError):
+            reading([record(value)])
+        assert len(server.asked) == len(other.asked) + 1 == 2
+        both = client(f"{server.url},{other.url}")
+        reading = RecordReading(None, AvroDeserializer(both))
+        fails(other, "503", both)
+        with pytest.raises(RegistryUnreachableError):
+            reading([record(value)])
+        recovers(other, both)
+        other.schemas = [{"schema": AVRO}] * 99  # a replica that is ahead
+        assert reading([record(value)])[0].value == "a"
+
+
+def test_a_registered_schema_ends_the_memory_of_its_absence(server: RegistryServer) -> None:
+    registry = client(server.url)
+    read = AvroDeserializer(registry)
+    for _ in range(2):
+        with pytest.raises(SchemaNotFoundError):
+            read(b"\0\0\0\0\1\2a")
+    registry.register_schema("t-value", Schema(AVRO))
+    assert read(b"\0\0\0\0\1\2a") == "a"
+
+
+@pytest.mark.parametrize("answer", [(404, b"no such path"), (404, {"error_code": 404}), (405, b"")])
+def test_the_next_url_is_asked_after_a_strange_answer(server: RegistryServer, answer: Any) -> None:
+    server.rule = lambda _: answer
+    with registry_server() as other:
+        other.subjects["s"] = [1]
+        assert client(f"{server.url},{other.url}").get_subjects() == ["s"]
+
+
+class OddError(Exception):
+    """Of a program's token function."""
+
+
+def test_a_token_function_that_fails(server: RegistryServer) -> None:
+    value = rows(server)["avro"]
+    given: list[Any] = []
+
+    def token() -> Any:
+        answer = given.pop(0) if given else "abc"
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    registry = client(server.url, **{"bearer.auth.token": token})
+    registry._servers._limits = HASTE
+    reading: Any = RecordReading(None, AvroDeserializer(registry))
+    for answer, words in (
+        (OddError("no"), "raised OddError"),
+        (None, "returned no string"),
+        ("a\nb", "an HTTP header can't contain"),
+    ):
+        given[:] = [answer] * 1000
+        with pytest.raises(RegistryAuthenticationError, match=words) as caught:
+            reading([record(value)])
+        assert type(caught.value.__cause__) in (OddError, type(None))
+    registry._servers._limits = PATIENCE
+    given[:] = [OddError("once")]
+    assert reading([record(value)])[0].value == "a"  # it is called again
+
+
+def test_a_certificate_file_that_is_gone_is_no_records_fault() -> None:
+    registry = client("https://localhost:1", **{"ssl.ca.location": "/nowhere.pem"})
+    with pytest.raises(ConfigurationError, match=r"ssl\.ca\.location"):
+        RecordReading(None, AvroDeserializer(registry))([record(b"\0\0\0\0\1\2a")])
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("7", 7.0), ("soon", 0.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)]
+)
+def test_retry_after(server: RegistryServer, given: str, seconds: float) -> None:
+    pauses: list[float] = []
+    registry = client(server.url, **{"default.api.timeout.ms": 60000, "retry.backoff.ms": 0})
+    registry._servers._clock.pause = pauses.append  # type: ignore[assignment, method-assign]
+    server.wrong, server.more = [(429, {}), (503, {})], {"Retry-After": given}
+    assert registry.get_subjects() == []
+    assert pauses == [seconds, seconds]
+
+
+def test_a_retry_after_beyond_the_deadline_ends_the_call(server: RegistryServer) -> None:
+    server.more, server.rule = {"Retry-After": "3600"}, lambda _: (503, {"message": "later"})
+    with pytest.raises(RegistryUnreachableError, match="later"):
+        client(server.url, **{"default.api.timeout.ms": 60000}).get_subjects()
+    assert len(server.asked) == 1
+
+
+def test_strange_answers_are_retried_for_a_while(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "STRANGE_S", 30.0)
+    server.wrong = [(404, b"starting"), (502, PAGE), (200, PAGE), (302, b"")]
+    one = client(server.url, **{"default.api.timeout.ms": 60000})
+    assert one.get_subjects() == []
+    assert len(server.asked) == 5
+
+
+def test_the_servers_words_are_in_the_error(server: RegistryServer) -> None:
+    for answer, words in (
+        ((404, PAGE), "HTTP 404: 404 no route"),
+        ((200, PAGE), "HTTP 200: 404 no route"),
+        ((400, b"no such \x1b[31mhost"), "no such .*host"),
+        ((418, {"title": "Teapot", "detail": "I am one"}), "I am one"),
+    ):
+        server.rule = lambda _, answer=answer: answer  # type: ignore[misc]
+        with pytest.raises(SchemaRegistryError, match=words) as caught:
+            client(server.url).get_subjects()
+        assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "words"),
+    [
+        (422, 42201, "InvalidSchemaError", "schema's text"),
+        (422, 42202, "SchemaRegistryError", "Versions are numbers"),
+        (422, 42205, "SchemaRegistryError", "READWRITE"),
+        (422, 42206, "SchemaRegistryError", "reference it first"),
+        (404, 40401, "SchemaNotFoundError", "subject.name.strategy"),
+        (404, 40404, "SchemaNotFoundError", "was deleted"),
+        (404, 40405, "SchemaRegistryError", "without permanent"),
+        (409, 40405, "SchemaRegistryError", "without permanent"),
+        (409, 409, "IncompatibleSchemaError", "compatibility level"),
+        (404, 40408, "SchemaRegistryError", "default applies"),
+    ],
+)
+def test_errors_by_code(
+    server: RegistryServer, status: int, code: int, kind: str, words: str
+) -> None:
+    server.rule = lambda _: (status, {"error_code": code, "message": "said"})
+    with pytest.raises(SchemaRegistryError, match=f"said.*{words}") as caught:
+        client(server.url).get_subjects()
+    assert (type(caught.value).__name__, caught.value.error_code) == (kind, code)
+
+
+def test_a_registry_without_guids(server: RegistryServer) -> None:
+    server.rule = lambda _: (404, {"error_code": 404, "message": "HTTP 404 Not Found"})
+    with pytest.raises(SchemaRegistryError, match="no GUIDs"):
+        client(server.url).get_schema_by_guid("89791762-2336-186f-9674-299b90a8e2e2")
+    recovers(server)
+    with pytest.raises(SchemaNotFoundError) as caught:
+        client(server.url).get_schema_by_guid("89791762-2336-186f-9674-299b90a8e2e2")
+    assert caught.value.blames_record
+
+
+def test_a_format_that_a_registry_refuses(server: RegistryServer) -> None:
+    rows(server)
+    server.wrong = [(400, {"error_code": 400, "message": "format"})]
+    assert client(server.url).get_schema(1, "resolved").schema_str == AVRO
