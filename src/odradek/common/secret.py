@@ -120,8 +120,8 @@ def private(function: Callable[P, R]) -> Callable[P, R]:
             clear_locals(error)
             raise
 
-    coroutines = function.__code__.co_flags & COROUTINE  # type: ignore[attr-defined]
-    return awaited if coroutines else call
+    form: Any = awaited if function.__code__.co_flags & COROUTINE else call
+    return form  # type: ignore[no-any-return]
 
 
 def clear_locals(error: BaseException | None) -> None:
