@@ -299,3 +299,26 @@ def test_a_member_whose_first_join_is_answered_late_is_not_left_behind(
     while not b.poll(1.0):
         pass
     assert scene.world.now - begun < 10.0
+
+
+@PROTOCOLS
+def test_assign_inside_a_callback_of_unsubscribe(protocol: str) -> None:
+    """The error says which callback it is; nothing was interrupted."""
+    scene = Scene(protocol)
+    scene.write(range(4))
+    texts: list[str] = []
+
+    def revoked(consumer: Any, partitions: list[Any]) -> None:
+        with pytest.raises(IllegalStateError) as caught:
+            consumer.assign(partitions)
+        texts.append(str(caught.value))
+
+    a = scene.member()
+    a.subscribe(["t"], on_revoked=revoked)
+    scene.read(a, 4)
+    held = a.assignment()
+    a.unsubscribe()
+    (text,) = texts
+    assert text.startswith("assign() can't be called inside on_revoked while unsubscribe() leaves")
+    a.assign(held)
+    a.close()

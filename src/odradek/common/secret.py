@@ -7,7 +7,7 @@ pickled (Spark's tasks need their credentials), and what is unpickled is a `Secr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -16,6 +16,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 HIDDEN = "[hidden]"
+COROUTINE = 0x80
+"""`inspect.CO_COROUTINE`, without an import that most clients start without."""
 
 
 class Secret:
@@ -94,7 +96,10 @@ def hidden(value: object) -> Secret | NotText | None:
 
 
 def private(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function with secret arguments: the traceback of its errors shows no locals."""
+    """Decorate a function with secret arguments: the traceback of its errors shows no locals.
+
+    A coroutine function stays one.
+    """
 
     @wraps(function)
     def call(*args: P.args, **keywords: P.kwargs) -> R:
@@ -105,24 +110,18 @@ def private(function: Callable[P, R]) -> Callable[P, R]:
             clear_locals(error)
             raise
 
-    return call
-
-
-def private_coroutine(
-    function: Callable[P, Coroutine[Any, Any, R]],
-) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Decorate a coroutine function as `private` does."""
-
     @wraps(function)
-    async def call(*args: P.args, **keywords: P.kwargs) -> R:
+    async def awaited(*args: P.args, **keywords: P.kwargs) -> Any:
+        called: Any = function
         try:
-            return await function(*args, **keywords)
+            return await called(*args, **keywords)
         except BaseException as error:
             del args, keywords
             clear_locals(error)
             raise
 
-    return call
+    form: Any = awaited if function.__code__.co_flags & COROUTINE else call
+    return form  # type: ignore[no-any-return]
 
 
 def clear_locals(error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""Provide the real clock: functions for hosts, and an object for packages without a client.
+"""Provide the real clock, for packages that wait outside any client.
 
 In: nothing. Out: monotonic seconds, a pause, the date. Spark's synchronous callbacks use it. Must
 not be used by an engine, which takes the time as an argument.
@@ -7,28 +7,6 @@ not be used by an engine, which takes the time as an argument.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
-from types import BuiltinFunctionType
-
-
-def monotonic_clock() -> Callable[[], float]:
-    """Return `time.monotonic` itself, even if a test has replaced it (freezegun).
-
-    A module that is imported while time is frozen would otherwise keep the replacement for ever.
-    """
-    return _real(time.monotonic, "CLOCK_MONOTONIC")
-
-
-def wall_clock() -> Callable[[], float]:
-    """Return `time.time` itself, even if a test has replaced it."""
-    return _real(time.time, "CLOCK_REALTIME")
-
-
-def _real(function: Callable[[], float], clock: str) -> Callable[[], float]:
-    if isinstance(function, BuiltinFunctionType) or not hasattr(time, clock):
-        return function
-    return partial(time.clock_gettime, getattr(time, clock))
 
 
 class SystemClock:

@@ -8,7 +8,7 @@ import time
 
 from tests.time_limits import HANG_S
 
-from odradek.runtime.system_clock import monotonic_clock, wall_clock
+from odradek.runtime.hosts.engine_host import monotonic_clock, wall_clock
 
 PROGRAM = """
 import asyncio, time

@@ -18,7 +18,7 @@ from weakref import ref
 
 import odradek
 from odradek.common.options.values import PRODUCER
-from odradek.common.secret import private, private_coroutine
+from odradek.common.secret import private
 from odradek.compat.confluent_kafka.aio.beneath import AIOProducer as PlacingProducer
 from odradek.compat.confluent_kafka.aio.cluster_questions import AsyncClusterQuestions
 from odradek.compat.confluent_kafka.aio.loop_callbacks import in_loop, with_loop
@@ -252,7 +252,7 @@ class AIOProducer:
         with translating():
             return await producer.cluster_id(checked_seconds(timeout))
 
-    @private_coroutine
+    @private
     async def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use these credentials from the next login on (PLAIN and SCRAM)."""
         producer = self._open()
