@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,8 @@ class Run:
         found = subprocess.run(command, capture_output=True, text=True, check=False)
         for pid in map(int, found.stdout.split()):
             if pid != spared:
-                os.kill(pid, number)
+                with suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.kill(pid, number)
 
     def wake(self, task: str = "") -> None:
         """Let all processes continue; wait for the end of a task that has outlived its driver."""
