@@ -59,7 +59,12 @@ def _settings() -> Iterator[str]:
     same = [n for n in found if n in OPTIONS and n not in ALIASES]
     yield "### Settings"
     yield ""
-    yield f"{len(same)} settings of other clients exist here under the same name. Others, in dots:"
+    yield f"{len(same)} settings of other clients exist here under the same name."
+    yield (
+        "A refused setting raises `ConfigurationError`, in `odradek.compat.confluent_kafka` a "
+        "`KafkaException` with `_INVALID_ARG`, in `odradek.compat.aiokafka` a `ValueError`. "
+        "Others, in dots:"
+    )
     yield ""
     yield "| there | of | here |"
     yield "|---|---|---|"

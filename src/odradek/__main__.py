@@ -1,6 +1,6 @@
 """The command `odradek`, and `python -m odradek`, where its extra is installed.
 
-The simulated demo needs none.
+The simulated demo and `--version` need none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ def main() -> None:
         sys.exit(130)
     except MissingExtraError as error:
         from odradek.cli.demo import bare
+        from odradek.cli.version_text import SPELLINGS, print_version
 
+        if sys.argv[1:] in SPELLINGS:
+            print_version(json="--json" in sys.argv)
+            return
         if (given := bare.asked(sys.argv[1:])) is not None:
             sys.exit(bare.run(given))
         sys.exit(f"odradek: {error}")

@@ -17,8 +17,8 @@ from odradek.common.errors import (
     ProxyAuthenticationError, ProxyError, ProxyRefusedError, RecordTooLargeError,
     ResponseTimeoutError, SaslExpectedError, SaslNotExpectedError, ServerNotTrustedError,
     SystemLimitError, TlsError, TlsPortError, TlsProtocolError, TokenError, TokenExpiredError,
-    TransactionAbortedError, UnknownErrorCodeError, UnsupportedFeatureError, UnsupportedServerError,
-    WakeupError,
+    TransactionAbortedError, UnknownErrorCodeError, UnsupportedFeatureError, UnsupportedOptionError,
+    UnsupportedServerError, WakeupError,
 )
 from odradek.common.errors.kafka import (
     BrokerIdNotRegisteredError, BrokerNotAvailableError, ClusterAuthorizationError,
@@ -154,7 +154,7 @@ __all__ = [
     "UnknownSubscriptionIdError", "UnknownTopicIdError", "UnknownTopicOrPartitionError",
     "UnreleasedInstanceIdError", "UnstableOffsetCommitError", "UnsupportedAssignorError",
     "UnsupportedCompressionTypeError", "UnsupportedEndpointTypeError", "UnsupportedFeatureError",
-    "UnsupportedForMessageFormatError", "UnsupportedSaslMechanismError", "UnsupportedServerError",
-    "UnsupportedVersionError", "ValueDecodeError", "VoterNotFoundError", "WakeupError",
-    "WorkFailedError",
+    "UnsupportedForMessageFormatError", "UnsupportedOptionError", "UnsupportedSaslMechanismError",
+    "UnsupportedServerError", "UnsupportedVersionError", "ValueDecodeError", "VoterNotFoundError",
+    "WakeupError", "WorkFailedError",
 ]

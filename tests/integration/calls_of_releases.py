@@ -126,10 +126,15 @@ def something_written(settings: dict[str, Any], topic: str) -> None:
 
 
 def refusals(version: str) -> dict[str, type[o.KafkaError]]:
-    """The calls that a broker of this release, 3.9 or 4.1, refuses."""
+    """The calls that a broker of this release, 3.9 to 4.3, refuses."""
     found: dict[str, type[o.KafkaError]] = dict.fromkeys(
         NEITHER_KNOWS, o.errors.UnsupportedVersionError
     )
+    if version.startswith("4.3"):  # share and streams groups are on
+        kinds = ("describe_share_groups", "describe_streams_groups")
+        found |= dict.fromkeys(kinds, o.errors.GroupIdNotFoundError)
+        for call in ("alter", "list", "delete"):
+            del found[f"{call}_share_group_offsets"]
     if version.startswith("3."):
         found["list_config_resources"] = o.errors.UnsupportedVersionError
     found |= dict.fromkeys(

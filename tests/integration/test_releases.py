@@ -1,4 +1,4 @@
-"""The core of the client on older brokers: Kafka 3.9, and in `make test-long` 4.1, too.
+"""The core of the client on older brokers: Kafka 3.9, and in `make test-long` 4.1 and 4.3, too.
 
 Written, read back alone and in groups, in transactions, described, deleted, and after the brokers
 have moved. What a release doesn't have says so.
@@ -26,7 +26,10 @@ RECORDS = 200
 PATIENCE = 60.0
 
 
-@pytest.fixture(scope="module", params=["3.9", pytest.param("4.1", marks=pytest.mark.long)])
+LATER = [pytest.param(version, marks=pytest.mark.long) for version in ("4.1", "4.3")]
+
+
+@pytest.fixture(scope="module", params=["3.9", *LATER])
 def older(request: pytest.FixtureRequest, clusters: SharedClusters) -> LocalCluster:
     cluster = clusters.shared({"brokers": 1, "version": request.param})
     assert cluster.version.startswith(f"{request.param}.")

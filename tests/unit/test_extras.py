@@ -104,7 +104,7 @@ def test_a_missing_package_is_answered_with_the_line_to_type(package: str) -> No
 def test_the_command_says_what_it_needs(package: str) -> None:
     code = BLOCKED.format(package=package, code="from odradek.__main__ import main; main()")
     done = subprocess.run(
-        [sys.executable, "-c", code, "version"],
+        [sys.executable, "-c", code, "topics"],
         capture_output=True, text=True, check=False, timeout=HANG_S,
     )  # fmt: skip
     assert done.returncode == 1
@@ -129,6 +129,20 @@ def test_the_simulated_demo_needs_no_extra(more: list[str], tmp_path: Path) -> N
     assert "\n     matches_reference  True\n" in done.stdout
     assert re.search(r"^ +\d+\.\d\d s  the whole cluster stops$", done.stdout, re.MULTILINE)
     assert json.loads((tmp_path / "result.json").read_text())["matches_reference"] is True
+
+
+@pytest.mark.parametrize("words", [["--version"], ["version"], ["version", "--json"]])
+def test_the_version_needs_no_extra(words: list[str]) -> None:
+    code = f"import sys; sys.argv[1:] = {words}\n    from odradek.__main__ import main; main()"
+    said = subprocess.run(
+        [sys.executable, "-c", BLOCKED.format(package="typer", code=code)],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert "Python" in said.stdout or json.loads(said.stdout)["python"]
 
 
 @pytest.mark.parametrize(

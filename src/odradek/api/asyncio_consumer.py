@@ -75,8 +75,8 @@ class AsyncConsumer(AsyncGroupConsumer, Generic[K_co, V_co]):
 
         Deserializers that have to ask a schema registry don't block the event loop.
 
-        Raises `ConfigurationError` for an unknown option or an invalid value, and
-        `UnsupportedFeatureError` for a feature that this release doesn't support.
+        Raises `ConfigurationError` for an unknown option or an invalid value; its subclass
+        `UnsupportedOptionError` for an option of other clients that isn't supported.
         """
         self._reader = OneTask()
         super().__init__(

@@ -65,8 +65,8 @@ class AsyncProducer(RecordSending[Any, K_contra, V_contra], AsyncTransactional):
     ) -> None:
         """Check the configuration; no connection is opened yet. Arguments are those of `Producer`.
 
-        Raises `ConfigurationError` for an unknown option or an invalid value, and
-        `UnsupportedFeatureError` for a feature that this release doesn't support.
+        Raises `ConfigurationError` for an unknown option or an invalid value; its subclass
+        `UnsupportedOptionError` for an option of other clients that isn't supported.
         """
         from odradek.runtime.fork import ForkSwitch
 

@@ -93,8 +93,8 @@ class Consumer(GroupConsumer, Generic[K_co, V_co]):
         `RecordDeserializationError`, after the records before it have been returned; to skip the
         record, seek to `error.next_offset` of `error.partition`.
 
-        Raises `ConfigurationError` for an unknown option or an invalid value, and
-        `UnsupportedFeatureError` for a feature that this release doesn't support.
+        Raises `ConfigurationError` for an unknown option or an invalid value; its subclass
+        `UnsupportedOptionError` for an option of other clients that isn't supported.
         """
         from odradek.runtime.hosts.one_reader import OneReader
 

@@ -90,8 +90,8 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
         `send` accepts from the argument types of these functions (`Producer[K, V]`). If a
         serializer fails, `send` raises `SerializationError` and sends nothing.
 
-        Raises `ConfigurationError` for an unknown option or an invalid value, and
-        `UnsupportedFeatureError` for a feature that this release doesn't support.
+        Raises `ConfigurationError` for an unknown option or an invalid value; its subclass
+        `UnsupportedOptionError` for an option of other clients that isn't supported.
         """
         from odradek.runtime.fork import ForkSwitch
         from odradek.runtime.locks import this_thread

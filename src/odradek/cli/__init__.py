@@ -194,13 +194,26 @@ def main() -> None:
         sys.stdout.flush()  # here, where a failure can be reported
     except OSError as error:
         if error.errno not in UNWRITABLE:
-            raise
+            if error.filename is None:
+                raise
+            tool = f"odradek {wanted}" if wanted else "odradek"
+            sys.stderr.write(f"{tool}: {_unusable(error)}\n")
+            sys.exit(1)
         if error.errno != errno.EPIPE:
             text = f"output can't be written: {error.strerror}"
             sys.stderr.write(f"odradek {wanted or ''}: {text}\n")
             status = 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the exit's own flush
     sys.exit(status)
+
+
+def _unusable(error: OSError) -> str:
+    """Say which file a command can't use, and what to do if the home directory is read-only."""
+    path = os.fsdecode(error.filename)
+    home = os.path.expanduser("~")  # noqa: PTH111 - pathlib would cost each start of the program
+    cure = f"; set HOME to a directory that can be written to (it is {home})"
+    inside = f"{path}/".startswith(f"{home}/")
+    return f"{path} can't be used: {error.strerror}{cure if inside else ''}"
 
 
 def _open_streams() -> None:

@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
+from odradek.cli.console.properties import UsageError
+from odradek.cli.frame.results import print_error
 from odradek.common import config
 from odradek.common.options.habits import CURES
 from odradek.common.options.spellings import ALIASES, REFUSED, dotted
@@ -101,7 +103,7 @@ def options(
     if client is not None:
         found = [one for one in found if client in one.get("clients", ())]
     if name is not None:
-        found = _named(name, found, client)
+        found = _named(name, found, client, json=json)
     if json:
         typer.echo(jsonlib.dumps({"options": found}, ensure_ascii=False))
     elif name is not None:
@@ -110,7 +112,9 @@ def options(
         typer.echo("\n".join(_lines(found)))
 
 
-def _named(given: str, among: list[Described], client: ClientKind | None) -> list[Described]:
+def _named(
+    given: str, among: list[Described], client: ClientKind | None, *, json: bool
+) -> list[Described]:
     """Return the options of that name; end the command if there is none."""
     name = dotted(given.strip().removeprefix("kafka.")).lower()
     meant = ALIASES.get(name, name)
@@ -118,7 +122,8 @@ def _named(given: str, among: list[Described], client: ClientKind | None) -> lis
     if found:
         return found
     if why := reason(name):
-        typer.echo(f"{name} is accepted but has no effect: {why}.")
+        text = f"{name} is accepted but has no effect: {why}."
+        typer.echo(jsonlib.dumps({"options": [], "no_effect": text}) if json else text)
         raise typer.Exit
     whose = f" of the {client}" if client else ""
     cure = CURES.get(name) or REFUSED.get(name)
@@ -130,7 +135,10 @@ def _named(given: str, among: list[Described], client: ClientKind | None) -> lis
         hint = f": {cure}"
     else:
         hint = f"; did you mean {known[close[0]]}?" if close else ""
-    typer.echo(f"odradek options: unknown option {given!r}{whose}{hint}", err=True)
+    problem = UsageError(f"unknown option {given!r}{whose}{hint}")
+    typer.echo(f"odradek options: {problem}", err=True)
+    if json:
+        print_error(problem)
     raise typer.Exit(2)
 
 

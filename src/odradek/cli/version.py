@@ -1,44 +1,19 @@
 """`odradek version`: which Odradek, Python and Kafka this is, and what decodes its records.
 
-In: nothing. Out: one line, or JSON; a warning on stderr where records go through plain Python.
-Must not: fail because a part is missing.
+In: nothing. Out: what `version_text` prints. Must not: fail because a part is missing.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-import json as jsonlib
-import platform
 from typing import Annotated
 
 import typer
 
-from odradek import record
-from odradek.testing.jars import DEFAULT_VERSION
+from odradek.cli.version_text import print_version
 
 
 def version(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the version, the record kernel, and the Kafka version of `odradek cluster`."""
-    warning = record.kernel_warning() if record.KERNEL == "python" else None
-    if record.KERNEL == "python" and warning is None:
-        warning = (
-            "ODRADEK_KERNEL=python: records are encoded and decoded in pure Python, many "
-            "times slower. Unset it to use the native kernel."
-        )
-    found = {
-        "odradek": importlib.metadata.version("odradek"),
-        "python": platform.python_version(),
-        "kafka": DEFAULT_VERSION,
-        "kernel": record.KERNEL,
-    }
-    if json:
-        typer.echo(jsonlib.dumps(found | {"warning": warning}))
-        return
-    typer.echo(
-        f"odradek {found['odradek']} (Python {found['python']}, Kafka {found['kafka']}, "
-        f"{found['kernel']} record kernel)"
-    )
-    if warning:
-        typer.echo(f"warning: {warning}", err=True)
+    print_version(json=json)

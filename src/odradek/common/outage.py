@@ -150,8 +150,9 @@ def named(failing: Mapping[str, str]) -> str:
     for address, error in failing.items():
         groups.setdefault(plain(error).rstrip("."), []).append(address)
     found = [
-        f"{error}: {', '.join(addresses[:NAMED])}"
+        ", ".join(addresses[:NAMED])
         + (f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else "")
+        + f": {error}"  # last: its end may be a cure
         for error, addresses in list(groups.items())[:NAMED]
     ]
     if len(groups) > NAMED:

@@ -87,8 +87,8 @@ MODULES: dict[str, dict[str, str]] = {
             PartitionerError PlaintextPortError ProxyAuthenticationError ProxyError
             ProxyRefusedError RecordTooLargeError ResponseTimeoutError SaslExpectedError
             SaslNotExpectedError ServerNotTrustedError SystemLimitError TlsError TlsPortError
-            TlsProtocolError TokenError
-            TokenExpiredError TransactionAbortedError UnknownErrorCodeError UnsupportedFeatureError
+            TlsProtocolError TokenError TokenExpiredError TransactionAbortedError
+            UnknownErrorCodeError UnsupportedFeatureError UnsupportedOptionError
             UnsupportedServerError WakeupError
         """,
         "odradek.common.errors.kafka": """

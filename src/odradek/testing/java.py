@@ -51,7 +51,13 @@ def own_cache() -> Path:
     Programs in this directory are executed (R-IN-5).
     """
     directory = cache_directory()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ClusterStartError(
+            f"the cache directory {directory} can't be created: {error.strerror}. Set "
+            "XDG_CACHE_HOME to a directory that can be written to."
+        ) from error
     wrong = trusted_directory(directory)
     above = directory.parent.stat()
     if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -236,6 +237,18 @@ def test_a_vector_picture_says_what_it_shows() -> None:
     assert sum("reconnects through" in one for one in words) == 1  # two marks, one legend
     told = "3,900 rows · 4.0 s without a broker · 1 lost · 2 duplicated · recovered: the producer"
     assert words[0] == told + " after 0.2 s"
+
+
+def test_a_long_title_is_not_cut() -> None:
+    sizes = []
+    for rows in (1, 336_776_000_000_000):
+        result = replace(RESULT, rows_sent=rows, source_recovery_s=100.0)
+        rendered = svg.render(report.picture([], {}, (5.0, 9.0), [], result))
+        size = re.search(r'class="title" style="font-size:([\d.]+)px"', rendered)
+        assert size is not None
+        sizes.append(float(size[1]))
+        assert len(result.headline()) * float(size[1]) * svg.BOLD <= svg.WIDTH
+    assert sizes[0] == 16.0 > sizes[1]
 
 
 @pytest.mark.parametrize("values", [(9.0, 9.0, 9.0), (0.0, 0.0), (9.0, 8.9, 0.0), (3.0,)])

@@ -26,6 +26,9 @@ from odradek.cli.frame.words import option_changes
         ("produce --topic t --bootstrap-server a:1 -K :", "use --reader-property parse.key=true"),
         ("produce flights --bootstrap-server a:1", "a topic needs its flag: --topic flights"),
         ("consume flights --bootstrap-server a:1", "a topic needs its flag: --topic flights"),
+        ("topics list localhost:9092", "for brokers use --bootstrap-server localhost:9092"),
+        ("consume a:1,b:2 --topic t", "for brokers use --bootstrap-server a:1,b:2"),
+        ("groups list [::1]:9092", "for brokers use --bootstrap-server [::1]:9092"),
     ],
 )
 def test_flags_of_other_tools(typed: str, said: str) -> None:

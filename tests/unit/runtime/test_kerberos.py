@@ -34,6 +34,13 @@ def test_without_the_package_the_client_isnt_made(monkeypatch: pytest.MonkeyPatc
         gssapi_mechanism(config())
 
 
+def test_without_a_mechanism_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    base = {"bootstrap.servers": "b1:9092", "security.protocol": "SASL_SSL"}
+    with pytest.raises(ConfigurationError, match="^sasl.mechanism isn't set: set PLAIN, "):
+        gssapi_mechanism(Config("admin", base))
+
+
 def test_a_keytab_gets_a_cache_of_its_own_in_memory(tmp_path: Path) -> None:
     keytab = tmp_path / "keytab"
     keytab.write_bytes(b"\5\2")

@@ -10,7 +10,7 @@ import pytest
 
 import odradek.spark
 from odradek.common.config import CONSUMER, Config
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.errors import ConfigurationError
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.offsets import EARLIEST, LATEST
 from odradek.spark.options.option_table import OPTIONS
@@ -23,7 +23,7 @@ BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 def refused(query: str, **given: str | None) -> str:
     merged = {**BASE, **given}
     options = {name: value for name, value in merged.items() if value is not None}
-    with pytest.raises((ConfigurationError, UnsupportedFeatureError)) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         parse_options(options, query)
     return str(caught.value)
 

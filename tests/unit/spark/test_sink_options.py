@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from odradek.common.config import PRODUCER, Config
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.errors import ConfigurationError
 from odradek.spark.options.option_table import BATCH, STREAM
 from odradek.spark.sink.sink_options import OPTIONS, SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_sending import window_of
@@ -18,7 +18,7 @@ def parse(query: str = STREAM, **given: str) -> SinkOptions:
 
 
 def refused(query: str = STREAM, **given: str) -> str:
-    with pytest.raises((ConfigurationError, UnsupportedFeatureError)) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         parse(query, **given)
     return str(caught.value)
 

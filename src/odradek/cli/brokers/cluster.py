@@ -119,7 +119,9 @@ def start(
         _serve(given, brokers, port, topics, auto_create_topics=auto_create_topics, json=json)
         return
     if "topics" in given:
-        _fail("--topics needs --simulated; for real topics, use odradek topics create", status=2)
+        raise typer.BadParameter(
+            "--topics needs --simulated; for real topics, use odradek topics create"
+        )
     running = read_state()
     if running is not None:
         where = running["bootstrap_servers"]
@@ -127,7 +129,7 @@ def start(
     try:
         version = jars.resolve_version(version)
     except JarsError as error:
-        _fail(str(error), status=2)
+        raise typer.BadParameter(str(error)) from None
     options: dict[str, Any] = {
         "brokers": brokers,
         "version": version,
@@ -159,8 +161,8 @@ def _serve(
 
     for name in sorted(given - OF_BOTH):
         option = f"--{name.replace('_', '-')}"
-        _fail(
-            f"simulated brokers don't support {option}; leave out --simulated to use it", status=2
+        raise typer.BadParameter(
+            f"simulated brokers don't support {option}; leave out --simulated to use it"
         )
     names = [name.strip() for name in topics.split(",") if name.strip()]
     serve(brokers, port, names, auto_create_topics=auto_create_topics, json=json)
@@ -238,7 +240,7 @@ def _security(
     try:
         Security(*options.values())
     except ValueError as error:
-        _fail(str(error), status=2)
+        raise typer.BadParameter(str(error)) from None
     if acls:  # without a super user, no command could create the first ACL
         first = next(iter(options["users"]))
         options["config"] = {"super.users": f"User:{INNER_USER};User:{first}"}
@@ -337,6 +339,6 @@ def _show(state: dict[str, Any]) -> None:
         typer.echo(f"broker {one['id']}           {one['address']}  {how}")
 
 
-def _fail(message: str, status: int = 1) -> NoReturn:
+def _fail(message: str) -> NoReturn:
     typer.echo(f"odradek cluster: {message}", err=True)
-    raise typer.Exit(status)
+    raise typer.Exit(1)

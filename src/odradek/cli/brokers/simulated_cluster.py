@@ -45,13 +45,13 @@ def serve(
             brokers, topics=topics, port=port, auto_create_topics=auto_create_topics
         )
     except ValueError as error:
-        _fail(str(error), 2)
+        raise typer.BadParameter(str(error)) from None
     try:
         with cluster:
             _show(cluster, json=json)
             done.wait()
     except ClusterStartError as error:
-        _fail(TAKEN.format(port=port) if "in use" in str(error) else str(error), 1)
+        _fail(TAKEN.format(port=port) if "in use" in str(error) else str(error))
     if came[0] == signal.SIGINT:
         raise typer.Exit(128 + signal.SIGINT)
 
@@ -77,6 +77,6 @@ def _show(cluster: FakeCluster, *, json: bool) -> None:
     sys.stdout.flush()
 
 
-def _fail(message: str, status: int) -> NoReturn:
+def _fail(message: str) -> NoReturn:
     typer.echo(f"odradek cluster: {message}", err=True)
-    raise typer.Exit(status)
+    raise typer.Exit(1)

@@ -43,11 +43,13 @@ from odradek.cli.console.format_strings import FormatString
 from odradek.cli.console.formatting import PROPERTIES, JsonFormatter, RecordFormatter
 from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, end_place, log_place
 from odradek.cli.console.properties import (
+    UsageError,
     line_settings,
     refuse,
     refuse_what_is_not_there,
 )
 from odradek.cli.console.waiting import checked, ending, say, terminable
+from odradek.cli.frame.results import as_document
 from odradek.clients.first_contact import API_TIMEOUT, seconds_to_reach
 from odradek.common.config import CONSUMER
 from odradek.common.types import TopicPartition
@@ -221,7 +223,7 @@ def consume(
 
     Example: odradek consume --bootstrap-server localhost:9092 --topic flights --offset -10 --exit
     """
-    with ending("odradek consume"), terminable() as end:
+    with ending("odradek consume"), as_document(UsageError, json=json), terminable() as end:
         given, wanted = config_of(context.params), range_of(context.params)
         config = checked(CONSUMER, given)
         shape = formatter_of(context.params, escaped=_on_terminal() and not raw)

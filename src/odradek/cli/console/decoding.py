@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from odradek.cli.console.properties import refuse
+from odradek.cli.console.properties import read_text, refuse
 from odradek.cli.console.waiting import REGISTRY, telling_at_first
 from odradek.common.errors import ConfigurationError
 
@@ -244,9 +244,7 @@ def _avro(path: Path, form: WireFormat) -> Decoder:
     except ImportError:
         refuse("Avro needs the package fastavro: pip install 'odradek[avro]'")
     try:
-        schema = parsed_document(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        refuse(f"{path} can't be read: {error.strerror or error}")
+        schema = parsed_document(json.loads(read_text(path)))
     except (ValueError, RecursionError) as error:
         refuse(f"{path} isn't an Avro schema: {type(error).__name__}: {error}")
     except InvalidSchemaError as error:

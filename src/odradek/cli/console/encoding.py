@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from odradek.cli.console.lines import LineError, ParsedLine
-from odradek.cli.console.properties import refuse
+from odradek.cli.console.properties import read_text, refuse
 from odradek.cli.console.waiting import REGISTRY, telling_at_first
 
 if TYPE_CHECKING:
@@ -118,12 +118,7 @@ def _schema(kind: LineFormat, path: Path | None, message: str | None, part: str)
         return message
     if path is None:
         return None
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        refuse(f"{path} can't be read: {error.strerror or error}")
-    except UnicodeDecodeError:
-        refuse(f"{path} isn't UTF-8 text")
+    return read_text(path)
 
 
 def _encoder(

@@ -31,6 +31,7 @@ from odradek.cli.console.lines import PROPERTIES, LineParser, ParsedLine
 from odradek.cli.console.producing import LineProducer, run
 from odradek.cli.console.properties import line_settings, refuse, refuse_what_is_not_there
 from odradek.cli.console.waiting import checked, ending, say, terminable
+from odradek.cli.frame.results import as_document
 from odradek.clients.first_contact import BLOCK_TIMEOUT, DELIVERY_TIMEOUT, seconds_to_reach
 from odradek.common.config import PRODUCER
 from odradek.common.errors import KafkaError
@@ -113,7 +114,7 @@ def produce(
     Example: odradek produce --bootstrap-server localhost:9092 --topic flights
     --reader-property parse.key=true --reader-property key.separator=: < flights.txt
     """
-    with ending("odradek produce"), terminable() as end:
+    with ending("odradek produce"), as_document(json=json), terminable() as end:
         if topic is None:
             refuse("no topic is given: use --topic TOPIC")
         given = config_of(context.params)

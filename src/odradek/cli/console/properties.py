@@ -22,6 +22,9 @@ _SPELLINGS = {
     "old_property": "--property",
 }
 
+LARGEST = 64 << 20
+"""Maximum size of a file that a command reads as a whole, in bytes."""
+
 
 class UsageError(Exception):
     """The command was called in a way that can't be meant; exit status 2."""
@@ -32,14 +35,26 @@ def refuse(message: str) -> NoReturn:
     raise UsageError(message)
 
 
+def read_text(path: Path, place: str = "") -> str:
+    """Read a file of the user; its size is limited, because a device may have no end.
+
+    `place` begins the error's text.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) <= LARGEST:
+            return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except OSError as error:
+        refuse(f"{place}{path} can't be read: {error.strerror or error}")
+    except UnicodeDecodeError as error:
+        refuse(f"{place}{path} isn't UTF-8 text: {error.reason} at byte {error.start}")
+    refuse(f"{place}{path} has more than {LARGEST >> 20} MiB")
+
+
 def read_properties(path: Path) -> dict[str, str]:
     """Read a property file as it is."""
-    try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        refuse(f"{path} can't be read: {error.strerror or error}")
-    except UnicodeDecodeError as error:
-        refuse(f"{path} isn't UTF-8 text: {error.reason} at byte {error.start}")
+    return parse_properties(read_text(path))
 
 
 def read_client_file(path: Path | None, client: str) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from odradek.common.errors import (
     KafkaError,
     KafkaTimeoutError,
     NoBrokerAvailableError,
-    UnsupportedFeatureError,
 )
 from odradek.common.events import Event
 from odradek.common.printable import printable
@@ -67,7 +66,7 @@ def checked(client: str, given: Mapping[str, Any]) -> Config:
     """Return a client's configuration; invalid options are usage errors."""
     try:
         return Config(client, given)
-    except (ConfigurationError, UnsupportedFeatureError) as error:
+    except ConfigurationError as error:
         raise UsageError(str(error)) from None
 
 

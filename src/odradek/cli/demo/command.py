@@ -75,9 +75,9 @@ def demo(
     if not, 2 if the demo couldn't run.
     """
     if simulated and secure:
-        _fail("--secure can't be given with --simulated")
+        raise typer.BadParameter("--secure can't be given with --simulated")
     if seed is not None and not simulated:
-        _fail("--seed needs --simulated")
+        raise typer.BadParameter("--seed needs --simulated")
     folder = results_folder(output)
     settings = Settings(
         folder=folder,

@@ -19,9 +19,11 @@ LEFT, RIGHT, TOP, BOTTOM = 80, 270, 62, 76
 PANEL, GAP = 270, 22
 CHARACTER, TEXT = 6.6, 18
 """Pixels that a letter takes, about, and a line of text."""
+BOLD = 0.56
+"""Width of a bold letter, about, as a share of the font's size."""
 STYLE = (
     "text{font-family:Helvetica,Arial,sans-serif;font-size:12px;fill:#222}"
-    ".title{font-size:16px;font-weight:bold}.tick{fill:#555}.grid{stroke:#ddd}.frame{fill:none;stroke:#888}"
+    ".title{font-weight:bold}.tick{fill:#555}.grid{stroke:#ddd}.frame{fill:none;stroke:#888}"
 )
 
 
@@ -71,7 +73,7 @@ def render(picture: PanelPicture) -> str:
         f'width="{WIDTH}" height="{height}"><style>{STYLE}</style>'
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>'
     )
-    titles = [_text(20, 26, picture.title, "title", "start")]
+    titles = [_title(picture.title)]
     titles.append(_text(20, 46, picture.subtitle, "tick", "start"))
     return "\n".join([head, *titles, *body, "</svg>"]) + "\n"
 
@@ -129,6 +131,12 @@ def _legend(picture: PanelPicture, left: float, y: float) -> Iterator[str]:
             yield _box(left, y - 6, 24, 12, entry.colour, opacity=0.14)
         yield _text(left + 32, y + 4, entry.label, "", "start")
         left += 56 + CHARACTER * len(entry.label)
+
+
+def _title(words: str) -> str:
+    """Return the title, in a smaller font if it is too long for the width."""
+    size = round(min(16.0, (WIDTH - 40) / (BOLD * max(1, len(words)))), 1)
+    return f'<text x="20" y="26" class="title" style="font-size:{size}px">{escape(words)}</text>'
 
 
 def _text(x: float, y: float, words: str, kind: str, anchor: str) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints, overload
 
 import typer
-from typer.core import TyperCommand
 
 from odradek.api.admin import Admin
 from odradek.cli.console.properties import UsageError
@@ -299,21 +298,8 @@ def register(
     command.__annotations__.clear()
     command.__dict__["__signature__"] = inspect.Signature(parameters)
     command.__annotations__.update({p.name: p.annotation for p in parameters})
-    app.command(name, cls=_VerbCommand)(command)
+    app.command(name)(command)
     return verb
-
-
-class _VerbCommand(TyperCommand):
-    """A command whose `--json` has its document for words that can't be read, too."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Typer has a Click of its own
-        given = list(args)  # Click takes out of it what it has read
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:
-            if "--json" in given and hasattr(error, "format_message"):  # Click's, with a usage
-                print_error(UsageError(error.format_message()))
-            raise
 
 
 def _path(context: typer.Context) -> str:

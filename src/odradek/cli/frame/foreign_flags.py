@@ -6,8 +6,10 @@ the flag; there is one spelling of each thing.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+_ADDRESSES = re.compile(r"[\w.\[\]:-]+:\d{1,5}(,[\w.\[\]:-]+:\d{1,5})*")
 KEYS = "--reader-property parse.key=true --reader-property key.separator=…"
 KCAT = {
     "-b": "--bootstrap-server",
@@ -79,7 +81,10 @@ def instead(flag: str, command: Any, typed: str) -> str | None:
 
 
 def needed_flag(command: Any, words: str) -> str | None:
-    """Return the flag that plain words need, if a command takes topics by a flag only."""
+    """Return the flag that plain words need, if a command takes brokers or topics by a flag."""
+    brokers = [word for word in words.split() if _ADDRESSES.fullmatch(word)]
+    if brokers and any("--bootstrap-server" in one.opts for one in command.params):
+        return f"for brokers use --bootstrap-server {brokers[0]}"
     arguments = any(one.param_type_name == "argument" for one in command.params)
     topic = any("--topic" in one.opts for one in command.params)
     return f"a topic needs its flag: --topic {words}" if topic and not arguments else None

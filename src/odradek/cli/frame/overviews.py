@@ -17,6 +17,8 @@ from odradek.cli.frame.foreign_flags import instead, needed_flag
 
 WRONG_USE: Any = typer.BadParameter.__base__
 """Click's `UsageError`; Typer has a Click of its own."""
+WORDS = "odradek.words"
+"""Key of the words of the command line in the metadata of Click's context."""
 _EXTRA = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)")
 
 
@@ -34,24 +36,24 @@ class Overview(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; a verb that there isn't has `--json`'s document, too."""
-        try:
-            return super().resolve_command(ctx, args)
-        except WRONG_USE as error:
-            if "--json" in args:
-                from odradek.cli.console.properties import UsageError
-                from odradek.cli.frame.results import print_error
-
-                print_error(UsageError(error.format_message()))
-            raise
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of the command line, and remember whether `--json` is one of them."""
+        ctx.meta.setdefault(WORDS, list(args))  # Click removes from the list what it has parsed
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; where it was called wrongly, say how it is meant."""
+        """Run the command; explain its wrong use, with `--json` as a document on stdout, too."""
         try:
             return super().invoke(ctx)
         except WRONG_USE as error:
-            text = _explained(error) if ctx.parent is None and error.ctx is not None else None
+            if ctx.parent is not None:
+                raise
+            text = _explained(error) if error.ctx is not None else None
+            if "--json" in ctx.meta[WORDS]:
+                from odradek.cli.console.properties import UsageError
+                from odradek.cli.frame.results import print_error
+
+                print_error(UsageError(text or error.format_message()))
             if text is None:
                 raise
             raise WRONG_USE(text, error.ctx) from error

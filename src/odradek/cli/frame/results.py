@@ -106,12 +106,15 @@ def error_document(error: BaseException) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def as_document(*, json: bool) -> Iterator[None]:
-    """If JSON is wanted, print an error that ends a command as its document, and raise it again."""
+def as_document(*kinds: type[Exception], json: bool) -> Iterator[None]:
+    """If JSON is wanted, print an error that ends a command as its document, and raise it again.
+
+    `kinds`: the classes of these errors; by default those of clients and of wrong use.
+    """
     try:
         yield
-    except (KafkaError, UsageError) as error:
-        if json:
+    except Exception as error:
+        if json and isinstance(error, kinds or (KafkaError, UsageError)):
             print_error(error)
         raise
 

@@ -20,7 +20,7 @@ from odradek.cli.console.properties import parse_words, read_client_file, refuse
 from odradek.cli.frame.profiles import Profile, profiles_file, read_profile
 from odradek.clients.first_contact import API_TIMEOUT, FIRST_CONTACT, GOVERNING
 from odradek.common.config import ADMIN, Config
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.errors import ConfigurationError
 from odradek.common.options.spellings import ALIASES, dotted, sealed
 from odradek.common.options.table import OPTIONS
 
@@ -61,7 +61,7 @@ class ClientSettings:
         """Return the configuration. Raises `UsageError` with file and line for a profile."""
         try:
             return Config(client, self.given)
-        except (ConfigurationError, UnsupportedFeatureError) as error:
+        except ConfigurationError as error:
             refuse(_at(str(error), self.given, self.profile))
 
     @property

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from odradek.cli.console.properties import refuse
+from odradek.cli.console.properties import read_text, refuse
 from odradek.cli.console.waiting import say
 from odradek.cli.frame.commands import AdminRun
 from odradek.cli.frame.completion import group_ids, topic_names
@@ -200,11 +200,7 @@ def _check_printable(groups: Iterable[str]) -> None:
 def _file(path: Path | None, groups: list[str]) -> dict[str, dict[TopicPartition, int]]:
     if path is None:
         return {}
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        refuse(f"--from-file: {path} can't be read: {getattr(error, 'strerror', '') or error}")
-    return read(text, groups, str(path))
+    return read(read_text(path, "--from-file: "), groups, str(path))
 
 
 def _in_use(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, str], dict[str, KafkaError]]:

@@ -48,7 +48,7 @@ def plan(spec: SpecPath, json: Json = False, log: Log = None) -> None:
     Nothing is written and no query starts. The exit status is 0 if the pipeline could start,
     otherwise 2; each problem is reported with its line.
     """
-    with _ending():
+    with _ending(json=json):
         from odradek.cli.pipeline.document import read
         from odradek.cli.pipeline.planning import describe
         from odradek.cli.pipeline.spec import parse
@@ -79,7 +79,7 @@ def run(
     130 Ctrl-C, 143 SIGTERM within a batch. A batch that was interrupted is reported, and repeated
     by the next run.
     """
-    with _ending():
+    with _ending(json=json):
         from odradek.cli.pipeline.display import JsonLines, PipelineView
         from odradek.cli.pipeline.document import read
         from odradek.cli.pipeline.running import Running, Stop
@@ -145,7 +145,7 @@ def resolve(
 
     Example: odradek pipeline resolve state/checkpoints/copy --bootstrap-server host:9092
     """
-    with _ending(), ending("odradek pipeline resolve"), as_document(json=json):
+    with _ending(json=json), ending("odradek pipeline resolve"), as_document(json=json):
         from odradek.cli.pipeline.resolving import resolved
 
         flags = Flags(bootstrap_server, command_config, tuple(command_property or ()))
@@ -161,13 +161,14 @@ def resolve(
 
 
 @contextmanager
-def _ending() -> Iterator[None]:
+def _ending(*, json: bool) -> Iterator[None]:
     """Turn what keeps a pipeline from starting into messages and exit status 2."""
     from odradek.cli.pipeline.document import SpecError
     from odradek.common.errors import KafkaError
 
     try:
-        yield
+        with as_document(SpecError, ImportError, KafkaError, OSError, json=json):
+            yield
     except SpecError as error:
         _fail(str(error))
     except ImportError as error:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from odradek.cli.console.properties import UsageError, read_text
 from odradek.common.errors import ConfigurationError
 
 DEEPEST = 50
@@ -88,11 +89,9 @@ class Document:
 def read(path: Path, variables: Mapping[str, str]) -> Document:
     """Read a file, with `${NAME}` and `${NAME:-default}` filled in."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise SpecError(f"{path} can't be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{path} isn't UTF-8 text: {error.reason} at byte {error.start}") from error
+        text = read_text(path)
+    except UsageError as error:
+        raise SpecError(str(error)) from error
     return YamlReader(path, variables).document(text)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from odradek.cli.console.properties import refuse
+from odradek.cli.console.properties import read_text, refuse
 from odradek.cli.frame.overviews import overview
 from odradek.cli.frame.results import Result, ResultTable, counted
 from odradek.cli.schemas.frame import RegistryRun, changes, destroys, reads
@@ -26,8 +26,6 @@ app = overview("Schemas of a registry: list, show, versions, compatibility, regi
 
 ENDINGS = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 """Types of schemas by the endings of their files."""
-LARGEST = 16 << 20
-"""Bytes of a schema's file."""
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="Such as flights-value.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The schema's file.")]
@@ -265,18 +263,7 @@ def _schema(file: Path, kind: str | None, references: list[str] | None) -> Schem
     if found not in KINDS:
         wrong = f"--type {kind!r}" if kind else f"the ending of {file}"
         refuse(f"{wrong} isn't a type of schema: use --type {'|'.join(KINDS)}")
-    try:
-        with file.open("rb") as opened:
-            data = opened.read(LARGEST + 1)
-    except OSError as error:
-        refuse(f"{file} can't be read: {error.strerror or error}")
-    if len(data) > LARGEST:
-        refuse(f"{file} has more than {LARGEST} bytes, so it isn't a schema")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        refuse(f"{file} isn't UTF-8 text")
-    return Schema(text, found, tuple(_reference(one) for one in references or ()))
+    return Schema(read_text(file), found, tuple(_reference(one) for one in references or ()))
 
 
 def _reference(word: str) -> SchemaReference:

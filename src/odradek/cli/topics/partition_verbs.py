@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from odradek.cli.console.properties import refuse
+from odradek.cli.console.properties import read_text, refuse
 from odradek.cli.console.waiting import in_words, say
 from odradek.cli.frame.commands import AdminRun, changes, destroys, reads
 from odradek.cli.frame.overviews import overview
@@ -266,15 +266,13 @@ def _offset(listed: Any) -> int | None:
 def _read_reassignment(path: Path) -> dict[TopicPartition, list[int]]:
     """Read a file of kafka-reassign-partitions."""
     try:
-        document = jsonlib.loads(path.read_text(encoding="utf-8"))
+        document = jsonlib.loads(read_text(path))
         return {
             TopicPartition(str(one["topic"]), int(one["partition"])): [
                 int(broker) for broker in one["replicas"]
             ]
             for one in document["partitions"]
         }
-    except OSError as error:
-        refuse(f"{path} can't be read: {error.strerror or error}")
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         refuse(
             f'{path} isn\'t {{"partitions": [{{"topic": …, "partition": …, "replicas": […]}}]}}: '

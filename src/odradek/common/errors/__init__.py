@@ -237,6 +237,10 @@ class UnsupportedFeatureError(KafkaError):
     """The feature isn't supported in this release of Odradek."""
 
 
+class UnsupportedOptionError(ConfigurationError, UnsupportedFeatureError):
+    """The option, which other clients have, isn't supported; the text says what to use instead."""
+
+
 class MalformedMessageError(KafkaError):
     """A peer sent data that violates the protocol (truncated, negative or too large lengths …)."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.errors import ConfigurationError, UnsupportedOptionError
 from odradek.common.options.security_values import (
     MECHANISMS,
     PROTOCOLS,
@@ -72,7 +72,7 @@ def _java_default(*defaults: str, instead: str = TOKEN_FUNCTION) -> Parse[str | 
             return None
         short = str(value).encode("utf-8", "backslashreplace").decode().strip().rpartition(".")[2]
         if short not in defaults:
-            raise UnsupportedFeatureError(
+            raise UnsupportedOptionError(
                 f"{name}: Python can't run the Java class {short}; use {instead}"
             )
         return short

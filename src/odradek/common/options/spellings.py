@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from odradek.common.errors import ArgumentError, ConfigurationError, UnsupportedFeatureError
+from odradek.common.errors import ArgumentError, ConfigurationError, UnsupportedOptionError
 from odradek.common.options.security import OAUTH, SECRETS
 from odradek.common.options.table import OPTIONS
 from odradek.common.options.values import LONG_MAX, boolean, plain
@@ -94,7 +94,7 @@ def dotted(name: object) -> str:
 def spelled(name: str, value: Any) -> tuple[str, Any]:
     """Return Kafka's name of an option, and the value as Kafka spells it."""
     if name in REFUSED:
-        raise UnsupportedFeatureError(f"{name} isn't supported in this release: {REFUSED[name]}")
+        raise UnsupportedOptionError(f"{name} isn't supported in this release: {REFUSED[name]}")
     if name == "ssl.check.hostname":
         value = "https" if value is None or boolean(name, value) else ""
     elif name == "ssl.ca.location" and value == "probe":

@@ -43,6 +43,12 @@ CURES = (
     (("clock", "skew"), CLOCK),
     (("kdc", "realm", "resolve"), CENTRE),
 )
+IMPLIED = (
+    "sasl.mechanism isn't set: set PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 with sasl.username and "
+    "sasl.password, or OAUTHBEARER, as configured on the brokers. Without it, the client uses "
+    "Kerberos, as Java's does: "
+)
+"""Beginning of an error about GSSAPI that no option asked for."""
 USUAL_CURE = "Check krb5.conf, sasl.kerberos.* and the tickets (klist)."
 
 
@@ -51,10 +57,11 @@ def gssapi_mechanism(config: Config) -> Gssapi:
     try:
         library = import_module("gssapi")
     except ImportError as error:
+        implied = "sasl.mechanism" not in config.given and config["sasl.jaas.config"] is None
         raise ConfigurationError(
-            "sasl.mechanism=GSSAPI needs the package gssapi: pip install 'odradek[gssapi]' (it "
-            "is compiled against MIT Kerberos and needs libkrb5-dev and gcc). The error was: "
-            f"{error}"
+            f"{IMPLIED if implied else ''}sasl.mechanism=GSSAPI needs the package gssapi: pip "
+            "install 'odradek[gssapi]' (it is compiled against MIT Kerberos and needs libkrb5-dev "
+            f"and gcc). The error was: {error}"
         ) from None
     return Gssapi(Kerberos(config, library).context)
 

@@ -40,6 +40,7 @@ def test_a_brokers_error_keeps_its_number(number: int) -> None:
         (ours.MechanismUnsupportedError("x"), errors.UnsupportedSaslMechanismError),
         (ours.CorruptRecordError("x"), errors.CorruptRecordException),
         (ours.IllegalStateError("x"), errors.IllegalStateError),
+        (ours.UnsupportedOptionError("x"), ValueError),
         (ours.ClientClosedError("x"), errors.ConsumerStoppedError),
         (ours.RecordTooLargeError("x"), errors.RecordTooLargeError),
         (FetchTooLargeError(P, 1, 2, 1), errors.RecordTooLargeError),

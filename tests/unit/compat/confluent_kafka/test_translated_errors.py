@@ -38,6 +38,7 @@ def test_a_brokers_error_keeps_its_number(number: int) -> None:
         (odradek.IllegalStateError("x"), KafkaError._STATE),
         (odradek.ClientClosedError("x"), KafkaError._DESTROY),
         (odradek.errors.UnsupportedFeatureError("x"), KafkaError._UNSUPPORTED_FEATURE),
+        (odradek.errors.UnsupportedOptionError("x"), KafkaError._INVALID_ARG),
         (odradek.errors.CorruptRecordError("x"), KafkaError._BAD_MSG),
         (odradek.errors.UnknownErrorCodeError(999), 999),
         (odradek.errors.TopicRecreatedError(odradek.TopicPartition("t", 0), "x", "a", "b"), 100),
