@@ -661,7 +661,9 @@ asyncio.run(main())
 def test_a_program_that_ends_says_what_was_lost(fake: FakeCluster) -> None:
     command = [sys.executable, "-W", "always", "-c", LEFT_OPEN, fake.bootstrap_servers]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert "1 record of AsyncProducer 'odradek' (created at <string>:7) was lost" in done.stderr
+    assert (
+        "1 record was lost, because AsyncProducer 'odradek' (created at <string>:7)" in done.stderr
+    )
     assert "its event loop had already ended" in done.stderr
     assert "use it in an `async with` block" in done.stderr
 

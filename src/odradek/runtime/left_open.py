@@ -250,9 +250,9 @@ class LastFlush:
         from odradek.clients.producer.doubt import counted, were  # only where something was lost
 
         if what.host.gone:
-            blame = "its event loop had already ended: use the client in an `async with` block"
+            blame = "its event loop had already ended; use an `async with` block"
         elif open_still:
-            blame = f"close.timeout.ms ({what.timeout:g} s) was too short to deliver them"
+            blame = f"close.timeout.ms ({what.timeout:g} s) was too short for its records"
         else:
             blame = "the program didn't check the result"
         sent = {leaf for leaf in open_still if leaf.attempts}
@@ -260,8 +260,7 @@ class LastFlush:
         also = f" ({perhaps} of them may have been written)" if perhaps else ""
         total = sum(lost.values())
         text = (
-            f"{counted(total)} of {what} {were(total)} lost{also}: the client wasn't closed, and "
-            f"{blame}."
+            f"{counted(total)} {were(total)} lost{also}, because {what} wasn't closed, and {blame}."
         )
         for leaf in refused:
             return f"{text} {type(leaf.done.error).__name__}: {leaf.done.error}"

@@ -131,7 +131,7 @@ def test_records_that_a_broker_refuses_at_the_end_are_told_one_by_one(
     """KIP-467: of a batch that is refused for some of its records the others are written."""
     done = program(REFUSED.replace("{which}", str(which)) + BROKER + SENDS_FIVE)
     assert done.returncode == 0
-    assert done.stderr.startswith(f"odradek: {told} of Producer"), done.stderr
+    assert done.stderr.startswith(f"odradek: {told} were lost, because Producer"), done.stderr
     assert "too short" not in done.stderr
     assert "INVALID_RECORD" in done.stderr
 
@@ -288,7 +288,7 @@ producer.send("t", b"there").result(20)
 def test_what_was_lost_is_said_on_stderr_and_the_end_comes_in_time(text: str) -> None:
     done = program(text)
     assert done.returncode == 0
-    assert done.stderr.count("37 records of Producer") == 1
+    assert done.stderr.count("37 records were lost, because Producer") == 1
     assert "close.timeout.ms (0.5 s)" in done.stderr
     assert len(done.stderr.splitlines()) < 12
     assert "Traceback" not in done.stderr
@@ -300,7 +300,7 @@ server.call(lambda: cluster.crash(1))
 producer.send("t", b"lost")
 """
     done = program(LOSES + AT_EXIT + BROKER + SHORT + late)
-    assert done.stderr.count("1 record of Producer") == 1
+    assert done.stderr.count("1 record was lost, because Producer") == 1
     assert "accepts no more records, because the program is ending" in done.stderr
 
 

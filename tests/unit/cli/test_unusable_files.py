@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.time_limits import HANG_S
 from typer.testing import CliRunner
 
 from odradek import cli
@@ -45,7 +46,7 @@ def test_a_home_that_cannot_be_used(tmp_path: Path, words: str) -> None:
         env={**environment, "HOME": str(home), "SHELL": "/bin/bash"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert ran.returncode == 1, ran.stderr

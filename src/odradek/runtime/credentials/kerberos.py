@@ -57,7 +57,7 @@ def gssapi_mechanism(config: Config) -> Gssapi:
     try:
         library = import_module("gssapi")
     except ImportError as error:
-        implied = "sasl.mechanism" not in config.given and config["sasl.jaas.config"] is None
+        implied = config.given.isdisjoint(("sasl.mechanism", "sasl.jaas.config"))
         raise ConfigurationError(
             f"{IMPLIED if implied else ''}sasl.mechanism=GSSAPI needs the package gssapi: pip "
             "install 'odradek[gssapi]' (it is compiled against MIT Kerberos and needs libkrb5-dev "
