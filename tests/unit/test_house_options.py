@@ -29,7 +29,7 @@ ACCEPTED = {
 """By the reason: names that are accepted for compatibility; their values change nothing."""
 ELSEWHERE = {
     "common/security.py makes other options of it, and those are read": (
-        *("sasl.jaas.config", "sasl.login.callback.handler.class"),
+        "sasl.login.callback.handler.class",
         "enable.sasl.oauthbearer.unsecure.jwt",
     ),
     "its name is made of that of a location": ("ssl.truststore.password", "https.ca.password"),
