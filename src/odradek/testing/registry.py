@@ -74,9 +74,9 @@ class LocalRegistry:
         if self._keeper is not None:
             raise RuntimeError("the registry is already open")
         self._port = self._port or free_port(HOST)
+        home = java_home(JAVA)
         folder = jars.fetch_listed(LISTED, self._report)
         (archive,) = folder.iterdir()
-        home = java_home(JAVA)
         self._keeper = Keeper()
         try:
             directory = Path(tempfile.mkdtemp(prefix="odradek-registry-"))

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import socket
+import sys
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from odradek.testing import ClusterStartError, JarsError, jars
+from odradek.testing import (
+    ClusterStartError,
+    JarsError,
+    JavaNotFoundError,
+    LocalCluster,
+    jars,
+    local_cluster,
+)
 from odradek.testing.jars import Jar
 
 CONTENT = {"first": b"one", "second": b"two"}
@@ -27,8 +40,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "odradek"
 
 
-class FakeIvy:
-    """Writes the jars as Ivy would, and counts how often it was asked."""
+class FakeDownload:
+    """Writes the jars as jgo would, and counts how often it was asked."""
 
     def __init__(self, content: dict[str, bytes]) -> None:
         self.content = content
@@ -43,16 +56,16 @@ class FakeIvy:
         assert self.go_on.wait(20)
         (work / "jars").mkdir()
         for one in wanted:
-            (work / "jars" / one.file_name).write_bytes(self.content[one.module])
+            (work / "jars" / one.file_name).write_bytes(self.content[one.artifact])
 
 
-def use(monkeypatch: pytest.MonkeyPatch, ivy: FakeIvy) -> FakeIvy:
-    monkeypatch.setattr(jars, "_run_ivy", ivy)
-    return ivy
+def use(monkeypatch: pytest.MonkeyPatch, fake: FakeDownload) -> FakeDownload:
+    monkeypatch.setattr(jars, "_download", fake)
+    return fake
 
 
 def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ivy = use(monkeypatch, FakeIvy(CONTENT))
+    fake = use(monkeypatch, FakeDownload(CONTENT))
     folder = jars.fetch("4.3")
     assert folder == cache / f"kafka-{jars.resolve_version('4.3')}"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
@@ -60,7 +73,7 @@ def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "org.example.second-1.0.jar": b"two",
     }
     assert jars.fetch("4.3") == folder
-    assert ivy.calls == 1
+    assert fake.calls == 1
 
 
 def _exchange(folder: Path) -> str:
@@ -88,14 +101,14 @@ def test_a_cache_that_somebody_changed_is_fetched_again(
     cache: Path, monkeypatch: pytest.MonkeyPatch, meddle: Callable[[Path], str]
 ) -> None:
     """R-IN-5: hashes are looked at when the jars are used, in each process."""
-    ivy = use(monkeypatch, FakeIvy(CONTENT))
+    fake = use(monkeypatch, FakeDownload(CONTENT))
     folder = jars.fetch("4.3")
     why = meddle(folder)
     monkeypatch.setattr(jars, "_checked", set())
     told: list[str] = []
     assert jars.fetch("4.3", told.append) == folder
     assert any(why in line for line in told), told
-    assert ivy.calls == 2
+    assert fake.calls == 2
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         "org.example.first-1.0.jar": b"one",
         "org.example.second-1.0.jar": b"two",
@@ -128,7 +141,7 @@ def test_a_cache_behind_a_link_or_in_a_place_for_everybody_is_refused(
 def test_a_jar_with_other_content_is_refused_and_leaves_nothing(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(monkeypatch, FakeIvy({**CONTENT, "second": b"tampered"}))
+    use(monkeypatch, FakeDownload({**CONTENT, "second": b"tampered"}))
     with pytest.raises(
         JarsError, match=r"org\.example\.second-1\.0\.jar: expected SHA-256"
     ) as told:
@@ -141,7 +154,7 @@ def test_a_jar_with_other_content_is_refused_and_leaves_nothing(
 def test_what_a_killed_fetch_left_is_cleared_away(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(monkeypatch, FakeIvy(CONTENT))
+    use(monkeypatch, FakeDownload(CONTENT))
     left = cache / f".fetch-kafka-{jars.resolve_version('4.3')}-killed"
     left.mkdir(parents=True)
     (left / "half.jar").write_bytes(b"o")
@@ -150,22 +163,22 @@ def test_what_a_killed_fetch_left_is_cleared_away(
 
 
 def test_two_at_once_fetch_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ivy = use(monkeypatch, FakeIvy(CONTENT))
-    ivy.go_on.clear()
+    fake = use(monkeypatch, FakeDownload(CONTENT))
+    fake.go_on.clear()
     found: list[Path] = []
     threads = [threading.Thread(target=lambda: found.append(jars.fetch("4.3"))) for _ in range(2)]
     for thread in threads:
         thread.start()
-    assert ivy.entered.wait(20)
-    ivy.go_on.set()
+    assert fake.entered.wait(20)
+    fake.go_on.set()
     for thread in threads:
         thread.join(20)
-    assert ivy.calls == 1
+    assert fake.calls == 1
     assert found == [cache / found[0].name] * 2
 
 
 def test_an_unlisted_jar_never_gets_in(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Generous(FakeIvy):
+    class Generous(FakeDownload):
         def __call__(self, work: Path, wanted: list[Jar]) -> None:
             super().__call__(work, wanted)
             (work / "jars" / "extra.jar").write_bytes(b"?")
@@ -189,13 +202,117 @@ def test_a_version_without_a_list_names_those_that_have_one(version: str) -> Non
 def test_the_committed_lists_hold_all_that_a_broker_needs(version: str) -> None:
     listed = jars.read_list(jars.LISTS / f"kafka-{version}.txt")
     assert all(len(bytes.fromhex(one.sha256)) == 32 for one in listed)
-    kafka = {one.module for one in listed if one.revision == version}
+    kafka = {one.artifact for one in listed if one.version == version}
     assert {"kafka_2.13", "kafka-clients", "kafka-server"} <= kafka
     assert ("kafka-tools" in kafka) == (version not in jars.TOOLS_OF)
     assert set(jars.TOOLS_OF.values()) <= set(jars.versions()) - set(jars.TOOLS_OF)
     # Without a binding a broker's log is empty.
-    assert "log4j-slf4j-impl" in {one.module for one in listed}
+    assert "log4j-slf4j-impl" in {one.artifact for one in listed}
 
 
-def test_the_settings_name_no_host() -> None:
-    assert "://" not in jars.settings_xml(descriptors=True)
+class Repository(BaseHTTPRequestHandler):
+    """A Maven repository on loopback that has what `files` contains, by path."""
+
+    files: ClassVar[dict[str, bytes]] = {}
+
+    def do_GET(self) -> None:
+        content = self.files.get(self.path)
+        self.send_response(404 if content is None else 200)
+        self.send_header("Content-Length", str(len(content or b"")))
+        self.end_headers()
+        self.wfile.write(content or b"")
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def repository(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
+    """The files of the repository that jgo's settings name instead of Maven Central."""
+    paths = {name: f"/maven2/org/example/{name}/1.0/{name}-1.0.jar" for name in CONTENT}
+    files = {paths[name]: content for name, content in CONTENT.items()}
+    monkeypatch.setattr(Repository, "files", files)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Repository) as server:
+        served = threading.Thread(target=server.serve_forever, args=(0.01,))
+        served.start()
+        name_mirror(cache, monkeypatch, f"http://user:hidden@127.0.0.1:{server.server_port}/maven2")
+        yield files
+        server.shutdown()
+        served.join(20)
+
+
+def name_mirror(cache: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    settings = cache.parent / "jgo.conf"
+    settings.write_text(f"[repositories]\ncentral = {url}\n")
+    monkeypatch.setenv("JGO_CONFIG_FILE", str(settings))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def test_jars_come_from_the_repository_in_the_settings(
+    cache: Path, repository: dict[str, bytes]
+) -> None:
+    folder = jars.fetch("4.3")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "org.example.first-1.0.jar": b"one",
+        "org.example.second-1.0.jar": b"two",
+    }
+    assert [path for path in cache.iterdir() if path.is_dir()] == [folder]
+
+
+def test_a_classifier_and_an_extension_are_asked_for(
+    repository: dict[str, bytes], tmp_path: Path
+) -> None:
+    one = dataclasses.replace(jar("first"), classifier="all", extension="tar.gz")
+    repository["/maven2/org/example/first/1.0/first-1.0-all.tar.gz"] = b"packed"
+    jars._download(tmp_path, [one])
+    assert (tmp_path / "jars" / one.file_name).read_bytes() == b"packed"
+
+
+def test_a_jar_that_no_repository_has_is_named_without_the_password(
+    cache: Path, repository: dict[str, bytes]
+) -> None:
+    del repository["/maven2/org/example/second/1.0/second-1.0.jar"]
+    with pytest.raises(JarsError, match=r"org\.example\.second-1\.0\.jar can't be fetched") as told:
+        jars.fetch("4.3")
+    assert "jgo.conf" in str(told.value)
+    assert "hidden" not in "".join(traceback.format_exception(told.value))
+    assert [path for path in cache.iterdir() if path.is_dir()] == []
+
+
+def test_without_a_connection_the_error_says_what_to_set(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    name_mirror(cache, monkeypatch, f"http://user:hidden@127.0.0.1:{port}/maven2")
+    with pytest.raises(JarsError, match="refused") as told:
+        jars.fetch("4.3")
+    assert all(name in str(told.value) for name in ("JGO_CONFIG_FILE", "HTTPS_PROXY"))
+    assert "hidden" not in "".join(traceback.format_exception(told.value))
+    assert [path for path in cache.iterdir() if path.is_dir()] == []
+
+
+def test_settings_that_can_not_be_read_are_named_without_their_text(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_mirror(cache, monkeypatch, "http://user:hidden%40word@127.0.0.1/maven2")
+    with pytest.raises(JarsError, match=r"jgo's settings can't be read") as told:
+        jars.fetch("4.3")
+    assert "hidden" not in "".join(traceback.format_exception(told.value))
+
+
+def test_without_jgo_the_error_is_the_line_to_type(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jgo.config", None)
+    with pytest.raises(JarsError, match=r"pip install 'odradek\[cluster\]'"):
+        jars.fetch("4.3")
+
+
+def test_a_missing_java_is_reported_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Path:
+        raise JavaNotFoundError("no Java")
+
+    monkeypatch.setattr(local_cluster, "java_home", missing)
+    monkeypatch.setattr(jars, "fetch", lambda *_: pytest.fail("downloaded"))
+    with pytest.raises(JavaNotFoundError):
+        LocalCluster(brokers=1).open()

@@ -5,34 +5,39 @@ In: a version with a list `kafka-<version>.txt` in this folder (coordinates and 
 not: leave a half-filled directory, even if the process is killed, or trust a jar by its name or
 because it is in the cache (R-IN-5): each process checks the hashes once before it uses the jars.
 
-The Ivy in the pyspark wheel fetches them, from Maven Central or from the repository in the Ivy
-settings that `ODRADEK_IVY_SETTINGS` names (a company's mirror).
+The package jgo (`odradek[cluster]`) fetches them, from Maven Central or from the repositories that
+its settings name (a company's mirror). It needs no Java.
 """
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
-import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from odradek.runtime.private_files import trusted_directory
 from odradek.testing.errors import JarsError
-from odradek.testing.java import java_home, own_cache
+from odradek.testing.java import own_cache
 
 LISTS = Path(__file__).parent
 DEFAULT_VERSION = "4.4.0"
 TOOLS_OF = {"4.4.0": "4.3.1"}
 """Whose console tools are run for a version whose own aren't on Maven Central."""
-_FETCH_TIMEOUT_S = 600.0
-_ERROR_TAIL_LINES = 25
+_CONNECTIONS = 6
+_ANSWER_TIMEOUT_S = 30
+_MIRROR = (
+    "A mirror is named in jgo's settings (~/.config/jgo.conf, or the file in JGO_CONFIG_FILE): "
+    "`central = URL` under `[repositories]`. HTTPS_PROXY names a proxy, REQUESTS_CA_BUNDLE a file "
+    "of certificates."
+)
 _checked: set[Path] = set()
 """Directories whose hashes this process has looked at."""
 
@@ -41,23 +46,17 @@ _checked: set[Path] = set()
 class Jar:
     """A jar in a committed list: coordinates and checksum."""
 
-    organisation: str
-    module: str
-    revision: str
+    group: str
+    artifact: str
+    version: str
     sha256: str
     classifier: str = ""
     extension: str = "jar"
 
     @property
     def file_name(self) -> str:
-        """File name in the cache; contains the organisation, since module names aren't unique."""
-        return f"{self.organisation}.{self.module}-{self.revision}.{self.extension}"
-
-    @property
-    def artifact(self) -> str:
-        """The artifact element of an Ivy file."""
-        more = f' e:classifier="{self.classifier}"' if self.classifier else ""
-        return f'<artifact name="{self.module}" type="jar" ext="{self.extension}"{more}/>'
+        """File name in the cache; contains the group, since artifacts' names aren't unique."""
+        return f"{self.group}.{self.artifact}-{self.version}.{self.extension}"
 
 
 def versions() -> list[str]:
@@ -82,8 +81,8 @@ def read_list(listed: Path) -> list[Jar]:
     jars = []
     for line in listed.read_text().splitlines():
         coordinates, sha256 = line.split()
-        organisation, module, revision, *more = coordinates.split(":")
-        jars.append(Jar(organisation, module, revision, sha256, *more))
+        group, artifact, version, *more = coordinates.split(":")
+        jars.append(Jar(group, artifact, version, sha256, *more))
     return jars
 
 
@@ -113,7 +112,7 @@ def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -
         report(f"fetching {many} of {name} into {target}")
         work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{name}-"))
         try:
-            _run_ivy(work, jars)
+            _download(work, jars)
             _check(work / "jars", jars)
             (work / "jars").chmod(0o700)
             (work / "jars").rename(target)
@@ -141,27 +140,23 @@ def _trusted(target: Path, jars: list[Jar], report: Callable[[str], None]) -> bo
     return True
 
 
-def find_ivy_jar() -> Path:
-    """Return the Ivy jar in the pyspark wheel, without importing pyspark."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise JarsError("fetching Kafka's jars needs the Python package pyspark (it brings Ivy)")
-    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
-    if not found:
-        raise JarsError(f"no Ivy jar in {Path(spec.origin).parent / 'jars'}")
-    return found[-1]
-
-
-def settings_xml(*, descriptors: bool) -> str:
-    """Return Ivy settings that name no host, so that Ivy's default Maven repository is used."""
-    # Without descriptors no POM is fetched: the list says all there is to know, and 1 request for
-    # a jar instead of 10 is the difference between 10 and 40 seconds.
-    poms = str(descriptors).lower()
-    return (
-        '<ivysettings><settings defaultResolver="central"/><resolvers>'
-        f'<ibiblio name="central" m2compatible="true" usepoms="{poms}" checkmodified="false"/>'
-        "</resolvers></ivysettings>"
-    )
+def _maven_context(files: Path) -> Any:
+    """Return jgo's way to the repositories in its settings; what it downloads goes to `files`."""
+    try:
+        from jgo.config import GlobalSettings
+        from jgo.maven import MavenContext
+    except ImportError as error:
+        raise JarsError(
+            f"fetching Kafka's jars needs the package jgo: pip install 'odradek[cluster]' ({error})"
+        ) from error
+    context = MavenContext(repo_cache=files, timeout=_ANSWER_TIMEOUT_S)
+    try:
+        context.remote_repos.update(GlobalSettings.load().repositories)
+    except configparser.Error as error:
+        # Its text may contain a password of a URL.
+        reason = type(error).__name__
+        raise JarsError(f"jgo's settings can't be read: {reason}. {_MIRROR}") from None
+    return context
 
 
 @contextlib.contextmanager
@@ -172,42 +167,26 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _run_ivy(work: Path, jars: list[Jar]) -> None:
-    dependencies = "".join(
-        f'<dependency org="{jar.organisation}" name="{jar.module}" rev="{jar.revision}" '
-        f'transitive="false" conf="default">{jar.artifact}</dependency>'
-        for jar in jars
-    )
-    (work / "ivy.xml").write_text(
-        '<ivy-module version="2.0" xmlns:e="http://ant.apache.org/ivy/extra">'
-        '<info organisation="odradek" module="kafka"/>'
-        '<configurations><conf name="default"/></configurations>'
-        f"<dependencies>{dependencies}</dependencies></ivy-module>"
-    )
-    settings = os.environ.get("ODRADEK_IVY_SETTINGS", "")
-    if not settings:
-        settings = str(work / "settings.xml")
-        Path(settings).write_text(settings_xml(descriptors=False))
-    command = [
-        str(java_home() / "bin" / "java"), "-jar", str(find_ivy_jar()), "-warn",
-        "-settings", settings, "-cache", str(work / "cache"), "-ivy", str(work / "ivy.xml"),
-        "-retrieve", f"{work}/jars/[organisation].[artifact]-[revision].[ext]",
-    ]  # fmt: skip
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise JarsError(
-            f"fetching Kafka's jars did not end within {_FETCH_TIMEOUT_S:.0f} s"
-        ) from error
-    missing = [jar.file_name for jar in jars if not (work / "jars" / jar.file_name).is_file()]
-    if done.returncode != 0 or missing:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-_ERROR_TAIL_LINES:])
-        raise JarsError(
-            f"Ivy could not fetch {', '.join(missing) or 'the jars'} "
-            f"(exit status {done.returncode}):\n{tail}"
-        )
+def _download(work: Path, jars: list[Jar]) -> None:
+    """Download the jars into `work / "jars"`; their content isn't checked yet."""
+    context = _maven_context(work / "repository")
+    (work / "jars").mkdir()
+
+    def download(jar: Jar) -> None:
+        component = context.project(jar.group, jar.artifact).at_version(jar.version)
+        try:
+            file = component.artifact(jar.classifier, jar.extension).resolve()
+        except OSError as error:  # requests' errors are OSErrors
+            raise JarsError(f"{jar.file_name} can't be fetched: {error}. {_MIRROR}") from error
+        except RuntimeError:  # its text contains URLs, and they may contain passwords
+            raise JarsError(
+                f"{jar.file_name} can't be fetched: no repository in jgo's settings, by default "
+                f"Maven Central, provides it. {_MIRROR}"
+            ) from None
+        file.rename(work / "jars" / jar.file_name)
+
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        list(pool.map(download, jars))
 
 
 def _check(directory: Path, jars: list[Jar]) -> None:
