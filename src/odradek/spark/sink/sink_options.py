@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from odradek.common.config import PRODUCER, Config
-from odradek.common.errors import UnsupportedFeatureError
+from odradek.common.errors import UnsupportedOptionError
 from odradek.serialization.registry.settings import registry_settings
 from odradek.spark.options.kafka_settings import (
     CLIENT_ID,
@@ -436,7 +436,7 @@ def _topic(plain: Mapping[str, str]) -> str | None:
 def _delivery(texts: Mapping[str, str]) -> str:
     text = texts["delivery"].strip().lower()
     if text == ATOMIC:
-        raise UnsupportedFeatureError(
+        raise UnsupportedOptionError(
             "option delivery=exactly_once_atomic is not supported: one transaction for a whole "
             "micro-batch would need all tasks to write with one producer id. Spark's Python API "
             "doesn't tell a task about a stage that is retried or about another task that writes "
