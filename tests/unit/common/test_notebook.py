@@ -72,7 +72,7 @@ def explained(server: str) -> Any:
         shown([topic(HOSTILE), topic("b")]),
         ClusterDescription(HOSTILE, None, (), frozenset({HOSTILE})),
         Reachability(HOSTILE, (), (), (1,), AuthenticationError(HOSTILE)),
-        explained("x<i>y</i>z:9092"),
+        explained("x<i>y:9092"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -113,7 +113,9 @@ def test_there_are_enumerated_options() -> None:
 
 
 LEVELS = {"gzip": 9, "lz4": 17, "zstd": 22}
-LARGEST = {f"compression.{codec}.level": level for codec, level in LEVELS.items()}
+LARGEST = {f"compression.{codec}.level": level for codec, level in LEVELS.items()} | {
+    "reconnect.attempts.per.second": 1000
+}
 
 
 @pytest.mark.parametrize("name", of_kind("integer", "milliseconds"))

@@ -232,8 +232,10 @@ class ProducerEngine(ClientEngine):
             return None
         if self._failures is None:
             # Imported here: most producers have no failures.
-            from odradek.clients.producer.unnoticed import UnnoticedFailures
-
+            try:
+                from odradek.clients.producer.unnoticed import UnnoticedFailures
+            except (OSError, ImportError):  # no descriptor to read it with (R-TI-2)
+                return None
             self._failures = UnnoticedFailures(self, self.config["client.id"])
             self.components.append(self._failures)
         return self._failures.watch(records, error)
