@@ -46,6 +46,8 @@ PARSED = 4096
 STRANGE_S = 5.0
 """Seconds in which a response that isn't final is retried, if no server has a temporary problem: a
 proxy may send such responses while its server restarts, or the URL may be wrong."""
+STEADY_GAP_S = 5.0
+"""Seconds without an answer after which a server may have been restarted meanwhile."""
 _TAGS = re.compile(r"<(?:style|script)\b[^>]{0,999}>[^<]*|<[^<>]{0,999}>", re.IGNORECASE)
 
 
@@ -134,6 +136,8 @@ class RestServers:
         self._rng = random.Random()
         self._clock = SystemClock()
         self._resolver = Resolver()
+        self._answering: dict[str, tuple[float, float]] = {}
+        """By URL: times of the first response since the last failure or gap, and of the last."""
 
     def call(
         self, method: str, path: str, body: object = None, *, everywhere: bool = False
@@ -187,12 +191,18 @@ class RestServers:
             now.pauses.append(0.0)
             return None
         except NoAnswerError as error:
+            self._answering.pop(url, None)
             now.said.append(str(error))
             now.pauses.append(0.0)
             now.lasting, now.strange = now.lasting and error.lasting, False
             return None
         if self._final(found):
+            if found.status in (200, 404):  # others may be a proxy's
+                at = self._clock.now()
+                first, last = self._answering.get(url, (at, at))
+                self._answering[url] = first if at - last <= STEADY_GAP_S else at, at
             return found
+        self._answering.pop(url, None)
         now.said.append(f"{found.place} sent HTTP status {found.status}")
         now.pauses.append(found.retry_after)
         now.last, now.lasting = found, False
@@ -202,6 +212,16 @@ class RestServers:
     def deadline(self) -> float:
         """Return when a call that starts now has to end, on the system's clock."""
         return shared(self._clock.now() + self._limits.call)
+
+    def are_steady(self, seconds: float) -> bool:
+        """Return whether each server has answered for this long, without a failure or a gap."""
+        now, none = self._clock.now(), (0.0, float("-inf"))
+        times = [self._answering.get(url, none) for url in list(self._urls)]
+        return all(now - last <= STEADY_GAP_S and now - first >= seconds for first, last in times)
+
+    def forget_answers(self) -> None:
+        """Take no server for steady."""
+        self._answering.clear()
 
     def pause_once(self, seconds: float, deadline: float) -> None:
         """Pause before another call, for at most half of the time until the deadline."""

@@ -282,6 +282,44 @@ def test_a_confirmed_answer_is_the_records_fault(server: RegistryServer) -> None
     assert list(found.errors) == [0, 1, 2]
 
 
+def test_unknown_ids_cost_a_pause_only_until_the_registry_is_steady(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_client, "CONFIRM_S", 2.0)
+    registry = client(server.url)
+    clock: Any = registry._servers._clock
+    at, pauses = [1000.0], list[float]()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        at[0] += seconds
+
+    clock.now, clock.pause = lambda: at[0], pause
+
+    def pauses_for(first: int) -> list[float]:
+        pauses.clear()
+        for number in range(first, first + 5):
+            with pytest.raises(SchemaNotFoundError) as caught:
+                registry.get_schema(number)
+            assert caught.value.blames_record
+        return list(pauses)
+
+    assert pauses_for(100) == [2.0]
+    assert pauses_for(200) == []
+    at[0] += 60  # the registry may have been restarted meanwhile
+    assert pauses_for(300) == [2.0]
+    server.wrong = [(503, {})]
+    assert pauses_for(400)[1:] == [2.0]  # the first one is that of the retry
+    registry.clear_caches()
+    assert pauses_for(500) == [2.0]
+    with registry_server() as other:
+        monkeypatch.setattr(registry_client, "CONFIRM_S", 2.0)
+        registry = client(f"{server.url},{other.url}")
+        clock = registry._servers._clock
+        clock.now, clock.pause = lambda: at[0], pause
+        assert pauses_for(600) == [2.0, 2.0]  # the second server is asked after the first pause
+
+
 def test_a_missing_reference_is_the_records_fault(server: RegistryServer) -> None:
     refers = (SchemaReference("R", "none", 1),)
     text = '{"type": "record", "name": "F", "fields": [{"name": "r", "type": "R"}]}'
