@@ -16,6 +16,7 @@ from tests.unit.serialization.test_clients_with_serializers import servers
 from odradek import AsyncConsumer, ConfigurationError, Consumer, Producer, TopicPartition, Workers
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.errors import (
+    InvalidSchemaError,
     RecordDeserializationError,
     RegistryAuthenticationError,
     RegistryUnreachableError,
@@ -334,6 +335,68 @@ def test_the_subject_of_use_latest_version_is_no_records_fault(server: RegistryS
     reader = AvroDeserializer(client(server.url), conf={"use.latest.version": True})
     with pytest.raises(SchemaNotFoundError, match="t-value"):
         RecordReading(None, reader)([record(value)])
+
+
+RECORD = '{"type": "record", "name": "F", "fields": [{"name": "r", "type": "R"}]}'
+OBJECT = '{"type": "object", "properties": {"r": {"$ref": "R"}}}'
+NONE = (SchemaReference("R", "none", 1),)
+
+
+def unusable(kind: str) -> list[Schema]:
+    """A schema that can't be used, and one with a reference that the registry doesn't have."""
+    text = RECORD if kind == "AVRO" else OBJECT
+    return [Schema(text, kind), Schema(text, kind, NONE)]
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["a bad text", "a missing reference"])
+@pytest.mark.parametrize("kind", ["AVRO", "JSON"])
+def test_only_the_written_schema_is_the_records_fault(
+    server: RegistryServer, kind: str, at: int
+) -> None:
+    bad, good = unusable(kind)[at], Schema(AVRO if kind == "AVRO" else JSON, kind)
+    registry = client(server.url)
+    payload = b"\2a" if kind == "AVRO" else b'"a"'
+    ids = [registry.register_schema("t-value", one) for one in (good, bad)]
+    latest: dict[str, Any] = {"use.latest.version": True}
+    readers: list[Any] = [
+        lambda: AvroDeserializer(registry, conf=latest),
+        lambda: AvroDeserializer(registry, bad),
+        lambda: avro_to_arrow(pa.array([], pa.binary()), registry, bad),
+        lambda: AvroSerializer(registry, bad),
+    ]
+    own: Any = AvroDeserializer(registry)
+    if kind == "JSON":
+        readers = [
+            lambda: JSONDeserializer(None, None, registry, latest),
+            lambda: JSONDeserializer(bad, None, registry),
+            lambda: json_to_arrow(pa.array([], pa.binary()), registry, bad),
+            lambda: JSONSerializer(bad, registry),
+        ]
+        own = JSONDeserializer(None, None, registry)
+    data = b"\0" + ids[0].to_bytes(4, "big") + payload
+    for made in readers:
+        for _ in range(2):
+            with pytest.raises(SchemaRegistryError) as caught:
+                made()("a" if made is readers[-1] else data, VALUE)
+            assert not caught.value.blames_record
+        with pytest.raises(SchemaRegistryError) as caught:
+            own(b"\0" + ids[1].to_bytes(4, "big") + payload, VALUE)
+        assert caught.value.blames_record
+
+
+def test_a_program_with_an_unusable_schema_skips_no_record(server: RegistryServer) -> None:
+    value = rows(server)["avro"]
+    for schema in unusable("AVRO")[1:]:
+        reading: Any = RecordReading(None, AvroDeserializer(client(server.url), schema))
+        for _ in range(2):
+            with pytest.raises(SchemaRegistryError):
+                reading([record(value)])
+    with pytest.raises(InvalidSchemaError):
+        JSONDeserializer('{"type": "objcet"}')
+    assert (
+        JSONDeserializer('{"type": "objcet"}', conf={"validate": False})(b'\0\0\0\0\1"a"', VALUE)
+        == "a"
+    )
 
 
 def test_each_server_has_to_confirm(server: RegistryServer) -> None:

@@ -17,7 +17,7 @@ from odradek.serialization.avro.guarded import guarded
 from odradek.serialization.avro.parsing import parsed_avro
 from odradek.serialization.avro.reading import AvroReading, is_bytes
 from odradek.serialization.context import SerializationContext
-from odradek.serialization.errors import SerializationError
+from odradek.serialization.errors import SchemaRegistryError, SerializationError
 from odradek.serialization.extras import fastavro
 from odradek.serialization.framing import (
     READING,
@@ -169,7 +169,10 @@ class AvroSerializer:
     def _parsed_of(self, schema: Schema) -> Any:
         found = self._parsed.get(schema)
         if found is None:
-            found = kept(self._parsed, schema, parsed_avro(schema, self._registry))
+            try:
+                found = kept(self._parsed, schema, parsed_avro(schema, self._registry))
+            except SchemaRegistryError as error:
+                raise error.blameless() from error.__cause__
         return found
 
 
@@ -211,7 +214,7 @@ class AvroDeserializer:
         self._cache = self._unframer.cache()
         self._parsed: dict[Schema, Any] = {}
         if self._reader is not None and not self._reader.references:
-            self._parsed_of(self._reader)
+            self._wanted(None, None, self._reader)
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
         """Return the object of bytes; None for None."""
@@ -234,10 +237,13 @@ class AvroDeserializer:
 
     def _wanted(self, ctx: SerializationContext | None, written: Any, schema: Schema) -> Any:
         """Return the reader schema."""
-        if self._reader is not None:
-            return self._parsed_of(self._reader)
-        if self._unframer.takes_latest:
-            return self._parsed_of(self._unframer.latest(ctx, _name(written), schema))
+        try:
+            if self._reader is not None:
+                return self._parsed_of(self._reader)
+            if self._unframer.takes_latest:
+                return self._parsed_of(self._unframer.latest(ctx, _name(written), schema))
+        except SchemaRegistryError as error:
+            raise error.blameless() from error.__cause__
         return None
 
     def _decoded(self, payload: bytes, written: Any, wanted: Any) -> Any:

@@ -74,6 +74,18 @@ class JsonChecks:
             return f"{type(error).__name__}: {error}"
         return None
 
+    def check_own(self, schema: Schema, value: Any) -> str | None:
+        """Do what `check` does, for a schema other than a record's: errors don't blame it."""
+        self.prepare_own(schema)
+        return self.check(schema, value)
+
+    def prepare_own(self, schema: Schema) -> tuple[Any, JsonLimits]:
+        """Do what `prepare` does, for a schema other than a record's: errors don't blame it."""
+        try:
+            return self.prepare(schema)
+        except SchemaRegistryError as error:
+            raise error.blameless() from error.__cause__
+
     def prepare(self, schema: Schema) -> tuple[Any, JsonLimits]:
         """Return the validator and limits of a schema. Raises `InvalidSchemaError`."""
         found = self._made.get(schema)
@@ -271,7 +283,7 @@ class JSONSerializer:
             self._schema = given_schema(schema_str, JSON)
             self._name = _title(self._schema)
             if self._checks is not None and not self._schema.references:
-                self._checks.prepare(self._schema)  # before a registry has it for ever
+                self._checks.prepare_own(self._schema)  # before a registry has it for ever
         elif not self._framer.takes_latest:
             raise SerializationError("schema_str is required unless use.latest.version is true")
 
@@ -291,7 +303,7 @@ class JSONSerializer:
         """Return a value as JSON, without framing."""
         written = written_json(value)  # first, for it refuses what lies too deep for the validator
         if self._checks is not None:
-            why = self._checks.check(schema, value)
+            why = self._checks.check_own(schema, value)
             if why is not None:
                 raise SerializationError(f"the data doesn't match its JSON schema: {why}")
         return written
@@ -331,6 +343,8 @@ class JSONDeserializer:
         self._schema = None if schema_str is None else given_schema(schema_str, JSON)
         if self._schema is not None:
             json_of(self._schema)
+            if self._checks is not None and not self._schema.references:
+                self._checks.prepare_own(self._schema)
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
         """Return the object of bytes; None for None."""
@@ -343,8 +357,7 @@ class JSONDeserializer:
             self._refuse_other_kinds(found)
             raise
         if self._checks is not None:
-            schema = self._by(found, ctx)
-            why = None if schema is None else self._checks.check(schema, value)
+            why = self._why(self._checks, value, found, ctx)
             if why is not None:
                 raise DeserializationError(f"the data doesn't match its JSON schema: {why}")
         return value if self._from_dict is None else self._from_dict(value, ctx)
@@ -361,11 +374,20 @@ class JSONDeserializer:
             return  # that it is no JSON is known without
         _must_be_json(written)
 
-    def _by(self, found: SchemaId, ctx: SerializationContext | None) -> Schema | None:
-        """Return the schema that the value is validated with."""
-        if self._schema is not None or self._unframer is None:
-            return self._schema
-        written = self._unframer.schema(found)
-        if self._unframer.takes_latest:
-            return self._unframer.latest(ctx, _title(written), written)
-        return written
+    def _why(
+        self, checks: JsonChecks, value: Any, of: SchemaId, ctx: SerializationContext | None
+    ) -> str | None:
+        """Return why the value is invalid, or None."""
+        if self._schema is not None:
+            return checks.check_own(self._schema, value)
+        if self._unframer is None:
+            return None
+        written = self._unframer.schema(of)
+        if not self._unframer.takes_latest:
+            return checks.check(written, value)
+        title = _title(written)
+        try:
+            latest = self._unframer.latest(ctx, title, written)
+        except SchemaRegistryError as error:
+            raise error.blameless() from error.__cause__
+        return checks.check_own(latest, value)
