@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from tests.registry_server import RegistryServer, registry_server
 from tests.unit.serialization.test_clients_with_serializers import servers
@@ -16,6 +18,7 @@ from tests.unit.serialization.test_clients_with_serializers import servers
 from odradek import AsyncConsumer, ConfigurationError, Consumer, Producer, TopicPartition, Workers
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.errors import (
+    DeserializationError,
     InvalidSchemaError,
     RecordDeserializationError,
     RegistryAuthenticationError,
@@ -551,3 +554,82 @@ def test_a_format_that_a_registry_refuses(server: RegistryServer) -> None:
     rows(server)
     server.wrong = [(400, {"error_code": 400, "message": "format"})]
     assert client(server.url).get_schema(1, "resolved").schema_str == AVRO
+
+
+def clears_during(
+    ask: Callable[[], object], registry: SchemaRegistryClient, server: RegistryServer
+) -> Any:
+    """Recreate the registry after it has answered and before the answer arrives."""
+    real, left = registry._servers.call, [1]
+
+    def call(*given: Any, **more: Any) -> Any:
+        found = real(*given, **more)
+        if left:
+            left.clear()
+            registry.clear_caches()
+            server.schemas.reverse()
+            ask()  # another thread's
+        return found
+
+    registry._servers.call = call  # type: ignore[method-assign]
+    try:
+        return ask()
+    finally:
+        registry._servers.call = real  # type: ignore[method-assign]
+
+
+def test_an_answer_from_before_clear_caches_is_not_kept(server: RegistryServer) -> None:
+    of = SerializationContext("s", MessageField.VALUE)
+    registry = client(server.url)
+    server.schemas = [{"schema": '"string"'}, {"schema": '"bytes"'}]
+    read = AvroDeserializer(registry)
+    data = b"\0\0\0\0\1\2a"
+    assert clears_during(lambda: read(data, of), registry, server) == "a"
+    assert read(data, of) == b"\2a"
+    server.subjects["s-value"] = [1, 2]
+    write = AvroSerializer(registry, '"string"')
+    clears_during(lambda: write("a", of), registry, server)
+    assert write("a", of) == b"\0\0\0\0\1\2a"
+    server.schemas[1] = {"schema": timestamp().schema_str, "schemaType": "PROTOBUF"}
+    wrong = Schema(base64.b64encode(Duration.DESCRIPTOR.file.serialized_pb).decode(), "PROTOBUF")
+    server.schemas[0] = {"schema": wrong.schema_str, "schemaType": "PROTOBUF"}
+    parse = ProtobufDeserializer(Timestamp, registry)
+    value = b"\0\0\0\0\2\0\x08\1"
+    assert clears_during(lambda: fails_or(parse, value), registry, server) == Timestamp(seconds=1)
+    with pytest.raises(DeserializationError, match="Duration"):
+        parse(value)
+
+
+def fails_or(read: Callable[[bytes], Any], data: bytes) -> Any:
+    try:
+        return read(data)
+    except DeserializationError as error:
+        return error
+
+
+def test_clear_caches_drops_parsed_references(server: RegistryServer) -> None:
+    def inner(name: str) -> str:
+        field = {"name": name, "type": "string"}
+        return json.dumps({"type": "record", "name": "R", "fields": [field]})
+
+    of = SerializationContext("t", MessageField.VALUE)
+    registry = client(server.url)
+    for subject, schema in (
+        ("none", Schema(inner("apple"))),
+        ("t-value", Schema(RECORD, "AVRO", NONE)),
+        ("j", Schema('{"type": "number"}', "JSON")),
+        ("o", Schema(OBJECT, "JSON", (SchemaReference("R", "j", 1),))),
+    ):
+        registry.register_schema(subject, schema)
+    read, write = AvroDeserializer(registry), AvroSerializer(registry, Schema(RECORD, "AVRO", NONE))
+    check = JSONDeserializer(None, None, registry)
+    data = b"\0\0\0\0\2\2a"
+    assert read(data, of) == {"r": {"apple": "a"}}
+    assert write({"r": {"apple": "a"}}, of) == data
+    assert check(b'\0\0\0\0\4{"r": 1}') == {"r": 1}
+    server.schemas[0] = {"schema": inner("cherry")}
+    server.schemas[2] = {"schema": JSON, "schemaType": "JSON"}
+    registry.clear_caches()
+    assert read(data, of) == {"r": {"cherry": "a"}}
+    assert write({"r": {"cherry": "a"}}, of) == data
+    assert check(b'\0\0\0\0\4{"r": "a"}') == {"r": "a"}

@@ -32,9 +32,9 @@ from odradek.serialization.framing import (
     read_settings,
 )
 from odradek.serialization.plain import parsed_json, written_json
-from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.client import SchemaRegistryClient, cache_of
 from odradek.serialization.registry.references import referred
-from odradek.serialization.registry.schema_cache import kept
+from odradek.serialization.registry.schema_cache import Kept, SchemaCache, kept
 from odradek.serialization.registry.schemas import JSON, RegisteredSchema, Schema
 from odradek.serialization.schema_limits import BASE, STANDARD, JsonLimits, joined
 from odradek.serialization.wire_format import SchemaId, schema_of
@@ -54,7 +54,9 @@ class JsonChecks:
     def __init__(self, registry: SchemaRegistryClient | None) -> None:
         self._rs = jsonschema_rs()
         self._registry = registry
-        self._made: dict[Schema, tuple[Any, JsonLimits]] = {}
+        self._made: Kept[Schema, tuple[Any, JsonLimits]] = Kept(
+            lambda: SchemaCache(0) if registry is None else cache_of(registry)
+        )
 
     def check(self, schema: Schema, value: Any) -> str | None:
         """Return why a value is invalid, or None.
@@ -88,9 +90,10 @@ class JsonChecks:
 
     def prepare(self, schema: Schema) -> tuple[Any, JsonLimits]:
         """Return the validator and limits of a schema. Raises `InvalidSchemaError`."""
-        found = self._made.get(schema)
+        known = self._made.known()
+        found = known.get(schema)
         if found is None:
-            found = kept(self._made, schema, self._validator(schema))
+            found = kept(known, schema, self._validator(schema))
         return found
 
     def _validator(self, schema: Schema) -> tuple[Any, JsonLimits]:
