@@ -2,8 +2,8 @@
 
 In: URLs, a method, a path, a body. Out: a status and the JSON of its response, or `NoAnswerError`
 with each server's error. The server of the last response is asked first. A round of all servers
-costs no wait; rounds are spaced by the project's backoff (KIP-580), or by `Retry-After` if that is
-longer. The caller decides which responses are final. Must not: follow a redirect or the
+costs no wait; rounds are spaced by the project's backoff (KIP-580), and no server is asked before
+its `Retry-After`. The caller decides which responses are final. Must not: follow a redirect or the
 environment's proxies (`http_until`), or put a credential into a text.
 """
 
@@ -97,9 +97,10 @@ class _Round:
     """Results of one attempt with each server, other than final responses."""
 
     said: list[str] = field(default_factory=list)
-    pauses: list[float] = field(default_factory=list)
     rejections: list[RestAnswer] = field(default_factory=list)
     last: RestAnswer | None = None
+    last_url: str = ""
+    """Without secrets removed: the key of the server that sent `last`."""
     credentials: NoCredentialsError | None = None
     lasting: bool = True
     """Whether another attempt won't help."""
@@ -154,22 +155,30 @@ class RestServers:
         deadline, failures = self.deadline(), 0
         last: RestAnswer | None = None
         words: list[str] = []
+        later: dict[str, float] = {}  # by URL: when the server wants to be asked again
         while True:
             now = _Round()
             for url in list(self._urls):
+                if later.get(url, 0.0) > self._clock.now():
+                    now.lasting = now.strange = False
+                    continue
+                later.pop(url, None)
                 found = self._tried(now, url, method, path, data, deadline)
                 if found is not None and not (everywhere and found.status >= 300):
                     self._prefer(url)
                     return found
                 if found is not None:
                     now.rejections.append(found)
+                elif now.last is not None and now.last_url == url:
+                    later[url] = self._clock.now() + now.last.retry_after
             if len(now.rejections) == len(self._urls):
                 return min(now.rejections, key=lambda one: one.status == 404)
             last = now.last or last
             over = self._clock.now() >= deadline
             if not (over and words):  # else the time of this round was cut
                 words = now.said
-            wait = max(self._backoff.delay(failures, self._rng), min(now.pauses))
+            first = min(later.get(url, 0.0) for url in self._urls) - self._clock.now()
+            wait = max(self._backoff.delay(failures, self._rng), first)
             failures += 1
             end = min(deadline, began + STRANGE_S) if now.strange else deadline
             if now.lasting or self._clock.now() + wait >= end:
@@ -188,12 +197,10 @@ class RestServers:
             found = self._asked(url, method, path, data, deadline)
         except NoCredentialsError as error:
             now.credentials, now.lasting, now.strange = error, False, False
-            now.pauses.append(0.0)
             return None
         except NoAnswerError as error:
             self._answering.pop(url, None)
             now.said.append(str(error))
-            now.pauses.append(0.0)
             now.lasting, now.strange = now.lasting and error.lasting, False
             return None
         if self._final(found):
@@ -204,8 +211,7 @@ class RestServers:
             return found
         self._answering.pop(url, None)
         now.said.append(f"{found.place} sent HTTP status {found.status}")
-        now.pauses.append(found.retry_after)
-        now.last, now.lasting = found, False
+        now.last, now.last_url, now.lasting = found, url, False
         now.strange = now.strange and not found.passes
         return None
 

@@ -474,16 +474,36 @@ def test_a_certificate_file_that_is_gone_is_no_records_fault() -> None:
         RecordReading(None, AvroDeserializer(registry))([record(b"\0\0\0\0\1\2a")])
 
 
+def stopped(registry: SchemaRegistryClient, pauses: list[float]) -> None:
+    """Let only pauses take time."""
+    clock: Any = registry._servers._clock
+    clock.now, clock.pause = lambda: 1000.0 + sum(pauses), pauses.append
+
+
 @pytest.mark.parametrize(
     ("given", "seconds"), [("7", 7.0), ("soon", 0.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)]
 )
 def test_retry_after(server: RegistryServer, given: str, seconds: float) -> None:
     pauses: list[float] = []
     registry = client(server.url, **{"default.api.timeout.ms": 60000, "retry.backoff.ms": 0})
-    registry._servers._clock.pause = pauses.append  # type: ignore[assignment, method-assign]
+    stopped(registry, pauses)
     server.wrong, server.more = [(429, {}), (503, {})], {"Retry-After": given}
     assert registry.get_subjects() == []
     assert pauses == [seconds, seconds]
+
+
+def test_retry_after_beside_a_server_that_cannot_be_reached(server: RegistryServer) -> None:
+    server.more, server.rule = {"Retry-After": "5"}, lambda _: (429, {})
+    with registry_server() as other:
+        dead = other.url
+    limits = {"default.api.timeout.ms": 8000, "retry.backoff.ms": 1000}
+    registry = client(f"{server.url},{dead}", **limits)
+    pauses: list[float] = []
+    stopped(registry, pauses)
+    with pytest.raises(RegistryUnreachableError, match="limits the rate"):
+        registry.get_subjects()
+    assert len(server.asked) == 2
+    assert 5 <= sum(pauses) <= 8
 
 
 def test_a_retry_after_beyond_the_deadline_ends_the_call(server: RegistryServer) -> None:

@@ -528,6 +528,8 @@ def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
     if answer.passes:
         kind = RegistryUnreachableError
         cure = "The registry has an internal problem: check its logs."
+        if answer.status == 429:
+            cure = "The registry limits the rate of requests: send fewer, or raise its limit."
     elif 300 <= answer.status < 400:
         cure = f"Set {URL} to the URL that it redirects to."
     elif not _is_final(answer):
