@@ -2,8 +2,8 @@
 
 In: URLs, a method, a path, a body. Out: a status and the JSON of its response, or `NoAnswerError`
 with each server's error. The server of the last response is asked first. A round of all servers
-costs no wait; rounds are spaced by the project's backoff (KIP-580), or by `Retry-After` if that is
-longer. The caller decides which responses are final. Must not: follow a redirect or the
+costs no wait; rounds are spaced by the project's backoff (KIP-580), and no server is asked before
+its `Retry-After`. The caller decides which responses are final. Must not: follow a redirect or the
 environment's proxies (`http_until`), or put a credential into a text.
 """
 
@@ -46,6 +46,8 @@ PARSED = 4096
 STRANGE_S = 5.0
 """Seconds in which a response that isn't final is retried, if no server has a temporary problem: a
 proxy may send such responses while its server restarts, or the URL may be wrong."""
+STEADY_GAP_S = 5.0
+"""Seconds without an answer after which a server may have been restarted meanwhile."""
 _TAGS = re.compile(r"<(?:style|script)\b[^>]{0,999}>[^<]*|<[^<>]{0,999}>", re.IGNORECASE)
 
 
@@ -95,9 +97,10 @@ class _Round:
     """Results of one attempt with each server, other than final responses."""
 
     said: list[str] = field(default_factory=list)
-    pauses: list[float] = field(default_factory=list)
     rejections: list[RestAnswer] = field(default_factory=list)
     last: RestAnswer | None = None
+    last_url: str = ""
+    """Without secrets removed: the key of the server that sent `last`."""
     credentials: NoCredentialsError | None = None
     lasting: bool = True
     """Whether another attempt won't help."""
@@ -134,6 +137,8 @@ class RestServers:
         self._rng = random.Random()
         self._clock = SystemClock()
         self._resolver = Resolver()
+        self._answering: dict[str, tuple[float, float]] = {}
+        """By URL: times of the first response since the last failure or gap, and of the last."""
 
     def call(
         self, method: str, path: str, body: object = None, *, everywhere: bool = False
@@ -150,22 +155,30 @@ class RestServers:
         deadline, failures = self.deadline(), 0
         last: RestAnswer | None = None
         words: list[str] = []
+        later: dict[str, float] = {}  # by URL: when the server wants to be asked again
         while True:
             now = _Round()
             for url in list(self._urls):
+                if later.get(url, 0.0) > self._clock.now():
+                    now.lasting = now.strange = False
+                    continue
+                later.pop(url, None)
                 found = self._tried(now, url, method, path, data, deadline)
                 if found is not None and not (everywhere and found.status >= 300):
                     self._prefer(url)
                     return found
                 if found is not None:
                     now.rejections.append(found)
+                elif now.last is not None and now.last_url == url:
+                    later[url] = self._clock.now() + now.last.retry_after
             if len(now.rejections) == len(self._urls):
                 return min(now.rejections, key=lambda one: one.status == 404)
             last = now.last or last
             over = self._clock.now() >= deadline
             if not (over and words):  # else the time of this round was cut
                 words = now.said
-            wait = max(self._backoff.delay(failures, self._rng), min(now.pauses))
+            first = min(later.get(url, 0.0) for url in self._urls) - self._clock.now()
+            wait = max(self._backoff.delay(failures, self._rng), first)
             failures += 1
             end = min(deadline, began + STRANGE_S) if now.strange else deadline
             if now.lasting or self._clock.now() + wait >= end:
@@ -184,24 +197,37 @@ class RestServers:
             found = self._asked(url, method, path, data, deadline)
         except NoCredentialsError as error:
             now.credentials, now.lasting, now.strange = error, False, False
-            now.pauses.append(0.0)
             return None
         except NoAnswerError as error:
+            self._answering.pop(url, None)
             now.said.append(str(error))
-            now.pauses.append(0.0)
             now.lasting, now.strange = now.lasting and error.lasting, False
             return None
         if self._final(found):
+            if found.status in (200, 404):  # others may be a proxy's
+                at = self._clock.now()
+                first, last = self._answering.get(url, (at, at))
+                self._answering[url] = first if at - last <= STEADY_GAP_S else at, at
             return found
+        self._answering.pop(url, None)
         now.said.append(f"{found.place} sent HTTP status {found.status}")
-        now.pauses.append(found.retry_after)
-        now.last, now.lasting = found, False
+        now.last, now.last_url, now.lasting = found, url, False
         now.strange = now.strange and not found.passes
         return None
 
     def deadline(self) -> float:
         """Return when a call that starts now has to end, on the system's clock."""
         return shared(self._clock.now() + self._limits.call)
+
+    def are_steady(self, seconds: float) -> bool:
+        """Return whether each server has answered for this long, without a failure or a gap."""
+        now, none = self._clock.now(), (0.0, float("-inf"))
+        times = [self._answering.get(url, none) for url in list(self._urls)]
+        return all(now - last <= STEADY_GAP_S and now - first >= seconds for first, last in times)
+
+    def forget_answers(self) -> None:
+        """Take no server for steady."""
+        self._answering.clear()
 
     def pause_once(self, seconds: float, deadline: float) -> None:
         """Pause before another call, for at most half of the time until the deadline."""

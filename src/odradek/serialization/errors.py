@@ -6,6 +6,7 @@ not: hold a record's bytes or a credential.
 
 from __future__ import annotations
 
+import copy
 from typing import Self
 
 from odradek.common.errors import ConfigurationError, ExplainedError, KafkaError
@@ -30,13 +31,24 @@ class SchemaRegistryError(ExplainedError):
     """The registry's own error code, for example 40403."""
     blames_record = False
     """Whether the record is the cause: each server of the registry said twice that it doesn't have
-    the record's schema, or the schema's text is unusable. Otherwise other records fail, too, and
-    this record may be readable later."""
+    the schema with which the record was written, or one that this references, or the schema's text
+    is unusable. Otherwise other records fail, too, and this record may be readable later."""
 
     def coded(self, status: int, error_code: int | None) -> Self:
         """Set `status` and `error_code` from the response, and return this error."""
         self.status, self.error_code, self.blames_record = status, error_code, False
         return self
+
+    def blameless(self) -> Self:
+        """Return the error for a schema that isn't the record's own: it doesn't blame the record.
+
+        It may be a copy: other threads and records may get this error for the same schema.
+        """
+        if not self.blames_record:
+            return self
+        found = copy.copy(self)
+        found.blames_record = False
+        return found
 
 
 class RegistryUnreachableError(SchemaRegistryError):

@@ -15,7 +15,7 @@ from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import SerializationError
 from odradek.serialization.registry.client import SchemaRegistryClient, cache_of
 from odradek.serialization.registry.rules import READ, WRITE, check_migration, check_rules
-from odradek.serialization.registry.schema_cache import SchemaCache
+from odradek.serialization.registry.schema_cache import Kept, SchemaCache
 from odradek.serialization.registry.schemas import RegisteredSchema, Schema
 from odradek.serialization.registry.subjects import strategy
 from odradek.serialization.wire_format import SchemaId, add_header
@@ -94,8 +94,11 @@ class Framer:
         self._strategy: _Named = strategy(
             "subject.name.strategy", settings["subject.name.strategy"]
         )
-        self._known: dict[str, RegisteredSchema] = {}
-        self._cache = cache_of(registry)
+        self._kept: Kept[str, RegisteredSchema] = Kept(self.cache)
+
+    def cache(self) -> SchemaCache:
+        """Return the cache of the registry's client; `over` means that it was emptied."""
+        return cache_of(self._registry)
 
     def subject(self, context: SerializationContext | None, name: str | None) -> str:
         """Return the subject of a record's schema. Raises `SerializationError`."""
@@ -113,9 +116,8 @@ class Framer:
             latest = self._registry.get_latest_version(subject)
             check_rules(latest.schema, WRITE)
             return latest
-        if self._cache.over:
-            self._cache, self._known = cache_of(self._registry), {}
-        found = self._known.get(subject)
+        known = self._kept.known()
+        found = known.get(subject)
         if found is not None:
             return found
         mine = schema()
@@ -126,7 +128,7 @@ class Framer:
             ask = self._registry.registered_schema
         found = ask(subject, mine, self._normalizes)
         check_rules(found.schema, WRITE)
-        self._known[subject] = found
+        known[subject] = found
         return found
 
     def reference(self, subject: str, schema: Schema) -> RegisteredSchema:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from tests.registry_server import RegistryServer, registry_server
 from tests.unit.serialization.test_clients_with_serializers import servers
@@ -16,6 +18,8 @@ from tests.unit.serialization.test_clients_with_serializers import servers
 from odradek import AsyncConsumer, ConfigurationError, Consumer, Producer, TopicPartition, Workers
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.errors import (
+    DeserializationError,
+    InvalidSchemaError,
     RecordDeserializationError,
     RegistryAuthenticationError,
     RegistryUnreachableError,
@@ -282,6 +286,44 @@ def test_a_confirmed_answer_is_the_records_fault(server: RegistryServer) -> None
     assert list(found.errors) == [0, 1, 2]
 
 
+def test_unknown_ids_cost_a_pause_only_until_the_registry_is_steady(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_client, "CONFIRM_S", 2.0)
+    registry = client(server.url)
+    clock: Any = registry._servers._clock
+    at, pauses = [1000.0], list[float]()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        at[0] += seconds
+
+    clock.now, clock.pause = lambda: at[0], pause
+
+    def pauses_for(first: int) -> list[float]:
+        pauses.clear()
+        for number in range(first, first + 5):
+            with pytest.raises(SchemaNotFoundError) as caught:
+                registry.get_schema(number)
+            assert caught.value.blames_record
+        return list(pauses)
+
+    assert pauses_for(100) == [2.0]
+    assert pauses_for(200) == []
+    at[0] += 60  # the registry may have been restarted meanwhile
+    assert pauses_for(300) == [2.0]
+    server.wrong = [(503, {})]
+    assert pauses_for(400)[1:] == [2.0]  # the first one is that of the retry
+    registry.clear_caches()
+    assert pauses_for(500) == [2.0]
+    with registry_server() as other:
+        monkeypatch.setattr(registry_client, "CONFIRM_S", 2.0)
+        registry = client(f"{server.url},{other.url}")
+        clock = registry._servers._clock
+        clock.now, clock.pause = lambda: at[0], pause
+        assert pauses_for(600) == [2.0, 2.0]  # the second server is asked after the first pause
+
+
 def test_a_missing_reference_is_the_records_fault(server: RegistryServer) -> None:
     refers = (SchemaReference("R", "none", 1),)
     text = '{"type": "record", "name": "F", "fields": [{"name": "r", "type": "R"}]}'
@@ -296,6 +338,68 @@ def test_the_subject_of_use_latest_version_is_no_records_fault(server: RegistryS
     reader = AvroDeserializer(client(server.url), conf={"use.latest.version": True})
     with pytest.raises(SchemaNotFoundError, match="t-value"):
         RecordReading(None, reader)([record(value)])
+
+
+RECORD = '{"type": "record", "name": "F", "fields": [{"name": "r", "type": "R"}]}'
+OBJECT = '{"type": "object", "properties": {"r": {"$ref": "R"}}}'
+NONE = (SchemaReference("R", "none", 1),)
+
+
+def unusable(kind: str) -> list[Schema]:
+    """A schema that can't be used, and one with a reference that the registry doesn't have."""
+    text = RECORD if kind == "AVRO" else OBJECT
+    return [Schema(text, kind), Schema(text, kind, NONE)]
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["a bad text", "a missing reference"])
+@pytest.mark.parametrize("kind", ["AVRO", "JSON"])
+def test_only_the_written_schema_is_the_records_fault(
+    server: RegistryServer, kind: str, at: int
+) -> None:
+    bad, good = unusable(kind)[at], Schema(AVRO if kind == "AVRO" else JSON, kind)
+    registry = client(server.url)
+    payload = b"\2a" if kind == "AVRO" else b'"a"'
+    ids = [registry.register_schema("t-value", one) for one in (good, bad)]
+    latest: dict[str, Any] = {"use.latest.version": True}
+    readers: list[Any] = [
+        lambda: AvroDeserializer(registry, conf=latest),
+        lambda: AvroDeserializer(registry, bad),
+        lambda: avro_to_arrow(pa.array([], pa.binary()), registry, bad),
+        lambda: AvroSerializer(registry, bad),
+    ]
+    own: Any = AvroDeserializer(registry)
+    if kind == "JSON":
+        readers = [
+            lambda: JSONDeserializer(None, None, registry, latest),
+            lambda: JSONDeserializer(bad, None, registry),
+            lambda: json_to_arrow(pa.array([], pa.binary()), registry, bad),
+            lambda: JSONSerializer(bad, registry),
+        ]
+        own = JSONDeserializer(None, None, registry)
+    data = b"\0" + ids[0].to_bytes(4, "big") + payload
+    for made in readers:
+        for _ in range(2):
+            with pytest.raises(SchemaRegistryError) as caught:
+                made()("a" if made is readers[-1] else data, VALUE)
+            assert not caught.value.blames_record
+        with pytest.raises(SchemaRegistryError) as caught:
+            own(b"\0" + ids[1].to_bytes(4, "big") + payload, VALUE)
+        assert caught.value.blames_record
+
+
+def test_a_program_with_an_unusable_schema_skips_no_record(server: RegistryServer) -> None:
+    value = rows(server)["avro"]
+    for schema in unusable("AVRO")[1:]:
+        reading: Any = RecordReading(None, AvroDeserializer(client(server.url), schema))
+        for _ in range(2):
+            with pytest.raises(SchemaRegistryError):
+                reading([record(value)])
+    with pytest.raises(InvalidSchemaError):
+        JSONDeserializer('{"type": "objcet"}')
+    assert (
+        JSONDeserializer('{"type": "objcet"}', conf={"validate": False})(b'\0\0\0\0\1"a"', VALUE)
+        == "a"
+    )
 
 
 def test_each_server_has_to_confirm(server: RegistryServer) -> None:
@@ -370,16 +474,36 @@ def test_a_certificate_file_that_is_gone_is_no_records_fault() -> None:
         RecordReading(None, AvroDeserializer(registry))([record(b"\0\0\0\0\1\2a")])
 
 
+def stopped(registry: SchemaRegistryClient, pauses: list[float]) -> None:
+    """Let only pauses take time."""
+    clock: Any = registry._servers._clock
+    clock.now, clock.pause = lambda: 1000.0 + sum(pauses), pauses.append
+
+
 @pytest.mark.parametrize(
     ("given", "seconds"), [("7", 7.0), ("soon", 0.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)]
 )
 def test_retry_after(server: RegistryServer, given: str, seconds: float) -> None:
     pauses: list[float] = []
     registry = client(server.url, **{"default.api.timeout.ms": 60000, "retry.backoff.ms": 0})
-    registry._servers._clock.pause = pauses.append  # type: ignore[assignment, method-assign]
+    stopped(registry, pauses)
     server.wrong, server.more = [(429, {}), (503, {})], {"Retry-After": given}
     assert registry.get_subjects() == []
     assert pauses == [seconds, seconds]
+
+
+def test_retry_after_beside_a_server_that_cannot_be_reached(server: RegistryServer) -> None:
+    server.more, server.rule = {"Retry-After": "5"}, lambda _: (429, {})
+    with registry_server() as other:
+        dead = other.url
+    limits = {"default.api.timeout.ms": 8000, "retry.backoff.ms": 1000}
+    registry = client(f"{server.url},{dead}", **limits)
+    pauses: list[float] = []
+    stopped(registry, pauses)
+    with pytest.raises(RegistryUnreachableError, match="limits the rate"):
+        registry.get_subjects()
+    assert len(server.asked) == 2
+    assert 5 <= sum(pauses) <= 8
 
 
 def test_a_retry_after_beyond_the_deadline_ends_the_call(server: RegistryServer) -> None:
@@ -450,3 +574,82 @@ def test_a_format_that_a_registry_refuses(server: RegistryServer) -> None:
     rows(server)
     server.wrong = [(400, {"error_code": 400, "message": "format"})]
     assert client(server.url).get_schema(1, "resolved").schema_str == AVRO
+
+
+def clears_during(
+    ask: Callable[[], object], registry: SchemaRegistryClient, server: RegistryServer
+) -> Any:
+    """Recreate the registry after it has answered and before the answer arrives."""
+    real, left = registry._servers.call, [1]
+
+    def call(*given: Any, **more: Any) -> Any:
+        found = real(*given, **more)
+        if left:
+            left.clear()
+            registry.clear_caches()
+            server.schemas.reverse()
+            ask()  # another thread's
+        return found
+
+    registry._servers.call = call  # type: ignore[method-assign]
+    try:
+        return ask()
+    finally:
+        registry._servers.call = real  # type: ignore[method-assign]
+
+
+def test_an_answer_from_before_clear_caches_is_not_kept(server: RegistryServer) -> None:
+    of = SerializationContext("s", MessageField.VALUE)
+    registry = client(server.url)
+    server.schemas = [{"schema": '"string"'}, {"schema": '"bytes"'}]
+    read = AvroDeserializer(registry)
+    data = b"\0\0\0\0\1\2a"
+    assert clears_during(lambda: read(data, of), registry, server) == "a"
+    assert read(data, of) == b"\2a"
+    server.subjects["s-value"] = [1, 2]
+    write = AvroSerializer(registry, '"string"')
+    clears_during(lambda: write("a", of), registry, server)
+    assert write("a", of) == b"\0\0\0\0\1\2a"
+    server.schemas[1] = {"schema": timestamp().schema_str, "schemaType": "PROTOBUF"}
+    wrong = Schema(base64.b64encode(Duration.DESCRIPTOR.file.serialized_pb).decode(), "PROTOBUF")
+    server.schemas[0] = {"schema": wrong.schema_str, "schemaType": "PROTOBUF"}
+    parse = ProtobufDeserializer(Timestamp, registry)
+    value = b"\0\0\0\0\2\0\x08\1"
+    assert clears_during(lambda: fails_or(parse, value), registry, server) == Timestamp(seconds=1)
+    with pytest.raises(DeserializationError, match="Duration"):
+        parse(value)
+
+
+def fails_or(read: Callable[[bytes], Any], data: bytes) -> Any:
+    try:
+        return read(data)
+    except DeserializationError as error:
+        return error
+
+
+def test_clear_caches_drops_parsed_references(server: RegistryServer) -> None:
+    def inner(name: str) -> str:
+        field = {"name": name, "type": "string"}
+        return json.dumps({"type": "record", "name": "R", "fields": [field]})
+
+    of = SerializationContext("t", MessageField.VALUE)
+    registry = client(server.url)
+    for subject, schema in (
+        ("none", Schema(inner("apple"))),
+        ("t-value", Schema(RECORD, "AVRO", NONE)),
+        ("j", Schema('{"type": "number"}', "JSON")),
+        ("o", Schema(OBJECT, "JSON", (SchemaReference("R", "j", 1),))),
+    ):
+        registry.register_schema(subject, schema)
+    read, write = AvroDeserializer(registry), AvroSerializer(registry, Schema(RECORD, "AVRO", NONE))
+    check = JSONDeserializer(None, None, registry)
+    data = b"\0\0\0\0\2\2a"
+    assert read(data, of) == {"r": {"apple": "a"}}
+    assert write({"r": {"apple": "a"}}, of) == data
+    assert check(b'\0\0\0\0\4{"r": 1}') == {"r": 1}
+    server.schemas[0] = {"schema": inner("cherry")}
+    server.schemas[2] = {"schema": JSON, "schemaType": "JSON"}
+    registry.clear_caches()
+    assert read(data, of) == {"r": {"cherry": "a"}}
+    assert write({"r": {"cherry": "a"}}, of) == data
+    assert check(b'\0\0\0\0\4{"r": "a"}') == {"r": "a"}

@@ -30,6 +30,7 @@ from odradek.serialization.columns.converted_column import (
 from odradek.serialization.context import MessageField
 from odradek.serialization.errors import (
     InvalidSchemaError,
+    SchemaRegistryError,
     SerializationError,
 )
 from odradek.serialization.extras import fastavro
@@ -89,7 +90,10 @@ class _Decoding:
         self._registry, self._text_decimals = registry, text_decimals
         self._reader: Any = None
         if reader_schema is not None:
-            self._reader = parsed_avro(given_schema(reader_schema, AVRO), registry)
+            try:
+                self._reader = parsed_avro(given_schema(reader_schema, AVRO), registry)
+            except SchemaRegistryError as error:
+                raise error.blameless() from error.__cause__
         self._rows = RowSchemas(registry, self._usable, several=reader_schema is not None)
 
     def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:

@@ -17,7 +17,7 @@ from odradek.serialization.avro.guarded import guarded
 from odradek.serialization.avro.parsing import parsed_avro
 from odradek.serialization.avro.reading import AvroReading, is_bytes
 from odradek.serialization.context import SerializationContext
-from odradek.serialization.errors import SerializationError
+from odradek.serialization.errors import SchemaRegistryError, SerializationError
 from odradek.serialization.extras import fastavro
 from odradek.serialization.framing import (
     READING,
@@ -29,7 +29,7 @@ from odradek.serialization.framing import (
     read_settings,
 )
 from odradek.serialization.registry.client import SchemaRegistryClient
-from odradek.serialization.registry.schema_cache import kept
+from odradek.serialization.registry.schema_cache import Kept, kept
 from odradek.serialization.registry.schemas import AVRO, RegisteredSchema, Schema
 from odradek.serialization.schema_limits import check_written, may_nest
 from odradek.serialization.wire_format import ID_SIZE, schema_of
@@ -102,7 +102,7 @@ class AvroSerializer:
         self._to_dict = given_function("to_dict", to_dict)
         self._write = fastavro().schemaless_writer
         self._schema: Schema | None = None
-        self._parsed: dict[Schema, Any] = {}
+        self._parsed: Kept[Schema, Any] = Kept(self._framer.cache)
         self._guarded: dict[int, tuple[Any, Any, bool]] = {}
         """By the identity of a schema, which is kept with it: the schema that fastavro gets, and
         whether values may be nested too deeply."""
@@ -167,9 +167,13 @@ class AvroSerializer:
         return self._framer.registered(self._framer.subject(ctx, name), lambda: schema)
 
     def _parsed_of(self, schema: Schema) -> Any:
-        found = self._parsed.get(schema)
+        known = self._parsed.known()
+        found = known.get(schema)
         if found is None:
-            found = kept(self._parsed, schema, parsed_avro(schema, self._registry))
+            try:
+                found = kept(known, schema, parsed_avro(schema, self._registry))
+            except SchemaRegistryError as error:
+                raise error.blameless() from error.__cause__
         return found
 
 
@@ -207,11 +211,10 @@ class AvroDeserializer:
         self._reader: Schema | None = None
         if schema_str is not None:
             self._reader = given_schema(schema_str, AVRO)
-        self._writers: dict[bytes, tuple[Any, Schema]] = {}
-        self._cache = self._unframer.cache()
-        self._parsed: dict[Schema, Any] = {}
+        self._writers: Kept[bytes, tuple[Any, Schema]] = Kept(self._unframer.cache)
+        self._parsed: Kept[Schema, Any] = Kept(self._unframer.cache)
         if self._reader is not None and not self._reader.references:
-            self._parsed_of(self._reader)
+            self._wanted(None, None, self._reader)
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
         """Return the object of bytes; None for None."""
@@ -219,25 +222,27 @@ class AvroDeserializer:
             return None
         data = bytes(data)  # may be a bytearray
         prefix, at = data[:ID_SIZE], ID_SIZE
-        if self._cache.over:
-            self._cache, self._writers = self._unframer.cache(), {}
-        known = None if ctx is not None and ctx.headers else self._writers.get(prefix)
+        writers = self._writers.known()
+        known = None if ctx is not None and ctx.headers else writers.get(prefix)
         if known is None:
             of, at = schema_of(data, ctx)
             schema = self._unframer.schema(of)
             known = self._parsed_of(schema), schema
             if at == ID_SIZE:
-                kept(self._writers, prefix, known)
+                kept(writers, prefix, known)
         written = known[0]
         found = self._decoded(data[at:], written, self._wanted(ctx, *known))
         return found if self._from_dict is None else self._from_dict(found, ctx)
 
     def _wanted(self, ctx: SerializationContext | None, written: Any, schema: Schema) -> Any:
         """Return the reader schema."""
-        if self._reader is not None:
-            return self._parsed_of(self._reader)
-        if self._unframer.takes_latest:
-            return self._parsed_of(self._unframer.latest(ctx, _name(written), schema))
+        try:
+            if self._reader is not None:
+                return self._parsed_of(self._reader)
+            if self._unframer.takes_latest:
+                return self._parsed_of(self._unframer.latest(ctx, _name(written), schema))
+        except SchemaRegistryError as error:
+            raise error.blameless() from error.__cause__
         return None
 
     def _decoded(self, payload: bytes, written: Any, wanted: Any) -> Any:
@@ -246,7 +251,8 @@ class AvroDeserializer:
         return self._reading.value(payload, written, wanted, self._names)
 
     def _parsed_of(self, schema: Schema) -> Any:
-        found = self._parsed.get(schema)
+        known = self._parsed.known()
+        found = known.get(schema)
         if found is None:
-            found = kept(self._parsed, schema, parsed_avro(schema, self._registry))
+            found = kept(known, schema, parsed_avro(schema, self._registry))
         return found

@@ -27,6 +27,7 @@ from odradek.serialization.columns.converted_column import (
 from odradek.serialization.context import MessageField, SerializationContext
 from odradek.serialization.errors import (
     DeserializationError,
+    SchemaRegistryError,
 )
 from odradek.serialization.json.rows import JsonRows
 from odradek.serialization.json.serializers import JsonChecks, JSONSerializer, json_of
@@ -129,7 +130,10 @@ class _Decoding:
         self._checks = JsonChecks(registry) if validate else None
         self._reader = None if reader_schema is None else given_schema(reader_schema, JSON)
         if self._reader is not None:
-            self._usable(self._reader)
+            try:
+                self._usable(self._reader)
+            except SchemaRegistryError as error:
+                raise error.blameless() from error.__cause__
         self._rows = RowSchemas(registry, self._usable, instead=self._reader)
 
     def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:

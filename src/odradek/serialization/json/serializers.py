@@ -32,9 +32,9 @@ from odradek.serialization.framing import (
     read_settings,
 )
 from odradek.serialization.plain import parsed_json, written_json
-from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.client import SchemaRegistryClient, cache_of
 from odradek.serialization.registry.references import referred
-from odradek.serialization.registry.schema_cache import kept
+from odradek.serialization.registry.schema_cache import Kept, SchemaCache, kept
 from odradek.serialization.registry.schemas import JSON, RegisteredSchema, Schema
 from odradek.serialization.schema_limits import BASE, STANDARD, JsonLimits, joined
 from odradek.serialization.wire_format import SchemaId, schema_of
@@ -54,7 +54,9 @@ class JsonChecks:
     def __init__(self, registry: SchemaRegistryClient | None) -> None:
         self._rs = jsonschema_rs()
         self._registry = registry
-        self._made: dict[Schema, tuple[Any, JsonLimits]] = {}
+        self._made: Kept[Schema, tuple[Any, JsonLimits]] = Kept(
+            lambda: SchemaCache(0) if registry is None else cache_of(registry)
+        )
 
     def check(self, schema: Schema, value: Any) -> str | None:
         """Return why a value is invalid, or None.
@@ -74,11 +76,24 @@ class JsonChecks:
             return f"{type(error).__name__}: {error}"
         return None
 
+    def check_own(self, schema: Schema, value: Any) -> str | None:
+        """Do what `check` does, for a schema other than a record's: errors don't blame it."""
+        self.prepare_own(schema)
+        return self.check(schema, value)
+
+    def prepare_own(self, schema: Schema) -> tuple[Any, JsonLimits]:
+        """Do what `prepare` does, for a schema other than a record's: errors don't blame it."""
+        try:
+            return self.prepare(schema)
+        except SchemaRegistryError as error:
+            raise error.blameless() from error.__cause__
+
     def prepare(self, schema: Schema) -> tuple[Any, JsonLimits]:
         """Return the validator and limits of a schema. Raises `InvalidSchemaError`."""
-        found = self._made.get(schema)
+        known = self._made.known()
+        found = known.get(schema)
         if found is None:
-            found = kept(self._made, schema, self._validator(schema))
+            found = kept(known, schema, self._validator(schema))
         return found
 
     def _validator(self, schema: Schema) -> tuple[Any, JsonLimits]:
@@ -271,7 +286,7 @@ class JSONSerializer:
             self._schema = given_schema(schema_str, JSON)
             self._name = _title(self._schema)
             if self._checks is not None and not self._schema.references:
-                self._checks.prepare(self._schema)  # before a registry has it for ever
+                self._checks.prepare_own(self._schema)  # before a registry has it for ever
         elif not self._framer.takes_latest:
             raise SerializationError("schema_str is required unless use.latest.version is true")
 
@@ -291,7 +306,7 @@ class JSONSerializer:
         """Return a value as JSON, without framing."""
         written = written_json(value)  # first, for it refuses what lies too deep for the validator
         if self._checks is not None:
-            why = self._checks.check(schema, value)
+            why = self._checks.check_own(schema, value)
             if why is not None:
                 raise SerializationError(f"the data doesn't match its JSON schema: {why}")
         return written
@@ -331,6 +346,8 @@ class JSONDeserializer:
         self._schema = None if schema_str is None else given_schema(schema_str, JSON)
         if self._schema is not None:
             json_of(self._schema)
+            if self._checks is not None and not self._schema.references:
+                self._checks.prepare_own(self._schema)
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
         """Return the object of bytes; None for None."""
@@ -343,8 +360,7 @@ class JSONDeserializer:
             self._refuse_other_kinds(found)
             raise
         if self._checks is not None:
-            schema = self._by(found, ctx)
-            why = None if schema is None else self._checks.check(schema, value)
+            why = self._why(self._checks, value, found, ctx)
             if why is not None:
                 raise DeserializationError(f"the data doesn't match its JSON schema: {why}")
         return value if self._from_dict is None else self._from_dict(value, ctx)
@@ -361,11 +377,20 @@ class JSONDeserializer:
             return  # that it is no JSON is known without
         _must_be_json(written)
 
-    def _by(self, found: SchemaId, ctx: SerializationContext | None) -> Schema | None:
-        """Return the schema that the value is validated with."""
-        if self._schema is not None or self._unframer is None:
-            return self._schema
-        written = self._unframer.schema(found)
-        if self._unframer.takes_latest:
-            return self._unframer.latest(ctx, _title(written), written)
-        return written
+    def _why(
+        self, checks: JsonChecks, value: Any, of: SchemaId, ctx: SerializationContext | None
+    ) -> str | None:
+        """Return why the value is invalid, or None."""
+        if self._schema is not None:
+            return checks.check_own(self._schema, value)
+        if self._unframer is None:
+            return None
+        written = self._unframer.schema(of)
+        if not self._unframer.takes_latest:
+            return checks.check(written, value)
+        title = _title(written)
+        try:
+            latest = self._unframer.latest(ctx, title, written)
+        except SchemaRegistryError as error:
+            raise error.blameless() from error.__cause__
+        return checks.check_own(latest, value)

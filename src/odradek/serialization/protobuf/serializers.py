@@ -21,7 +21,7 @@ from odradek.serialization.extras import protobuf
 from odradek.serialization.framing import READING, WRITING, Framer, Unframer, read_settings
 from odradek.serialization.protobuf.messages import messages_at
 from odradek.serialization.registry.client import SchemaRegistryClient
-from odradek.serialization.registry.schema_cache import SchemaCache, kept
+from odradek.serialization.registry.schema_cache import Kept, kept
 from odradek.serialization.registry.schemas import PROTOBUF, Schema, SchemaReference
 from odradek.serialization.wire_format import SchemaId, schema_of
 
@@ -127,10 +127,8 @@ class ProtobufDeserializer(Generic[M]):
         self._unframer = None
         if schema_registry_client is not None:
             self._unframer = Unframer(schema_registry_client, read_settings(None, READING))
-        self._cache: SchemaCache | None = None
-        """Of the registry's client, when `_checked` was filled."""
-        self._checked: dict[SchemaId, str | None] = {}
-        """Error text of a schema and its message indexes; None if they name the right message."""
+            self._checked: Kept[SchemaId, str | None] = Kept(self._unframer.cache)
+            """Error text of a schema and its message indexes; None for the right message."""
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> M | None:
         """Return the message of bytes; None for None."""
@@ -149,17 +147,16 @@ class ProtobufDeserializer(Generic[M]):
         return message
 
     def _check(self, of: SchemaId, unframer: Unframer) -> None:
-        if self._cache is None or self._cache.over:
-            self._cache, self._checked = unframer.cache(), {}
+        known = self._checked.known()
         try:
-            why = self._checked[of]
+            why = known[of]
         except KeyError:
             names = messages_at(unframer.schema(of), of.indexes or (0,))
             mine, why = self._descriptor.full_name, None
             if mine not in names:
                 said = " or ".join(sorted(names)) or f"the unknown message {list(of.indexes or ())}"
                 why = f"according to its schema it is {said}, not {mine}"
-            kept(self._checked, of, why)
+            kept(known, of, why)
         if why is not None:
             raise DeserializationError(why)
 

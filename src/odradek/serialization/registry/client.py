@@ -73,7 +73,8 @@ LEAST = -1
 """The least version: registries take it for the latest one."""
 CONFIRM_S = 2.0
 """Seconds after which a missing schema is requested again: a registry that has just started answers
-404 with a registry's error code until it has read its topic (Karapace 6.2: 0.7 s)."""
+404 with a registry's error code until it has read its topic (Karapace 6.2: 0.7 s). There is no
+pause if it has answered for that long: each of many unknown ids would cost it."""
 MISSING = (40401, 40402, 40403)
 """Error codes for a subject, a version or a schema that doesn't exist."""
 
@@ -292,6 +293,7 @@ class SchemaRegistryClient:
 
         Call it after the registry was recreated, or after schemas were deleted permanently.
         """
+        self._servers.forget_answers()
         self._held.end()
         self._held = SchemaCache(int(self._settings.numbers["cache.capacity"]))
 
@@ -342,10 +344,11 @@ class SchemaRegistryClient:
     def _confirmed(
         self, method: str, path: str, body: object = None, *, everywhere: bool = False
     ) -> Any:
-        """Return the answer to a look-up; request a missing schema once more after a pause.
+        """Return the answer to a look-up; request a missing schema once more.
 
-        With `everywhere`, each server has to confirm that it is missing; the error then blames the
-        record.
+        There is a pause before, unless the registry has answered for that long already. With
+        `everywhere`, each server has to confirm that the schema is missing; the error then blames
+        the record.
         """
         with one_patience():
             deadline = self._servers.deadline()
@@ -354,7 +357,8 @@ class SchemaRegistryClient:
             except SchemaNotFoundError as error:
                 if error.error_code not in MISSING:
                     raise
-            self._servers.pause_once(CONFIRM_S, deadline)
+            if not self._servers.are_steady(CONFIRM_S):
+                self._servers.pause_once(CONFIRM_S, deadline)
             try:
                 return self._ask(method, path, body, everywhere=everywhere)
             except SchemaNotFoundError as error:
@@ -524,6 +528,8 @@ def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
     if answer.passes:
         kind = RegistryUnreachableError
         cure = "The registry has an internal problem: check its logs."
+        if answer.status == 429:
+            cure = "The registry limits the rate of requests: send fewer, or raise its limit."
     elif 300 <= answer.status < 400:
         cure = f"Set {URL} to the URL that it redirects to."
     elif not _is_final(answer):

@@ -170,6 +170,26 @@ class SchemaCache:
             known.forget_errors()
 
 
+class Kept(Generic[K, T]):
+    """A dict of a serializer or deserializer, until the client drops its cache."""
+
+    def __init__(self, cache: Callable[[], SchemaCache]) -> None:
+        self._cache = cache
+        self._held: tuple[SchemaCache, dict[K, T]] = cache(), {}
+
+    def known(self) -> dict[K, T]:
+        """Return what is kept.
+
+        Call it before the request of what is added to it: a response that was requested before
+        `clear_caches` must not be kept after it.
+        """
+        cache, known = self._held
+        if cache.over:
+            known = {}
+            self._held = self._cache(), known
+        return known
+
+
 def kept(known: dict[K, T], key: K, found: T) -> T:
     """Add to a dict that is read without a lock; the oldest entry is removed if it is full."""
     while len(known) >= MOST_KEPT:
