@@ -88,7 +88,7 @@ def _register() -> None:
             writers[f"{kind}-{prefix}decimal"] = write
     for prefix, read_uuid in ((_OWN, _uuid), (_TEXT, _uuid_text)):
         readers[f"string-{prefix}uuid"] = read_uuid
-        writers[f"string-{prefix}uuid"] = writers["string-uuid"]
+        writers[f"string-{prefix}uuid"] = _written_uuid
 
 
 def _uuid(data: str, *_: Any) -> UUID:
@@ -137,14 +137,43 @@ def _unscaled(data: Decimal, schema: dict[str, Any]) -> int:
     return int(_EXACT.scaleb(found, scale))
 
 
+class _Unfit:
+    """A value that no type takes; an error would end fastavro's search for a union's branch."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __len__(self) -> int:  # fastavro asks for it where there is no union
+        raise ValueError(self._why)
+
+
+def _checked(data: Any, schema: dict[str, Any]) -> Any:
+    """Return what isn't a `Decimal`, which may be the bytes of one."""
+    try:
+        if isinstance(data, bytes | bytearray | memoryview):
+            _decimal(bytes(data), schema)
+    except ValueError as error:
+        return _Unfit(str(error))
+    return data
+
+
+def _written_uuid(data: Any, *_: Any) -> Any:
+    try:
+        if isinstance(data, str):
+            _uuid(data)
+    except ValueError as error:
+        return _Unfit(str(error))
+    return str(data) if isinstance(data, UUID) else data
+
+
 def _written(data: Any, schema: dict[str, Any]) -> Any:
     if not isinstance(data, Decimal):
-        return data
+        return _checked(data, schema)
     number = _unscaled(data, schema)
     return number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)
 
 
 def _written_fixed(data: Any, schema: dict[str, Any]) -> Any:
     if not isinstance(data, Decimal):
-        return data
+        return _checked(data, schema)
     return _unscaled(data, schema).to_bytes(schema["size"], "big", signed=True)
