@@ -292,6 +292,21 @@ def test_bytes_may_be_of_any_kind(registry: SchemaRegistryClient) -> None:
         }
 
 
+def test_bytes_are_no_array(registry: SchemaRegistryClient) -> None:
+    """In a union that has both, fastavro takes bytes for a list of integers."""
+    numbers = {"type": "array", "items": "int"}
+    one, other = record(field(numbers), name="A"), record(field("bytes"), name="B")
+    write = AvroSerializer(registry, json.dumps([numbers, "bytes", one, other]), conf=REGISTER)
+    read = AvroDeserializer(registry)
+    kinds: tuple[Any, ...] = (bytes, bytearray, memoryview)
+    for kind in kinds:
+        assert read(write(kind(b"ab"), VALUE), VALUE) == b"ab"
+        assert read(write({"x": kind(b"ab")}, VALUE), VALUE) == {"x": b"ab"}
+        with pytest.raises(SerializationError, match="has an array"):
+            AvroSerializer(registry, json.dumps(numbers), conf=REGISTER)(kind(b"ab"), VALUE)
+    assert read(write([97, 98], VALUE), VALUE) == [97, 98]
+
+
 UUIDS = {
     "00000000-0000-0000-0000-00000000000a": True,
     "00000000-0000-0000-0000-00000000000A": True,
