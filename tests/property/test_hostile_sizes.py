@@ -163,11 +163,17 @@ def text(made: Callable[[int], bytes]) -> dict[str, Case]:
         },
         "JSON",
     )
+    recursive = Registry(
+        {"uniqueItems": True, "items": {"$ref": "#"}, "additionalProperties": {"$ref": "#"}},
+        "JSON",
+    )
     kind = pa.struct([("a", pa.string()), ("b", pa.list_(pa.float64()))])
 
     def objects(registry: Registry) -> Case:
+        read = JSONDeserializer(schema_registry_client=registry)
+
         def case(size: int) -> Callable[[], object]:
-            read, data = JSONDeserializer(schema_registry_client=registry), FRAME + made(size)
+            data = FRAME + made(size)
             return lambda: read(data, VALUE)
 
         return case
@@ -188,6 +194,7 @@ def text(made: Callable[[int], bytes]) -> dict[str, Case]:
         "plain": plain,
         "objects": objects(anything),
         "checked": objects(strict),
+        "checked on each level": objects(recursive),
         "column": column,
         "rows": plain_column,
     }
@@ -197,6 +204,12 @@ def items(item: Callable[[int], bytes], each: int) -> Callable[[int], bytes]:
     return lambda size: b"[" + b",".join(item(at) for at in range(size // each)) + b"]"
 
 
+def nested(before: bytes, inner: Callable[[int], bytes], after: bytes) -> Callable[[int], bytes]:
+    """A value that lies deeper the larger it is; some libraries refuse 255 levels."""
+    return lambda size: before * (size // 800) + inner(size // 2) + after * (size // 800)
+
+
+WIDE = b"[" + b",".join(b"%d" % at for at in range(16)) + b","
 JSONS: dict[str, Callable[[int], bytes]] = {
     "digits": lambda size: b"7" * size,
     "fraction": lambda size: b"0." + b"7" * size,
@@ -219,6 +232,10 @@ JSONS: dict[str, Callable[[int], bytes]] = {
     "spaces": lambda size: b" " * size,
     "no end": lambda size: b'"' + b"\\" * size,
     "zero bytes": bytes,
+    "nested string": nested(b"[", lambda size: b'"' + b"a" * size + b'"', b"]"),
+    "nested numbers": nested(WIDE, items(lambda at: b"%d" % at, 5), b"]"),
+    "nested long numbers": nested(b"[", items(lambda at: b"%d" % (10**38 + at), 40), b"]"),
+    "nested members": nested(b'{"a":', items(lambda at: b"%d" % (10**38 + at), 40), b"}"),
 }
 
 

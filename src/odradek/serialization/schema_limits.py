@@ -39,6 +39,16 @@ what counting takes itself.
 """
 DEEPEST = 1000
 """How deep values lie at most: Python reads and writes no deeper JSON."""
+HASHED = 16
+"""Items of a list that `uniqueItems` hashes, with all that is within them; it compares fewer in
+pairs, until they differ.
+"""
+LONG = 1 << 53
+"""Integers from which on hashes of different ones are equal."""
+COMPARED_LEVELS = 32
+"""How often `uniqueItems` looks at a part of a value that is within lists within lists."""
+FREE_COMPARED = 1_000_000
+"""Characters and values that it may look at in any case, each time counted."""
 MOST_STEPS = 300_000
 """References that are counted with, level by level; for a schema of thousands fewer levels are."""
 MOST_BASES = 64
@@ -114,11 +124,16 @@ class JsonLimits:
         """Checks of one place of a value, by how many values are within it."""
         self._deepest = DEEPEST
         self._ways = self._kept = 0
+        self.unique = any(one.get("uniqueItems") is True for one in self._places.nodes.values())
         if isinstance(schema, dict):
             self._grow(id(schema), self._groups(id(schema)))
 
     def check(self, value: Any) -> str | None:
         """Return why a value isn't checked, because it would take too long, or None."""
+        if self.unique and len(self._by_depth) > COMPARED_LEVELS:
+            compared, size = _compared(value)
+            if compared > max(FREE_COMPARED, COMPARED_LEVELS * size):
+                return "uniqueItems would compare lists within lists too often"
         if self._by_depth[-1] <= FREE and self._deepest == DEEPEST:
             return None
         depth, size = _extent(value)
@@ -128,6 +143,10 @@ class JsonLimits:
         if each < MOST and each * size <= MOST:
             return None
         return f"validating the references of its schema would take {MOST} checks or more"
+
+    def compares_long_integers(self, value: Any) -> bool:
+        """Return whether `uniqueItems` may have to compare many long integers."""
+        return self.unique and _has_long_integers(value)
 
     def _groups(self, first: int) -> dict[int, list[list[tuple[int, int]]]]:
         """Return for each definition the lists of definitions that check one value within."""
@@ -359,6 +378,48 @@ def _extent(value: Any) -> tuple[int, int]:
                 inner += one
         level = inner
     return depth - 1, size
+
+
+def _has_long_integers(value: Any) -> bool:
+    """Return whether a value has `HASHED` of them or more."""
+    waiting, long = [value], 0
+    while waiting and long < HASHED:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list | tuple):
+            waiting += one
+        elif isinstance(one, int):
+            long += not -LONG < one < LONG
+    return long >= HASHED
+
+
+def _compared(value: Any) -> tuple[int, int]:
+    """Return how much `uniqueItems` looks at if it is true of all lists, and a value's size.
+
+    Where there are many long integers each list and dict is copied for it, else only long lists
+    are looked at as a whole.
+    """
+    every = _has_long_integers(value)
+    compared = size = 0
+    waiting = [(value, 0)]
+    while waiting:
+        one, level = waiting.pop()
+        weight = 1
+        if isinstance(one, str):
+            weight += len(one)
+        elif isinstance(one, dict):
+            level += every
+            weight += sum(len(str(name)) for name in one)
+            waiting += [(inner, level) for inner in one.values()]
+        elif isinstance(one, list | tuple):
+            level += every or len(one) >= HASHED
+            waiting += [(inner, level) for inner in one]
+        elif isinstance(one, int):
+            weight += one.bit_length() // 4
+        size += weight
+        compared += weight * level
+    return compared, size
 
 
 def _too_many_ways() -> InvalidSchemaError:

@@ -292,6 +292,21 @@ def test_bytes_may_be_of_any_kind(registry: SchemaRegistryClient) -> None:
         }
 
 
+def test_bytes_are_no_array(registry: SchemaRegistryClient) -> None:
+    """In a union that has both, fastavro takes bytes for a list of integers."""
+    numbers = {"type": "array", "items": "int"}
+    one, other = record(field(numbers), name="A"), record(field("bytes"), name="B")
+    write = AvroSerializer(registry, json.dumps([numbers, "bytes", one, other]), conf=REGISTER)
+    read = AvroDeserializer(registry)
+    kinds: tuple[Any, ...] = (bytes, bytearray, memoryview)
+    for kind in kinds:
+        assert read(write(kind(b"ab"), VALUE), VALUE) == b"ab"
+        assert read(write({"x": kind(b"ab")}, VALUE), VALUE) == {"x": b"ab"}
+        with pytest.raises(SerializationError, match="has an array"):
+            AvroSerializer(registry, json.dumps(numbers), conf=REGISTER)(kind(b"ab"), VALUE)
+    assert read(write([97, 98], VALUE), VALUE) == [97, 98]
+
+
 UUIDS = {
     "00000000-0000-0000-0000-00000000000a": True,
     "00000000-0000-0000-0000-00000000000A": True,
@@ -302,6 +317,38 @@ UUIDS = {
     "": False,
     "none": False,
 }
+
+
+def test_what_cannot_be_read_is_not_written(registry: SchemaRegistryClient) -> None:
+    decimal = {"logicalType": "decimal", "precision": 4, "scale": 2}
+    fixed = {"type": "fixed", "name": "F", "size": 3, **decimal}
+    text = {"type": "string", "logicalType": "uuid"}
+    number = {"type": "bytes", **decimal}
+    cases: list[tuple[Any, Any, Any]] = [
+        (text, "nope", str(UUID(int=1))),
+        (["null", text], "nope", str(UUID(int=1))),
+        (fixed, b"abc", b"\0\0\1"),
+        (number, bytearray(b"abc"), bytearray(b"\1")),
+        (["null", number], b"abc", b"\1"),
+    ]
+    for at, (kind, bad, good) in enumerate(cases):
+        write = AvroSerializer(registry, json.dumps(record(field(kind))), conf=REGISTER)
+        context = SerializationContext(f"t{at}", MessageField.VALUE)
+        assert AvroDeserializer(registry)(write({"x": good}, context), context) is not None
+        with pytest.raises(SerializationError, match="doesn't match its Avro schema"):
+            write({"x": bad}, context)
+
+
+def test_a_text_that_is_no_uuid_may_fit_another_branch(registry: SchemaRegistryClient) -> None:
+    text = {"type": "string", "logicalType": "uuid"}
+    one, other = (
+        {**record(field(kind)), "name": name} for kind, name in ((text, "A"), ("string", "B"))
+    )
+    for first, second in ((one, other), (other, one)):
+        context = SerializationContext(str(first["name"]), MessageField.VALUE)
+        write = AvroSerializer(registry, json.dumps([first, second]), conf=REGISTER)
+        read = AvroDeserializer(registry)
+        assert read(write({"x": "text"}, context), context) == {"x": "text"}
 
 
 @pytest.mark.parametrize("text", UUIDS)

@@ -20,6 +20,7 @@ from odradek.serialization import (
     SerializationContext,
     json_to_arrow,
 )
+from odradek.serialization.json.serializers import JsonChecks
 
 VALUE = SerializationContext("t", MessageField.VALUE)
 REGISTER = {"auto.register.schemas": True}
@@ -204,6 +205,24 @@ def test_unique_items(registry: SchemaRegistryClient, value: Any, unique: bool) 
     for required in (True, False):
         schema = Schema(json.dumps({"uniqueItems": required}), "JSON")
         assert (both(registry, schema, value) is None) == (unique or not required)
+
+
+def test_unique_items_of_recursive_schemas(registry: SchemaRegistryClient) -> None:
+    """Checks of lists within lists take time in proportion to the value."""
+    flat = Schema(json.dumps({"uniqueItems": True}), "JSON")
+    recursive = Schema(json.dumps({"uniqueItems": True, "items": {"$ref": "#"}}), "JSON")
+    deep: Any = "x" * 100_000
+    for _ in range(700):
+        deep = [deep]
+    assert both(registry, flat, deep) is None
+    assert both(registry, recursive, deep) is None
+    for inner, each in ((list(range(20_000)), range(16)), ([10**32 + n for n in range(2000)], ())):
+        wide: Any = inner
+        for _ in range(100):
+            wide = [*each, wide]
+        assert both(registry, flat, wide) is None
+        check = JsonChecks(registry).check(recursive, wide)
+        assert check == "uniqueItems would compare lists within lists too often"
 
 
 def test_texts_within_constants_are_left(registry: SchemaRegistryClient) -> None:

@@ -70,6 +70,8 @@ def guarded(parsed: Any, texts: Collection[str] = (), *, reading: bool = False) 
         if logical in ("decimal", "uuid") and isinstance(one.get("type"), str):
             large = logical == "uuid" or one.get("precision", 0) > LARGEST_DECIMAL128
             copy["logicalType"] = (_TEXT if logical in texts and large else _OWN) + logical
+        elif one.get("type") == "array" and not reading:
+            copy["logicalType"] = f"{_OWN}array"
     # Otherwise fastavro parses all but records again for each value.
     marks = {"__fastavro_parsed": True, "__named_schemas": {n: names[n].copy() for n in names}}
     for one in root if isinstance(root, list) else [root]:
@@ -86,9 +88,17 @@ def _register() -> None:
         for prefix, read in ((_OWN, _decimal), (_TEXT, _decimal_text)):
             readers[f"{kind}-{prefix}decimal"] = read
             writers[f"{kind}-{prefix}decimal"] = write
+    writers[f"array-{_OWN}array"] = _written_array
     for prefix, read_uuid in ((_OWN, _uuid), (_TEXT, _uuid_text)):
         readers[f"string-{prefix}uuid"] = read_uuid
-        writers[f"string-{prefix}uuid"] = writers["string-uuid"]
+        writers[f"string-{prefix}uuid"] = _written_uuid
+
+
+def _written_array(data: Any, *_: Any) -> Any:
+    """Return a list; fastavro takes bytes for lists of integers, also in unions with bytes."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return _Unfit(f"the schema has an array, but the value is a {type(data).__name__}")
+    return data
 
 
 def _uuid(data: str, *_: Any) -> UUID:
@@ -137,14 +147,46 @@ def _unscaled(data: Decimal, schema: dict[str, Any]) -> int:
     return int(_EXACT.scaleb(found, scale))
 
 
+class _Unfit:
+    """A value that no type takes; an error would end fastavro's search for a union's branch."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __len__(self) -> int:  # fastavro asks for it where there is no union
+        raise ValueError(self._why)
+
+    def __iter__(self) -> Any:
+        raise ValueError(self._why)
+
+
+def _checked(data: Any, schema: dict[str, Any]) -> Any:
+    """Return what isn't a `Decimal`, which may be the bytes of one."""
+    try:
+        if isinstance(data, bytes | bytearray | memoryview):
+            _decimal(bytes(data), schema)
+    except ValueError as error:
+        return _Unfit(str(error))
+    return data
+
+
+def _written_uuid(data: Any, *_: Any) -> Any:
+    try:
+        if isinstance(data, str):
+            _uuid(data)
+    except ValueError as error:
+        return _Unfit(str(error))
+    return str(data) if isinstance(data, UUID) else data
+
+
 def _written(data: Any, schema: dict[str, Any]) -> Any:
     if not isinstance(data, Decimal):
-        return data
+        return _checked(data, schema)
     number = _unscaled(data, schema)
     return number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)
 
 
 def _written_fixed(data: Any, schema: dict[str, Any]) -> Any:
     if not isinstance(data, Decimal):
-        return data
+        return _checked(data, schema)
     return _unscaled(data, schema).to_bytes(schema["size"], "big", signed=True)

@@ -54,7 +54,7 @@ class JsonChecks:
     def __init__(self, registry: SchemaRegistryClient | None) -> None:
         self._rs = jsonschema_rs()
         self._registry = registry
-        self._made: Kept[Schema, tuple[Any, JsonLimits]] = Kept(
+        self._made: Kept[Schema, tuple[Any, Any, JsonLimits]] = Kept(
             lambda: SchemaCache(0) if registry is None else cache_of(registry)
         )
 
@@ -63,12 +63,12 @@ class JsonChecks:
 
         Raises `InvalidSchemaError` for an invalid schema.
         """
-        validator, limits = self.prepare(schema)
+        validator, exact, limits = self.prepare(schema)
         too_much = limits.check(value)
         if too_much is not None:
             return too_much
         try:
-            validator.validate(value)
+            (exact if limits.compares_long_integers(value) else validator).validate(value)
         except self._rs.ValidationError as error:
             path = "".join(f"/{one}" for one in error.instance_path) or "the root"
             return f"{path}: {error.message[:SAID]}"
@@ -81,22 +81,25 @@ class JsonChecks:
         self.prepare_own(schema)
         return self.check(schema, value)
 
-    def prepare_own(self, schema: Schema) -> tuple[Any, JsonLimits]:
+    def prepare_own(self, schema: Schema) -> tuple[Any, Any, JsonLimits]:
         """Do what `prepare` does, for a schema other than a record's: errors don't blame it."""
         try:
             return self.prepare(schema)
         except SchemaRegistryError as error:
             raise error.blameless() from error.__cause__
 
-    def prepare(self, schema: Schema) -> tuple[Any, JsonLimits]:
-        """Return the validator and limits of a schema. Raises `InvalidSchemaError`."""
+    def prepare(self, schema: Schema) -> tuple[Any, Any, JsonLimits]:
+        """Return the validators of a schema, for most values and for others, and its limits.
+
+        Raises `InvalidSchemaError`.
+        """
         known = self._made.known()
         found = known.get(schema)
         if found is None:
             found = kept(known, schema, self._validator(schema))
         return found
 
-    def _validator(self, schema: Schema) -> tuple[Any, JsonLimits]:
+    def _validator(self, schema: Schema) -> tuple[Any, Any, JsonLimits]:
         parsed = json_of(schema)
         others = {} if self._registry is None else _by_uri(schema, parsed, self._registry)
 
@@ -108,23 +111,23 @@ class JsonChecks:
                 f"{uri.removeprefix(BASE)} isn't one of the schema's references ({names})"
             )
 
-        def made() -> Any:
+        def made(keywords: dict[str, Any]) -> Any:
             # Other clients don't check formats either: dates without a zone are common.
             return self._rs.validator_for(
                 parsed,
                 retriever=retrieve,
                 base_uri=BASE,
                 validate_formats=False,
-                keywords={"uniqueItems": _UniqueItems},
+                keywords=keywords,
             )
 
         try:
             try:
-                validator = made()
+                validator = made({})
             except ValueError:
                 for one in (parsed, *others.values()):
                     _repair(one)
-                validator = made()
+                validator = made({})
         # It raises its own error for schemas, and for references that lead nowhere.
         except Exception as error:
             raise InvalidSchemaError(
@@ -133,13 +136,16 @@ class JsonChecks:
                 "Change the schema (patterns are ECMA 262 regular expressions), or set validate "
                 "to false.",
             ) from None
-        return validator, JsonLimits(parsed, others)
+        limits = JsonLimits(parsed, others)
+        exact = made({"uniqueItems": _UniqueItems}) if limits.unique else validator
+        return validator, exact, limits
 
 
 class _UniqueItems:
-    """The keyword `uniqueItems`, in linear time.
+    """The keyword `uniqueItems`, for values with many long integers.
 
-    The validator's own one compares each large number with each other: 264 KB take 32 seconds.
+    The validator's own one compares each long integer with each other: 264 KB take 32 seconds. But
+    it gets no copy of the value, as this one does each time.
     """
 
     def __init__(self, _: Any, required: Any, __: Any) -> None:
@@ -147,7 +153,7 @@ class _UniqueItems:
 
     def validate(self, instance: Any) -> None:
         """Raise `ValueError` if two items of a list are equal."""
-        if self._required and isinstance(instance, list):
+        if self._required and isinstance(instance, list) and len(instance) > 1:
             texts = [_compared(one) for one in instance]
             if len(set(texts)) < len(texts):
                 raise ValueError("it has equal items")
