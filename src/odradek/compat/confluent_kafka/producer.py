@@ -160,7 +160,10 @@ class Producer:
         """
         seconds = checked_seconds(timeout)
         self._open()
-        return self._queue.serve(seconds)
+        try:
+            return self._queue.serve(seconds)
+        finally:
+            self._note_unheard()
 
     def flush(self, timeout: float = -1) -> int:
         """Send all messages and wait until each is reported; return the number still pending."""
@@ -172,7 +175,15 @@ class Producer:
                 self._open().flush(min(left, PATIENCE))
             if not self._queue.serve(min(left, PATIENCE)) and not left:
                 break
+        self._note_unheard()
+        self._producer.report_failures()
         return len(self._sent)
+
+    def _note_unheard(self) -> None:
+        """Have failed messages that had no callback logged with those of the next minute."""
+        found, self._sent.unheard = self._sent.unheard, []
+        if found:
+            self._producer.unnoticed(sum(count for count, _ in found), found[0][1])
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Drop all messages; a later `poll()` reports each of them.

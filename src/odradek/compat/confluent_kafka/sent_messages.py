@@ -33,6 +33,8 @@ class SentMessages:
         """`deliver` is called in the producer's thread with reports that can be created."""
         self.only_errors = given.only_errors
         self.deliver = deliver
+        self.unheard: list[tuple[int, BaseException]] = []
+        """Numbers of failed messages without a callback, and their errors."""
         self._most_messages = given.most_messages or sys.maxsize
         self._most_bytes = given.most_bytes
         self.room = Room()
@@ -154,9 +156,10 @@ class Reports(Notes):
             return 0
         topic, partition = batch.partition
         number = partition if partition >= 0 else None
-        outcome, error = (-1, -1), None
-        if batch.done.error is not None:
-            error = delivery_error(batch.done.error, sent=batch.doubtful)
+        outcome, error, unheard = (-1, -1), None, 0
+        failure = batch.error()
+        if failure is not None:
+            error = delivery_error(failure, sent=batch.doubtful)
         else:
             found = batch.done.result()
             outcome = found.base_offset, found.log_append_time_ms
@@ -169,12 +172,17 @@ class Reports(Notes):
             for call, message in zip(taken.calls, messages, strict=True):
                 made += 1
                 self._in_hand -= 1
-                if call is not None and told:
+                if call is None:
+                    unheard += 1
+                elif told:
                     call(error, message)
         except BaseException:
             self.put_back(taken, made)
             self._in_hand = 0
             raise
+        finally:
+            if unheard and failure is not None:
+                sent.unheard.append((unheard, failure))
         return made
 
 
