@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from threading import Lock
-from time import monotonic
 from typing import Any
 
+from odradek.compat.clock import monotonic_clock
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message
 from odradek.compat.confluent_kafka.settings import Given
@@ -33,8 +33,9 @@ class SentMessages:
         """`deliver` is called in the producer's thread with reports that can be created."""
         self.only_errors = given.only_errors
         self.deliver = deliver
-        self.unheard: list[tuple[int, BaseException]] = []
-        """Numbers of failed messages without a callback, and their errors."""
+        self.now = monotonic_clock()
+        """Without a Python call in between, as `produce()` needs it for each message."""
+        self._unheard: list[tuple[int, BaseException]] = []
         self._most_messages = given.most_messages or sys.maxsize
         self._most_bytes = given.most_bytes
         self.room = Room()
@@ -78,6 +79,15 @@ class SentMessages:
         """Deliver reports of messages that were added after the outcome."""
         self._all[reports] = None
         self.deliver(reports)
+
+    def fails_unheard(self, count: int, error: BaseException) -> None:
+        """Note failed messages without a callback."""
+        self._unheard.append((count, error))
+
+    def take_unheard(self) -> list[tuple[int, BaseException]]:
+        """Return the numbers and errors of `fails_unheard` since the last call."""
+        found, self._unheard = self._unheard, []
+        return found
 
     def forget(self, reports: Reports) -> None:
         """Drop reports that were all delivered."""
@@ -163,7 +173,7 @@ class Reports(Notes):
         else:
             found = batch.done.result()
             outcome = found.base_offset, found.log_append_time_ms
-        told, now = error is not None or not sent.only_errors, monotonic()
+        told, now = error is not None or not sent.only_errors, sent.now()
         taken = self._take(MOST_AT_ONCE)
         try:
             messages = build_reports(
@@ -182,7 +192,7 @@ class Reports(Notes):
             raise
         finally:
             if unheard and failure is not None:
-                sent.unheard.append((unheard, failure))
+                sent.fails_unheard(unheard, failure)
         return made
 
 
