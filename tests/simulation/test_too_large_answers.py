@@ -97,6 +97,36 @@ def test_any_other_answer_is_named_once(
     assert not [r for r in caplog.records if "outage" in r.getMessage()]
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["first", "later"])
+def test_metadata_that_is_too_large_is_no_outage(
+    known: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first call ends at once; a client with metadata keeps it."""
+    stage = Stage(3, brokers=1)
+    stage.cluster.create_topic("large", partitions=2000)
+    monkeypatch.setattr(frame, "FIRST_LIMIT", 1000)
+    with stage.producer(max_block_ms=5000) as producer:
+        if known:
+            producer.send("t", b"one").result()
+        network, updater = producer._engine.network, producer._engine.updater
+        network.frame_limit = 20_000
+        for connection in network.connections.values():
+            connection.reader.limit = 20_000
+        began = stage.world.now
+        with pytest.raises(KafkaError) as caught:
+            producer.send("large", b"one").result()
+        if not known:
+            assert isinstance(caught.value, AnswerTooLargeError)
+            assert stage.world.now - began < 2
+        assert "response to Metadata" in str(caught.value)
+        if known:
+            producer.send("t", b"two").result()
+        stage.world.advance(400.0)
+        assert not updater.history
+    said = [r.getMessage() for r in caplog.records]
+    assert not [one for one in said if "outage" in one or "no broker answers" in one]
+
+
 def test_the_option_that_the_error_names_cures_it(monkeypatch: pytest.MonkeyPatch) -> None:
     _, client = scene(monkeypatch)
     with pytest.raises(FetchTooLargeError) as caught:

@@ -52,7 +52,7 @@ def test_flush_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
         "[orders] 1000 records were not delivered, and the program looked at no result of them. "
         "The first error is TopicAuthorizationError: TOPIC_AUTHORIZATION_FAILED (29)"
     )
-    assert line.endswith("Pass on_delivery to send(), or check the futures that it returns")
+    assert line.endswith("Pass on_delivery, or check the futures that send() returns")
     assert told(caplog) == [line]
 
 

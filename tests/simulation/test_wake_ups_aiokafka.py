@@ -67,9 +67,9 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Any:
         made.create_topic("t", partitions=3)
         for partition in range(3):
             made.produce("t", [b"%d" % n for n in range(RECORDS)], partition=partition)
-        clock = SimpleNamespace(monotonic=lambda: made.now, time=lambda: made.now)
+        monkeypatch.setattr(known, "time", SimpleNamespace(time=lambda: made.now))
         for module in (attendant, consumer, known, subscriptions):
-            monkeypatch.setattr(module, "time", clock, raising=False)
+            monkeypatch.setattr(module, "monotonic", lambda: made.now)
         yield made
 
 

@@ -45,10 +45,9 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSimulation]:
 
 
 def in_virtual_time(simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(monotonic=lambda: simulation.now, sleep=simulation.sleep)
-    for module in (assigned_consumer, consumer):
-        monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(consumer_core, "monotonic", clock.monotonic)
+    monkeypatch.setattr(consumer, "time", SimpleNamespace(sleep=simulation.sleep))
+    for module in (assigned_consumer, consumer, consumer_core):
+        monkeypatch.setattr(module, "monotonic", lambda: simulation.now)
 
 
 def made(simulation: KafkaSimulation, **more: Any) -> Consumer:

@@ -38,7 +38,8 @@ KINDS: dict[str, str] = {
     "leaderless",
     "silent": "an address sent no data for the suspicion time: address, seconds, ready, held",
     "heard": "an address that had sent no data sent data again: address, ready",
-    "metadata_failed": "a metadata refresh failed with one address: address, what, error, round",
+    "metadata_failed": "a metadata refresh failed with one address: address, what, error, round, "
+    "failure",
     "round_failed": "a metadata refresh failed with all addresses and is retried after a "
     "backoff: round, backoff",
     "rebootstrap": "the client starts again from bootstrap.servers: why, known",

@@ -155,8 +155,8 @@ class OutageLog:
             self._worked(outage, address, now)
 
     def _metadata_failed(self, now: float, fields: Fields) -> None:
-        if fields.get("what") == "dial":  # was counted when it failed
-            return
+        if fields.get("what") == "dial" or not fields.get("failure", True):
+            return  # was counted when it failed, or the broker works
         self._failed(now, fields, "metadata request failed", "")
         self.counts.attempts[self._class(fields["address"])] += 1
 

@@ -46,3 +46,5 @@ class PlacingProducer(Producer):
         super().__init__(settings)
         self._set_up_sending(self._calls, place, never)  # type: ignore[arg-type]
         self.report_at_once = self._report_at_once
+        engine = self._calls.engine  # bound to the engine: its batches mustn't refer to `self`
+        self.unnoticed, self.report_failures = engine.unnoticed, engine.report_failures

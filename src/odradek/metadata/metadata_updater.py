@@ -15,7 +15,13 @@ from typing import cast
 
 from odradek.common.backoff import Backoff
 from odradek.common.config import ADMIN, Config
-from odradek.common.errors import Attempt, DisconnectedError, KafkaError, MalformedMessageError
+from odradek.common.errors import (
+    AnswerTooLargeError,
+    Attempt,
+    DisconnectedError,
+    KafkaError,
+    MalformedMessageError,
+)
 from odradek.common.errors.kafka import RebootstrapRequiredError, error_for
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
@@ -26,7 +32,7 @@ from odradek.metadata.late_answers import LateAnswers
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.misled import Misled
-from odradek.metadata.refusals import Refusals
+from odradek.metadata.refusals import Refusal, Refusals
 from odradek.metadata.round import PendingRequest, Round
 from odradek.network.connection import COORDINATOR, Connection
 from odradek.network.dial_policy import YOUNG
@@ -313,9 +319,20 @@ class MetadataUpdater:
                 self.metadata.failed()
         if error is not None:
             self._attempt_failed(round_, address, "metadata request", error, now)
+            if isinstance(error, AnswerTooLargeError):
+                self._too_large(error, now)
             return False
         self._accept(response, asked, now)
         return True
+
+    def _too_large(self, error: AnswerTooLargeError, now: float) -> None:
+        """End waiting calls of a client without metadata: the broker works, it is no outage.
+
+        Any broker's response would be as large, and a rebootstrap wouldn't help.
+        """
+        self.due_since = now
+        if self.metadata.snapshot is None:
+            self.refusals.tell(Refusal(error, now))
 
     def _refusal(
         self, response: MetadataResponse, asked: PendingRequest, now: float
@@ -448,7 +465,8 @@ class MetadataUpdater:
         text = f"{type(error).__name__}: {error}"
         shown = CONNECT if what == "dial" else what
         self.attempts.append(Attempt(address, shown, text, now))
-        if proves:
+        large = isinstance(error, AnswerTooLargeError)  # the broker works
+        if proves and not large:
             self._failed_in_a_row[address] = None
         if round_ is not None:
             if proves:
@@ -460,6 +478,7 @@ class MetadataUpdater:
                 what=what,
                 error=text,
                 round=round_.number,
+                failure=not large,
             )
 
     def _note_ends(self, round_: Round, now: float) -> None:

@@ -1,12 +1,42 @@
-"""Provide the real clock, for packages that wait outside any client.
+"""Provide the real clocks, which also work while a test has frozen time (freezegun).
 
-In: nothing. Out: monotonic seconds, a pause, the date. Spark's synchronous callbacks use it. Must
-not be used by an engine, which takes the time as an argument.
+In: nothing. Out: monotonic seconds, a pause, the date. Hosts, and packages that wait outside any
+client, use it. Must not be used by an engine, which takes the time as an argument.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
+from types import BuiltinFunctionType
+
+
+def monotonic_clock() -> Callable[[], float]:
+    """Return `time.monotonic` itself, even if a test has replaced it (freezegun).
+
+    A module that is imported while time is frozen would otherwise keep the replacement for ever.
+    """
+    return _real(time.monotonic, "CLOCK_MONOTONIC")
+
+
+def wall_clock() -> Callable[[], float]:
+    """Return `time.time` itself, even if a test has replaced it."""
+    return _real(time.time, "CLOCK_REALTIME")
+
+
+def _real(function: Callable[[], float], clock: str) -> Callable[[], float]:
+    if isinstance(function, BuiltinFunctionType) or not hasattr(time, clock):
+        return function
+    return partial(time.clock_gettime, getattr(time, clock))
+
+
+def monotonic(clock: Callable[[], float] = monotonic_clock()) -> float:  # noqa: B008
+    """Return monotonic seconds.
+
+    freezegun replaces `time.monotonic` under any name in modules, but not in parameters.
+    """
+    return clock()
 
 
 class SystemClock:
@@ -14,7 +44,7 @@ class SystemClock:
 
     def now(self) -> float:
         """Give monotonic seconds."""
-        return time.monotonic()
+        return monotonic()
 
     def date_ms(self) -> int:
         """Return milliseconds since 1970, the same for other processes of this machine."""

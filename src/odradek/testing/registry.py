@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from odradek.runtime.system_clock import monotonic
 from odradek.testing import jars
 from odradek.testing.brokers.broker import SMALL_JVM, free_port
 from odradek.testing.brokers.process import Child, Keeper
@@ -112,8 +113,8 @@ class LocalRegistry:
             keeper.close()
 
     def _wait(self, child: Child) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline and child.alive:
+        deadline = monotonic() + START_TIMEOUT_S
+        while monotonic() < deadline and child.alive:
             try:
                 with urllib.request.urlopen(f"{self.url}/subjects", timeout=5):  # noqa: S310
                     return

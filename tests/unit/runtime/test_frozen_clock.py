@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from tests.time_limits import HANG_S
 
-from odradek.runtime.hosts.engine_host import monotonic_clock, wall_clock
+import odradek
+from odradek.runtime.system_clock import monotonic_clock, wall_clock
 
 PROGRAM = """
 import asyncio, time
@@ -51,3 +54,50 @@ def test_a_clock_that_is_not_frozen_is_used_itself() -> None:
     """Without a Python call in between: a producer needs it for each record."""
     assert monotonic_clock() is time.monotonic
     assert wall_clock() is time.time
+
+
+FROZEN = """
+import sys, time
+
+import odradek
+from odradek.compat import confluent_kafka
+from odradek.serialization import RegistryUnreachableError, SchemaRegistryClient
+from odradek.testing import FakeCluster
+
+real = time.monotonic
+for module in list(sys.modules.values()):  # as freezegun does
+    for name, value in list(vars(module).items()):
+        if value is real:
+            setattr(module, name, lambda: 7.0)
+
+url = {"schema.registry.url": "http://127.0.0.1:1", "default.api.timeout.ms": 500}
+try:
+    SchemaRegistryClient(url).get_subjects()
+except RegistryUnreachableError:
+    print("the registry")
+with FakeCluster(topics={"t": 1}) as cluster:
+    server = {"bootstrap.servers": cluster.bootstrap_servers}
+    consumer = confluent_kafka.Consumer({**server, "group.id": "g"})
+    consumer.subscribe(["t"])
+    print(consumer.poll(0.5))
+    consumer.close()
+    producer = confluent_kafka.Producer(server)
+    producer.produce("t", b"x")
+    print(producer.flush(30))
+"""
+
+
+def test_deadlines_end_while_time_is_frozen() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FROZEN], capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+    assert done.stdout == "the registry\nNone\n0\n", done.stderr
+
+
+def test_only_processes_of_their_own_read_a_clock_that_a_test_can_freeze() -> None:
+    own, found = Path(odradek.__file__).parent, set()
+    for path in own.rglob("*.py"):
+        if re.search(r"\btime\.monotonic\b(?!`)|from time import .*monotonic", path.read_text()):
+            found.add(str(path.relative_to(own)))
+    alone = {one for one in found if one.startswith("cli/")}
+    assert found - alone == {"runtime/system_clock.py", "testing/brokers/keeper.py"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
@@ -174,6 +175,25 @@ def test_what_a_users_function_raises(
 
     with pytest.raises(kind, match=said):
         given(broken)
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_a_coroutine_that_exits_fails_alone(raised: BaseException) -> None:
+    """The loop also runs the coroutines of all other clients."""
+
+    async def exits() -> str:
+        raise raised
+
+    async def tasks_exit() -> str:
+        asyncio.get_running_loop().call_soon(sys.exit, 3)
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+        return "still-here"
+
+    with pytest.raises(TokenError, match=f"the token function raised {type(raised).__name__}"):
+        given(exits)
+    assert given(tasks_exit) == Token(Secret("still-here"))
 
 
 OIDC = {"scope": "kafka", "client.id": CLIENT_ID, "client.secret": CLIENT_SECRET}

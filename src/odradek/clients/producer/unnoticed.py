@@ -65,7 +65,7 @@ class UnnoticedFailures:
             self._spaced_until = self._next
             logger.warning(
                 "[%s] %s %s not delivered, and the program looked at no result of them. The first "
-                "error is %s: %s. Pass on_delivery to send(), or check the futures that it returns",
+                "error is %s: %s. Pass on_delivery, or check the futures that send() returns",
                 self._client_id,
                 counted(total),
                 were(total),

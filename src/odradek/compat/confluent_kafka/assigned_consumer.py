@@ -7,13 +7,13 @@ threads or for event loops (`flows`). Must not: return messages; `consumer_core`
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import odradek
 from odradek.common.options.values import CONSUMER
 from odradek.common.secret import private
+from odradek.compat.clock import monotonic
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.flows import Flow
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
@@ -393,7 +393,7 @@ class AssignedConsumer:
     def _due(self) -> Committable:
         """Return the offsets to commit now, if this package commits and the interval has passed."""
         every = self._given.commit_every
-        if every is None or (now := time.monotonic()) < self._commit_at:
+        if every is None or (now := monotonic()) < self._commit_at:
             return {}
         self._commit_at = now + every
         return self._books.to_commit()
@@ -442,7 +442,7 @@ class AssignedConsumer:
 
     def _told(self, error: odradek.KafkaError) -> Message | None:
         """Return a message for an error, or None if the same error was reported recently."""
-        now, found = time.monotonic(), translated(error)
+        now, found = monotonic(), translated(error)
         said, at = self._last_error
         if said == str(error) and now - at < (SAME_FATAL if found.fatal() else SAME_ERROR):
             return None

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from time import monotonic
 
 import odradek
+from odradek.compat.clock import monotonic
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.settings import FOREVER, Given
 

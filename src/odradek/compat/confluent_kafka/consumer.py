@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from odradek.common.secret import private
+from odradek.compat.clock import monotonic
 from odradek.compat.confluent_kafka import beneath
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterQuestions
 from odradek.compat.confluent_kafka.consumer_calls import ConsumerCalls
@@ -34,7 +35,7 @@ class _Core(ConsumerCore):
         return beneath.Consumer(self._given.ours, messages_of)
 
     def _now(self) -> float:
-        return time.monotonic()
+        return monotonic()
 
     def _idle(self, seconds: float) -> object:
         return self._queue.serve(seconds)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from time import monotonic
 from typing import Any
 from weakref import ref
 
 import odradek
 from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.secret import private
+from odradek.compat.clock import monotonic
 from odradek.compat.confluent_kafka.assigned_consumer import AssignedConsumer
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
 from odradek.compat.confluent_kafka.flows import Flow

@@ -7,13 +7,13 @@ producer, their outcomes as reports. Must not: decide how anything is sent.
 from __future__ import annotations
 
 from contextlib import suppress
-from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
 import odradek
 from odradek.common.options.values import PRODUCER
 from odradek.common.secret import private
+from odradek.compat.clock import monotonic
 from odradek.compat.confluent_kafka.beneath import Producer as PlacingProducer
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata, ClusterQuestions
@@ -100,7 +100,7 @@ class Producer:
             raise RuntimeError("Producer has been closed")
         call = callback or on_delivery or self._on_delivery
         number = None if partition == ANY_PARTITION else as_partition(partition)
-        sent, producer, begun = self._sent, self._producer, monotonic()
+        sent, producer, begun = self._sent, self._producer, self._sent.now()
         try:
             if headers is None:  # the common case, without further checks
                 number = producer.report_at_once(
@@ -160,7 +160,10 @@ class Producer:
         """
         seconds = checked_seconds(timeout)
         self._open()
-        return self._queue.serve(seconds)
+        try:
+            return self._queue.serve(seconds)
+        finally:
+            self._note_unheard()
 
     def flush(self, timeout: float = -1) -> int:
         """Send all messages and wait until each is reported; return the number still pending."""
@@ -172,7 +175,14 @@ class Producer:
                 self._open().flush(min(left, PATIENCE))
             if not self._queue.serve(min(left, PATIENCE)) and not left:
                 break
+        self._note_unheard()
+        self._producer.report_failures()
         return len(self._sent)
+
+    def _note_unheard(self) -> None:
+        """Have failed messages that had no callback logged with those of the next minute."""
+        if found := self._sent.take_unheard():
+            self._producer.unnoticed(sum(count for count, _ in found), found[0][1])
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Drop all messages; a later `poll()` reports each of them.

@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from threading import Lock
-from time import monotonic
 from typing import Any
 
+from odradek.compat.clock import monotonic_clock
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message
 from odradek.compat.confluent_kafka.settings import Given
@@ -33,6 +33,9 @@ class SentMessages:
         """`deliver` is called in the producer's thread with reports that can be created."""
         self.only_errors = given.only_errors
         self.deliver = deliver
+        self.now = monotonic_clock()
+        """Without a Python call in between, as `produce()` needs it for each message."""
+        self._unheard: list[tuple[int, BaseException]] = []
         self._most_messages = given.most_messages or sys.maxsize
         self._most_bytes = given.most_bytes
         self.room = Room()
@@ -76,6 +79,15 @@ class SentMessages:
         """Deliver reports of messages that were added after the outcome."""
         self._all[reports] = None
         self.deliver(reports)
+
+    def fails_unheard(self, count: int, error: BaseException) -> None:
+        """Note failed messages without a callback."""
+        self._unheard.append((count, error))
+
+    def take_unheard(self) -> list[tuple[int, BaseException]]:
+        """Return the numbers and errors of `fails_unheard` since the last call."""
+        found, self._unheard = self._unheard, []
+        return found
 
     def forget(self, reports: Reports) -> None:
         """Drop reports that were all delivered."""
@@ -154,13 +166,14 @@ class Reports(Notes):
             return 0
         topic, partition = batch.partition
         number = partition if partition >= 0 else None
-        outcome, error = (-1, -1), None
-        if batch.done.error is not None:
-            error = delivery_error(batch.done.error, sent=batch.doubtful)
+        outcome, error, unheard = (-1, -1), None, 0
+        failure = batch.error()
+        if failure is not None:
+            error = delivery_error(failure, sent=batch.doubtful)
         else:
             found = batch.done.result()
             outcome = found.base_offset, found.log_append_time_ms
-        told, now = error is not None or not sent.only_errors, monotonic()
+        told, now = error is not None or not sent.only_errors, sent.now()
         taken = self._take(MOST_AT_ONCE)
         try:
             messages = build_reports(
@@ -169,12 +182,17 @@ class Reports(Notes):
             for call, message in zip(taken.calls, messages, strict=True):
                 made += 1
                 self._in_hand -= 1
-                if call is not None and told:
+                if call is None:
+                    unheard += 1
+                elif told:
                     call(error, message)
         except BaseException:
             self.put_back(taken, made)
             self._in_hand = 0
             raise
+        finally:
+            if unheard and failure is not None:
+                sent.fails_unheard(unheard, failure)
         return made
 
 

@@ -12,12 +12,12 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from time import monotonic
 from typing import Any
 from weakref import ref
 
 import odradek
 from odradek.common.options.values import CONSUMER
+from odradek.compat.clock import monotonic
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.settings import Given
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from odradek.runtime.hosts.engine_host import monotonic_clock
 from odradek.runtime.locks import LONGEST_WAIT, new_lock
+from odradek.runtime.system_clock import monotonic_clock
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any
 
 LONGEST_CALL = 30.0
@@ -25,14 +26,21 @@ def result_in(loop: asyncio.AbstractEventLoop | None, given: Awaitable[Any]) -> 
         loop = _background()
     future = asyncio.run_coroutine_threadsafe(_awaited(given), loop)
     try:
-        return future.result(LONGEST_CALL)
+        found, error = future.result(LONGEST_CALL)
     except TimeoutError:
         future.cancel()
         raise
+    if error is not None:
+        raise error
+    return found
 
 
-async def _awaited(given: Awaitable[Any]) -> object:
-    return await given
+async def _awaited(given: Awaitable[Any]) -> tuple[object, BaseException | None]:
+    """Return the result or the error: a raised SystemExit would end the loop."""
+    try:
+        return (await given), None
+    except BaseException as error:
+        return None, error
 
 
 def _running() -> asyncio.AbstractEventLoop | None:
@@ -44,11 +52,19 @@ def _running() -> asyncio.AbstractEventLoop | None:
 
 def _background() -> asyncio.AbstractEventLoop:
     found = _loops.get(os.getpid())
-    if found is None:
+    if found is None or found.is_closed():
+        _loops.pop(os.getpid(), None)
         made = asyncio.new_event_loop()
         found = _loops.setdefault(os.getpid(), made)
         if found is not made:  # another thread was faster
             made.close()
             return found
-        threading.Thread(target=found.run_forever, name="odradek-tokens", daemon=True).start()
+        threading.Thread(target=_run, args=(found,), name="odradek-tokens", daemon=True).start()
     return found
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is closed, even if a task of a provider stops it or raises SystemExit."""
+    while not loop.is_closed():
+        with suppress(BaseException):
+            loop.run_forever()

@@ -23,6 +23,7 @@ from typing import Protocol
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event, event_line
 from odradek.runtime.fork import ForkGuard
+from odradek.runtime.system_clock import monotonic
 
 logger = logging.getLogger("odradek")
 
@@ -100,7 +101,7 @@ class EventQueue:
         """Deliver waiting events, for at most `timeout` seconds; drop the rest."""
         if self._ends_at is not None or self._guard.forked:
             return
-        self._ends_at = time.monotonic() + timeout
+        self._ends_at = monotonic() + timeout
         self._ending.set()
         self._changed.set()
         if self._thread is not None:
@@ -143,7 +144,7 @@ class EventQueue:
 
     def _sent(self, sink: EventSink, line: bytes, at: float) -> bool:
         """Try until the line is sent; return False when the time is over."""
-        begun = time.monotonic()
+        begun = monotonic()
         while True:
             try:
                 sink.send(line, at)
@@ -152,7 +153,7 @@ class EventQueue:
                     raise
                 if self._ends_at is not None and not self._left():
                     return False
-                if error.sticky or time.monotonic() - begun >= self._quiet:
+                if error.sticky or monotonic() - begun >= self._quiet:
                     self._tell_waiting(error)
                 if not isinstance(error, TimeoutError):  # it failed at once
                     self._ending.wait(self._pause)
@@ -160,7 +161,7 @@ class EventQueue:
                 return True
 
     def _left(self) -> float:
-        return 0.0 if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
+        return 0.0 if self._ends_at is None else max(0.0, self._ends_at - monotonic())
 
     def _tell_dropped(self) -> None:
         count = self.dropped - self._told

@@ -23,10 +23,11 @@ from odradek.common.errors import IllegalStateError
 from odradek.network.effects import Call
 from odradek.network.flow import Completion
 from odradek.runtime.fork import watch
-from odradek.runtime.hosts.engine_host import PIECES, EngineHost, monotonic_clock
+from odradek.runtime.hosts.engine_host import PIECES, EngineHost
 from odradek.runtime.hosts.interrupt import from_outside
 from odradek.runtime.hosts.outcome_future import running_loop
 from odradek.runtime.hosts.transport import FLUSH_PATIENCE, READ, WRITE, Transport
+from odradek.runtime.system_clock import monotonic_clock
 
 if TYPE_CHECKING:
     from odradek.runtime.tls.file_contexts import TlsSource

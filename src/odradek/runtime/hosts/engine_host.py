@@ -7,12 +7,9 @@ know when the engine is stepped.
 from __future__ import annotations
 
 import random
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from types import BuiltinFunctionType
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import IllegalStateError
@@ -25,6 +22,7 @@ from odradek.runtime.hosts.interrupt import from_outside
 from odradek.runtime.hosts.outsiders import Outsiders
 from odradek.runtime.locks import new_lock
 from odradek.runtime.resolver import Answer, Resolver, is_numeric
+from odradek.runtime.system_clock import wall_clock
 
 if TYPE_CHECKING:
     from odradek.runtime.hosts.transport import Transport
@@ -33,25 +31,6 @@ if TYPE_CHECKING:
 
 PIECES = 0.005
 """Seconds after a step in which further pieces of a response don't cause another one."""
-
-
-def monotonic_clock() -> Callable[[], float]:
-    """Return `time.monotonic` itself, even if a test has replaced it (freezegun).
-
-    A module that is imported while time is frozen would otherwise keep the replacement for ever.
-    """
-    return _real(time.monotonic, "CLOCK_MONOTONIC")
-
-
-def wall_clock() -> Callable[[], float]:
-    """Return `time.time` itself, even if a test has replaced it."""
-    return _real(time.time, "CLOCK_REALTIME")
-
-
-def _real(function: Callable[[], float], clock: str) -> Callable[[], float]:
-    if isinstance(function, BuiltinFunctionType) or not hasattr(time, clock):
-        return function
-    return partial(time.clock_gettime, getattr(time, clock))
 
 
 class EngineHost(HostSockets):

@@ -25,11 +25,12 @@ from odradek.network.effects import Call
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
 from odradek.runtime.fork import watch
-from odradek.runtime.hosts.engine_host import PIECES, EngineHost, monotonic_clock
+from odradek.runtime.hosts.engine_host import PIECES, EngineHost
 from odradek.runtime.hosts.interrupt import InterruptGuard, from_outside
 from odradek.runtime.hosts.transport import Transport, flush_all
 from odradek.runtime.hosts.wakeup import WakeUp
 from odradek.runtime.locks import LONGEST_WAIT, new_lock, new_mark
+from odradek.runtime.system_clock import monotonic_clock
 
 if TYPE_CHECKING:
     from odradek.runtime.tls.file_contexts import TlsSource

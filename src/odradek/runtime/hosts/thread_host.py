@@ -21,10 +21,10 @@ from odradek.common.types import Lock, Rng
 from odradek.network.effects import Call
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
-from odradek.runtime.hosts.engine_host import monotonic_clock, wall_clock
 from odradek.runtime.hosts.io_log import io_log
 from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.locks import new_lock
+from odradek.runtime.system_clock import monotonic_clock, wall_clock
 
 if TYPE_CHECKING:
     from odradek.runtime.tls.file_contexts import TlsSource

@@ -79,11 +79,15 @@ def _returned(function: Callable[[], object]) -> str:
         raise NoCredentialsError(
             f"the function bearer.auth.token raised {type(error).__name__}"
         ) from error
+    wrong = None
     if not isinstance(found, str) or not found.strip():
-        raise NoCredentialsError("the function bearer.auth.token returned no string")
-    if not _fits_header(found.strip()):
-        raise NoCredentialsError(f"the function bearer.auth.token returned {_UNFIT}")
-    return found
+        wrong = "no string"
+    elif not _fits_header(found.strip()):
+        wrong = _UNFIT
+    if wrong is None:
+        return found
+    del found  # tracebacks refer to this frame, also where the error is another one's context
+    raise NoCredentialsError(f"the function bearer.auth.token returned {wrong}")
 
 
 _UNFIT = "characters that an HTTP header can't contain"

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from odradek.common.types import Address
 from odradek.runtime.private_files import write_privately
+from odradek.runtime.system_clock import monotonic
 from odradek.testing.brokers import probe
 from odradek.testing.brokers.broker import (
     BROKER_CLASS,
@@ -70,8 +71,8 @@ class Timeline(list[TimelineEvent]):
     def add(self, name: str, broker: int | None = None, ended: Exit | None = None) -> None:
         """Append an event of this moment, or of the time when a process ended."""
         wall = ended.wall if ended else time.time()
-        monotonic = ended.monotonic if ended else time.monotonic()
-        self.append(TimelineEvent(name, broker, wall, monotonic))
+        at = ended.monotonic if ended else monotonic()
+        self.append(TimelineEvent(name, broker, wall, at))
 
 
 class BrokerSet:
@@ -177,7 +178,7 @@ class BrokerSet:
 
     def wait_ready(self, timeout: float = _START_TIMEOUT_S) -> None:
         """Wait until all running brokers agree on the members and leaders of the cluster."""
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         waiting = [one for one in self.brokers if one.running and not one.paused]
         expected = {one.node_id: one.plain_address for one in waiting}
         lacks: dict[int, str] = {}
@@ -191,7 +192,7 @@ class BrokerSet:
                 lacks[broker.node_id] = self._lacks(view, expected)
                 if not lacks[broker.node_id]:
                     waiting.remove(broker)
-            if waiting and time.monotonic() > deadline:
+            if waiting and monotonic() > deadline:
                 why = lacks[waiting[0].node_id]
                 raise ClusterStartError(
                     self._failure(waiting[0], f"is not ready after {timeout:.0f} s ({why})")
@@ -207,23 +208,23 @@ class BrokerSet:
             self._signal(broker, signal.SIGTERM if graceful else signal.SIGKILL)
             if broker.paused:  # a stopped process handles SIGTERM only after SIGCONT
                 self._go_on(broker)
-        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        deadline = monotonic() + _STOP_TIMEOUT_S
         for broker in stopping:
-            if not _ended(broker, deadline - time.monotonic()):
+            if not _ended(broker, deadline - monotonic()):
                 self._signal(broker, signal.SIGKILL)
                 _ended(broker, _STOP_TIMEOUT_S)
             if 2 * sum(one.running for one in self.brokers) <= len(self.brokers):
                 # The controllers have lost their quorum, which a broker that shuts down in order
                 # asks for leave: it would ask for minutes.
-                deadline = min(deadline, time.monotonic() + _NO_QUORUM_GRACE_S)
+                deadline = min(deadline, monotonic() + _NO_QUORUM_GRACE_S)
 
     def pause(self, broker: LocalBroker) -> None:
         """Pause a broker (SIGSTOP): its connections stay open, but it doesn't answer."""
         self._require_running(broker)
         self._signal(broker, signal.SIGSTOP)
         broker.stopped(True)
-        deadline = time.monotonic() + _FREEZE_TIMEOUT_S
-        while not _frozen(broker) and time.monotonic() < deadline:
+        deadline = monotonic() + _FREEZE_TIMEOUT_S
+        while not _frozen(broker) and monotonic() < deadline:
             time.sleep(_POLL_S)
         self._timeline.add("broker_paused", broker.node_id)
 
@@ -305,22 +306,22 @@ class BrokerSet:
         live = [one.plain_address for one in self.brokers if one.running and not one.paused]
         if not live:
             raise ToolError(f"topic {topic!r} can't be created: no broker is running")
-        deadline = time.monotonic() + _TOPIC_TIMEOUT_S
+        deadline = monotonic() + _TOPIC_TIMEOUT_S
         perhaps = False  # carried out, and the answer was lost
         for address in itertools.cycle(live):
-            left = max(0.1, deadline - time.monotonic())
+            left = max(0.1, deadline - monotonic())
             found = probe.create_topic(address, topic, partitions, copies, left, self._login)
             code = found.error_code if found else None
             if code == 0 or (code == _EXISTS and perhaps):
                 break
-            if code not in (None, *_LATER) or time.monotonic() > deadline:
+            if code not in (None, *_LATER) or monotonic() > deadline:
                 why = f"{found.text} (error {code})" if found else "no broker answers"
                 raise ToolError(f"topic {topic!r} can't be created: {why}")
             perhaps = True
             time.sleep(_POLL_S)
         for address in live:
             while not _leads(probe.ask(address, topic=topic, login=self._login)):
-                if time.monotonic() > deadline:
+                if monotonic() > deadline:
                     raise ToolError(f"topic {topic!r} was created, but {address} doesn't know it")
                 time.sleep(_POLL_S)
 
@@ -384,12 +385,12 @@ class BrokerSet:
 
         Connections go to those threads in turn.
         """
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         for broker in self.brokers:
             seen = 0
             while broker.running and seen < 2 * _NETWORK_THREADS:
                 seen = seen + 1 if self._security.shows_certificate(broker) else 0
-                if time.monotonic() > deadline:
+                if monotonic() > deadline:
                     raise ToolError(self._failure(broker, "doesn't use its new certificate"))
                 time.sleep(0 if seen else _POLL_S)
 

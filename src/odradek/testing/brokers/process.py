@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from odradek.runtime.system_clock import monotonic
 from odradek.testing.brokers import keeper
 from odradek.testing.errors import KeeperError
 
@@ -171,7 +172,7 @@ class Keeper:
             self._children.clear()
             self._answered.notify_all()
         for child in left:  # killed by the keeper as its last act, or by the kernel after it
-            _finish(child, Exit(-signal.SIGKILL, time.time(), time.monotonic()))
+            _finish(child, Exit(-signal.SIGKILL, time.time(), monotonic()))
 
 
 def _finish(child: Child, ended: Exit) -> None:

@@ -13,7 +13,6 @@ the oldest records go when there are too many. Must not: need Java, or our own c
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Self, TypeVar
@@ -22,6 +21,7 @@ from odradek.common.errors import BrokerError
 from odradek.common.errors.kafka import ERRORS
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.record.columns import Row
+from odradek.runtime.system_clock import monotonic
 from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.broker_handlers import HANDLERS, check_topic_name
@@ -321,9 +321,9 @@ class FakeCluster:
 
     def _until(self, true: Callable[[], bool]) -> None:
         """Wait for what brokers tell the controller, which takes a moment."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = monotonic() + PATIENCE
         while not self._call(true):
-            if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+            if not self._changed.wait(max(0.0, deadline - monotonic())):
                 raise TimeoutError("the cluster's topics or leaders keep changing")
             self._changed.clear()
 

@@ -35,6 +35,7 @@ from odradek.common.types import Address
 from odradek.protocol.headers import encode_response
 from odradek.protocol.message import Message
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.runtime.system_clock import monotonic
 from odradek.simulation.world.environment import (
     Endpoint,
     ReceivedRequest,
@@ -300,7 +301,7 @@ class LoopbackServer:
         self.unreadable = 0
         """Connections that ended because what came was no request."""
         self._seed = seed
-        self._started = time.monotonic()
+        self._started = monotonic()
         self._selector = selectors.DefaultSelector()
         self._bound: dict[int, socket.socket] = {}
         self._listening: dict[int, socket.socket] = {}
@@ -461,7 +462,7 @@ class LoopbackServer:
                 connection.serve()
 
     def _now(self) -> float:
-        return time.monotonic() - self._started
+        return monotonic() - self._started
 
     def _drain(self, _: int) -> None:
         self._woken.recv(CHUNK)

@@ -264,3 +264,23 @@ def test_true_is_partition_1(value: str | bytes) -> None:
                 )  # fmt: skip
             assert producer.flush(10) == 0
     assert told == [(b"x", 1)] * 2
+
+
+@pytest.mark.parametrize("polls", [True, False], ids=["poll", "flush"])
+def test_failures_without_a_callback_are_logged_once(
+    polls: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[object] = []
+    with FakeCluster() as cluster:
+        options = {"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": 500}
+        with Producer(options) as producer:
+            for _ in range(10):
+                producer.produce("absent", b"x")
+            for _ in range(5):
+                producer.produce("absent", b"x", on_delivery=lambda error, _: told.append(error))
+            while polls and len(producer):
+                producer.poll(HANG_S)
+            assert producer.flush(HANG_S) == 0
+    (line,) = [r.getMessage() for r in caplog.records if "looked at no result" in r.getMessage()]
+    assert "10 records were not delivered" in line
+    assert len(told) == 5

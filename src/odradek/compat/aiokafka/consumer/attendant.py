@@ -8,13 +8,13 @@ keep the membership of a program that doesn't request records for `max_poll_inte
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from weakref import ref
 
 from odradek.common.events import Event
 from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.consumer.readers import Readers
+from odradek.compat.clock import monotonic
 
 TURN = 0.05
 """Seconds of one such poll, and between two checks for a call that does the same."""
@@ -53,7 +53,7 @@ class Attendant:
 
     def handed_out(self, *, some: bool) -> None:
         """Note that the program has requested records, and whether it got some."""
-        self._in_hand_since = time.monotonic() if some else None
+        self._in_hand_since = monotonic() if some else None
         self._news.set()
 
     def raise_trouble(self) -> None:
@@ -66,7 +66,7 @@ class Attendant:
         while True:
             await self._news.wait()
             self._news.clear()
-            began = time.monotonic()
+            began = monotonic()
             while self._consumer.rebalances and self.trouble is None:
                 if self._waits(began):
                     await asyncio.sleep(TURN)
@@ -84,7 +84,7 @@ class Attendant:
     def _waits(self, began: float) -> bool:
         """Return whether the program still has time to process its records and poll again."""
         since = self._in_hand_since
-        return since is not None and time.monotonic() - began < self._patience
+        return since is not None and monotonic() - began < self._patience
 
 
 def _heard(event: Event, news: asyncio.Event | None) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import math
 import re
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -50,6 +49,7 @@ from odradek.compat.aiokafka.structs import (
     records_of,
 )
 from odradek.compat.aiokafka.translation import raising
+from odradek.compat.clock import monotonic
 
 logger = logging.getLogger("odradek.compat")
 
@@ -330,7 +330,7 @@ class AIOKafkaConsumer:
 
         `most` is None for `getone`, whose record may have been converted already.
         """
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         wanted = frozenset(Partition(*partition) for partition in partitions) or None
         left, last = timeout, False
         found: Runs = []
@@ -339,7 +339,7 @@ class AIOKafkaConsumer:
                 found = await self._taken(wanted, most)
                 if found or last:
                     return found
-                left = max(0.0, deadline - time.monotonic())
+                left = max(0.0, deadline - monotonic())
                 last = left < MOMENT
                 if self._subscriptions.idle():
                     await asyncio.sleep(min(left, TURN))
@@ -467,11 +467,11 @@ class AIOKafkaConsumer:
         return await self._found(wanted)
 
     async def _found(self, partitions: Sequence[Partition]) -> bool:
-        deadline = time.monotonic() + self._timeout
+        deadline = monotonic() + self._timeout
         try:
             with raising():
                 for partition in partitions:
-                    left = max(0.0, deadline - time.monotonic())
+                    left = max(0.0, deadline - monotonic())
                     await self._consumer.position(partition, left)
         except KafkaTimeoutError:
             return False

@@ -19,6 +19,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import error_for
 from odradek.common.types import TopicPartition
 from odradek.compat.at_hand import Runs
+from odradek.compat.clock import monotonic
 from odradek.compat.loop_at_hand import LoopConsumer
 
 LOOKS_AGAIN = 0.05
@@ -146,13 +147,13 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
 
         Returns False if it doesn't exist after `timeout` seconds. Raises `TopicAuthorizationError`.
         """
-        deadline, metadata = time.monotonic() + timeout, self._engine.metadata
+        deadline, metadata = monotonic() + timeout, self._engine.metadata
         while self.known_partitions(topic) is None:
             if (code := metadata.topic_errors.get(topic)) and not (
                 error := error_for(code)
             ).retriable:
                 raise error
-            if time.monotonic() >= deadline:
+            if monotonic() >= deadline:
                 return False
             self._engine.post(lambda _: metadata.want((topic,)))
             self._host.wake()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-import time
 from collections.abc import Callable, Collection, Coroutine
 from enum import Enum
 from typing import Any
@@ -23,6 +22,7 @@ from odradek.compat.aiokafka.consumer.pauses import Pauses
 from odradek.compat.aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from odradek.compat.aiokafka.shielded import outcome
 from odradek.compat.aiokafka.translation import raising
+from odradek.compat.clock import monotonic
 
 TURN = 0.1
 """Seconds between two checks whether the group has assigned partitions."""
@@ -148,7 +148,7 @@ class Subscriptions:
     def patience(self) -> float:
         """Return the seconds until topics without a group have to be checked by `begin()`."""
         wanted = self.kind in (Kind.TOPICS, Kind.PATTERN) and not self._grouped
-        return max(0.0, self._look_again - time.monotonic()) if wanted else math.inf
+        return max(0.0, self._look_again - monotonic()) if wanted else math.inf
 
     def idle(self) -> bool:
         """Return whether no partition is assigned and no group assigns any."""
@@ -257,7 +257,7 @@ class Subscriptions:
                 self._consumer.assign(found)
                 self._locate()
         self._afresh = False
-        self._look_again = time.monotonic() + self._refresh
+        self._look_again = monotonic() + self._refresh
 
     async def _unsubscribe(self) -> None:
         self._joined = None

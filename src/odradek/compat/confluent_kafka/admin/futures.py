@@ -6,12 +6,12 @@ that can't be cancelled, as in confluent-kafka. Must not: know what is requested
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import odradek
+from odradek.compat.clock import monotonic
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterQuestions
 from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
@@ -127,8 +127,8 @@ class AdminCalls:
 
 def _until(seconds: float) -> Left:
     """Return a function for the time left of `seconds` from now."""
-    deadline = time.monotonic() + seconds
-    return lambda: max(0.0, deadline - time.monotonic())
+    deadline = monotonic() + seconds
+    return lambda: max(0.0, deadline - monotonic())
 
 
 def _running() -> Future[Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +18,7 @@ from weakref import ref
 import odradek
 from odradek.common.options.values import PRODUCER
 from odradek.common.secret import private
+from odradek.compat.clock import monotonic
 from odradek.compat.confluent_kafka.aio.beneath import AIOProducer as PlacingProducer
 from odradek.compat.confluent_kafka.aio.cluster_questions import AsyncClusterQuestions
 from odradek.compat.confluent_kafka.aio.loop_callbacks import in_loop, with_loop
@@ -109,7 +109,7 @@ class AIOProducer:
         data, name = as_bytes(value), as_bytes(key)
         pairs, number = as_headers(headers), as_partition(partition)
         size = (0 if data is None else len(data)) + (0 if name is None else len(name))
-        sent, begun = self._sent, time.monotonic()
+        sent, begun = self._sent, monotonic()
         sent.admit(size)
         try:
             found = producer.put(
@@ -146,10 +146,10 @@ class AIOProducer:
 
     async def flush(self, timeout: float = -1) -> int:
         """Send all messages, wait until each is delivered or failed; return the number pending."""
-        seconds, loop = checked_seconds(timeout), asyncio.get_running_loop()
-        deadline = loop.time() + seconds
+        seconds = checked_seconds(timeout)
+        deadline = monotonic() + seconds
         while len(self._sent):
-            left = deadline - loop.time()
+            left = deadline - monotonic()
             try:
                 await self._open().flush(min(FOREVER, max(0.0, left)))
             except odradek.KafkaTimeoutError:
