@@ -7,6 +7,7 @@ client, user information in addresses and URLs, registries' settings, `set_sasl_
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -273,3 +274,21 @@ def test_a_path_in_place_of_settings() -> None:
     found = shown(lambda: read_properties(f"sasl.password={PASSWORD}\nlinger.ms"))
     assert found is not None
     assert PASSWORD not in found
+
+
+@pytest.mark.parametrize("token", [f"{PASSWORD}\nx", PASSWORD.encode()], ids=["unfit", "bytes"])
+def test_no_frame_keeps_a_token_that_cannot_be_used(token: object) -> None:
+    given = {
+        "schema.registry.url": "http://127.0.0.1:1",
+        "bearer.auth.token": lambda: token,
+        "default.api.timeout.ms": 500,
+    }
+    client = odradek.serialization.SchemaRegistryClient(given)
+    with pytest.raises(odradek.KafkaError) as caught:
+        client.get_subjects()
+    error: BaseException | None = caught.value
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if "odradek/serialization/registry/settings" in frame.f_code.co_filename:
+                assert PASSWORD not in repr(frame.f_locals)
+        error = error.__cause__ or error.__context__

@@ -79,13 +79,11 @@ def _returned(function: Callable[[], object]) -> str:
         raise NoCredentialsError(
             f"the function bearer.auth.token raised {type(error).__name__}"
         ) from error
-    wrong = None
-    if not isinstance(found, str) or not found.strip():
-        wrong = "no string"
-    elif not _fits_header(found.strip()):
+    wrong = "no string"
+    if isinstance(found, str) and found.strip():
+        if _fits_header(found.strip()):
+            return found
         wrong = _UNFIT
-    if wrong is None:
-        return found
     del found  # tracebacks refer to this frame, also where the error is another one's context
     raise NoCredentialsError(f"the function bearer.auth.token returned {wrong}")
 
