@@ -295,7 +295,7 @@ def headers(size: int) -> Callable[[], object]:
 
 
 def written(size: int) -> Callable[[], object]:
-    """What was read may be sent on."""
+    """Write a value that may have been read from a peer."""
     value = {"f0": Decimal(f"1E+{size * 1000}")}
     registry = Registry(record(DIGITS), "AVRO")
     write = AvroSerializer(registry, json.dumps(record(DIGITS)))

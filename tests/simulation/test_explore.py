@@ -16,7 +16,7 @@ from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
 from odradek.clients.producer.transaction_requests import TransactionRequests
-from odradek.metadata.misled import Misled
+from odradek.metadata.bootstrap import Misled
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.simulation.faults.hostile_verbs import TRANSACTION_APIS
 from odradek.simulation.faults.verbs import VERBS, Fault

@@ -57,7 +57,7 @@ def test_flush_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_close_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """Records of a topic that isn't there fail before they are in a batch."""
+    """Records of a topic that doesn't exist fail before they are in a batch."""
     stage = Stage()
     with stage.producer(max_block_ms=1000, allow_auto_create_topics=False) as producer:
         producer.send("absent", b"one")

@@ -496,7 +496,9 @@ class MixedGroup:
         )
         self._note("unsettled", text=text)
         known = known_to_group(unread, self.live(), assigned)
-        ours = at_fault(leader, known, assigned or {"": self.ledger.ends}, self.live())
+        ours = at_fault(
+            leader, known, {"": self.ledger.ends} if assigned is None else assigned, self.live()
+        )
         (self.failures if ours else self.notes).append(text)
         for place in [n for n, m in enumerate(self.places) if m is not None]:
             self._vacate(place)

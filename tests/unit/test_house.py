@@ -308,7 +308,7 @@ if sys.version_info < (3, 14):
     FEW_NEED.add("ast")  # from then on `typing` has it for its named tuples
 else:
     FEW_NEED -= {"dataclasses", "dis", "inspect"}  # `logging` has them, for tracebacks' colours
-MOST_COMPILED, MOST_MODULES = (250, 232) if sys.version_info < (3, 14) else (265, 247)
+MOST_COMPILED, MOST_MODULES = (250, 231) if sys.version_info < (3, 14) else (265, 246)
 """Texts that named tuples have compiled: one for each field, and one more. From 3.14 on those
 colours have 15, and bring as many modules.
 """

@@ -1,6 +1,6 @@
 """No error of a misuse shows a secret in the locals of any of our frames, its causes included.
 
-The table covers arguments in which programs give secrets: clients' settings in the words of each
+The table covers arguments in which programs pass secrets: clients' settings in the words of each
 client, user information in addresses and URLs, registries' settings, `set_sasl_credentials`.
 """
 
@@ -106,7 +106,7 @@ COMPAT: dict[str, Make] = {
 
 
 def shown(make: Callable[[], object]) -> str | None:
-    """What a traceback of the misuse shows; None if it is accepted."""
+    """Return the traceback of the misuse with all locals; None if it is accepted."""
     plant(PASSWORD)
     try:
         made = make()

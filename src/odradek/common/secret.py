@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,8 +120,9 @@ def private(function: Callable[P, R]) -> Callable[P, R]:
             clear_locals(error)
             raise
 
-    form: Any = awaited if function.__code__.co_flags & COROUTINE else call
-    return form  # type: ignore[no-any-return]
+    if function.__code__.co_flags & COROUTINE:
+        return cast("Callable[P, R]", awaited)
+    return call
 
 
 def clear_locals(error: BaseException | None) -> None:

@@ -25,13 +25,12 @@ from odradek.common.errors import (
 from odradek.common.errors.kafka import RebootstrapRequiredError, error_for
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
-from odradek.metadata.bootstrap import Rebootstrap, check_cluster_id, shuffled
+from odradek.metadata.bootstrap import Misled, Rebootstrap, check_cluster_id, shuffled
 from odradek.metadata.candidates import Candidates
 from odradek.metadata.cluster import Cluster, is_possible
 from odradek.metadata.late_answers import LateAnswers
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
-from odradek.metadata.misled import Misled
 from odradek.metadata.refusals import Refusal, Refusals
 from odradek.metadata.round import PendingRequest, Round
 from odradek.network.connection import COORDINATOR, Connection

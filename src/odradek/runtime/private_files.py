@@ -85,7 +85,7 @@ def warn_of_readers(option: str, path: str | os.PathLike[str]) -> None:
         found = Path(name).stat()
     except OSError:
         return  # its reader reports this better
-    mode, same = found.st_mode, {os.path.abspath(name), (found.st_dev, found.st_ino)}  # noqa: PTH100
+    mode, same = found.st_mode, {name, (found.st_dev, found.st_ino)}
     if not same.isdisjoint(_told):
         return
     who = [who for who, bit in (("its group", stat.S_IRGRP), ("everybody", stat.S_IROTH))

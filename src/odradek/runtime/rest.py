@@ -96,11 +96,11 @@ class RestLimits:
 class _Round:
     """Results of one attempt with each server, other than final responses."""
 
+    later: dict[str, float]
+    """By URL: when the server wants to be asked again; the same in all rounds of a call."""
     said: list[str] = field(default_factory=list)
     rejections: list[RestAnswer] = field(default_factory=list)
     last: RestAnswer | None = None
-    last_url: str = ""
-    """Without secrets removed: the key of the server that sent `last`."""
     credentials: NoCredentialsError | None = None
     lasting: bool = True
     """Whether another attempt won't help."""
@@ -155,9 +155,9 @@ class RestServers:
         deadline, failures = self.deadline(), 0
         last: RestAnswer | None = None
         words: list[str] = []
-        later: dict[str, float] = {}  # by URL: when the server wants to be asked again
+        later: dict[str, float] = {}
         while True:
-            now = _Round()
+            now = _Round(later)
             for url in list(self._urls):
                 if later.get(url, 0.0) > self._clock.now():
                     now.lasting = now.strange = False
@@ -169,8 +169,6 @@ class RestServers:
                     return found
                 if found is not None:
                     now.rejections.append(found)
-                elif now.last is not None and now.last_url == url:
-                    later[url] = self._clock.now() + now.last.retry_after
             if len(now.rejections) == len(self._urls):
                 return min(now.rejections, key=lambda one: one.status == 404)
             last = now.last or last
@@ -211,7 +209,8 @@ class RestServers:
             return found
         self._answering.pop(url, None)
         now.said.append(f"{found.place} sent HTTP status {found.status}")
-        now.last, now.last_url, now.lasting = found, url, False
+        now.last, now.lasting = found, False
+        now.later[url] = self._clock.now() + found.retry_after
         now.strange = now.strange and not found.passes
         return None
 

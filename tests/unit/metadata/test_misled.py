@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.common.types import Address
-from odradek.metadata.misled import Misled
+from odradek.metadata.bootstrap import Misled
 
 ONE, OTHER = Address("one", 9092), Address("other", 9092)
 LONG_AGO = 60.0

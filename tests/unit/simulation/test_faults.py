@@ -186,6 +186,24 @@ def test_a_half_open_connection_is_noticed_by_what_is_sent(stage: Stage) -> None
     assert "reset" in lost.fields["error"]
 
 
+def test_an_exhausted_machine_has_no_memory_and_then_no_sockets(stage: Stage) -> None:
+    client = Client(stage.world, stage.cluster)
+    client.ask()
+    act(stage, "exhaust", memory=True, seconds=1.0)
+    with pytest.raises(KafkaError):
+        client.ask(0.5)
+    errors = {e.fields["error"] for e in client.host.trace.of_kind("disconnected")}
+    assert any("NoMemoryError" in error for error in errors)
+    stage.world.advance(1.0)
+    assert client.ask() < 2.0
+    act(stage, "half_open", i=1)
+    act(stage, "exhaust", descriptors=True, seconds=1.0)
+    with pytest.raises(KafkaError, match="Too many open files"):
+        client.ask(0.5)
+    stage.world.advance(1.0)
+    assert client.ask() < 2.0
+
+
 def test_stale_metadata_shows_old_leaders_and_epochs() -> None:
     world = World(1)
     cluster = SimulatedCluster(world, 2)

@@ -234,17 +234,16 @@ def _number(name: str, code: str) -> Decoder:
 
 
 def _avro(path: Path, form: WireFormat) -> Decoder:
+    from odradek.common.errors import MissingExtraError
     from odradek.serialization.avro.parsing import parsed_document
     from odradek.serialization.avro.reading import AvroReading
     from odradek.serialization.errors import DeserializationError, InvalidSchemaError
     from odradek.serialization.wire_format import schema_of
 
     try:
-        import fastavro as fastavro
-    except ImportError:
-        refuse("Avro needs the package fastavro: pip install 'odradek[avro]'")
-    try:
         schema = parsed_document(json.loads(read_text(path)))
+    except MissingExtraError:
+        refuse("Avro needs the package fastavro: pip install 'odradek[avro]'")
     except (ValueError, RecursionError) as error:
         refuse(f"{path} isn't an Avro schema: {type(error).__name__}: {error}")
     except InvalidSchemaError as error:

@@ -228,26 +228,44 @@ class AdminRun(CommandRun):
         }
 
 
-def reads(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-    """Register a command that only reads."""
-    return lambda verb: _command(app, name, verb, changes=False, destroys=False)
+class Verbs:
+    """The decorators that register the commands of one frame."""
+
+    def __init__(
+        self,
+        flags: Callable[[Any], dict[str, tuple[Any, Any]]],
+        run_verb: Callable[[str, Callable[[Any], Result], dict[str, Any]], None],
+    ) -> None:
+        """Set `flags`, which returns the types and defaults of a function's flags of the frame.
+
+        `run_verb` gets the command as it is typed, a function of the run, and the flags' values.
+        """
+        self._flags, self._run_verb = flags, run_verb
+
+    def reads(self, app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
+        """Register a command that only reads."""
+        return lambda verb: self._register(app, name, verb, {})
+
+    def changes(self, app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
+        """Register a command that changes something: it has `--dry-run`, too."""
+        return lambda verb: self._register(app, name, verb, {"dry_run": (DryRun, False)})
+
+    def destroys(self, app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
+        """Register a command that destroys something: `--dry-run` and `--yes`, and it confirms."""
+        own = {"dry_run": (DryRun, False), "yes": (Yes, False)}
+        return lambda verb: self._register(app, name, verb, own)
+
+    def _register(
+        self, app: typer.Typer, name: str | None, verb: Verb, own: dict[str, tuple[Any, Any]]
+    ) -> Verb:
+        of_frame = self._flags(verb) | own | {"json": (Json, False)}
+        return _registered(app, name, verb, of_frame, self._run_verb)
 
 
-def changes(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-    """Register a command that changes something: it has `--dry-run`, too."""
-    return lambda verb: _command(app, name, verb, changes=True, destroys=False)
-
-
-def destroys(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-    """Register a command that destroys something: it has `--dry-run` and `--yes`, and confirms."""
-    return lambda verb: _command(app, name, verb, changes=True, destroys=True)
-
-
-def _command(
-    app: typer.Typer, name: str | None, verb: Verb, *, changes: bool, destroys: bool
-) -> Verb:
+def _of_admin(verb: Any) -> dict[str, tuple[Any, Any]]:
+    """Return the flags of commands that ask an admin client."""
     own = inspect.signature(verb).parameters
-    of_frame: dict[str, tuple[Any, Any]] = {
+    return {
         "bootstrap_server": (Bootstrap, None),
         "command_config": (CommandConfig, None),
         # Kafka's tools have --config for what a topic is made with; there, it isn't the client's.
@@ -255,28 +273,15 @@ def _command(
         "profile": (ProfileName, None),
         "timeout": (Timeout, None),
     }
-    return register(app, name, verb, of_frame | own_flags(changes, destroys), _run)
 
 
-def own_flags(changes: bool, destroys: bool) -> dict[str, tuple[Any, Any]]:
-    """Return the flags of what a command does, with their defaults."""
-    found: dict[str, tuple[Any, Any]] = {"dry_run": (DryRun, False)} if changes else {}
-    if destroys:
-        found["yes"] = (Yes, False)
-    return found | {"json": (Json, False)}
-
-
-def register(
+def _registered(
     app: typer.Typer,
     name: str | None,
     verb: Verb,
     of_frame: Mapping[str, tuple[Any, Any]],
     run_verb: Callable[[str, Callable[[Any], Result], dict[str, Any]], None],
 ) -> Verb:
-    """Register a command with the flags of its frame: their types and defaults by name.
-
-    `run_verb` gets the command as it is typed, a function of the run, and the values of the flags.
-    """
     own = inspect.signature(verb).parameters
     kinds = get_type_hints(verb, include_extras=True)
 
@@ -314,6 +319,10 @@ def _path(context: typer.Context) -> str:
 
 def _run(tool: str, verb: Callable[[AdminRun], Result], frame: dict[str, Any]) -> None:
     printing(tool, lambda: _called(tool, verb, frame), json=frame["json"])
+
+
+_ADMIN = Verbs(_of_admin, _run)
+reads, changes, destroys = _ADMIN.reads, _ADMIN.changes, _ADMIN.destroys
 
 
 def printing(tool: str, call: Callable[[], Result], *, json: bool) -> None:

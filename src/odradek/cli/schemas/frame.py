@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from odradek.cli.console.properties import parse_words, read_properties, refuse
-from odradek.cli.frame.commands import CommandRun, Timeout, Verb, own_flags, printing, register
+from odradek.cli.frame.commands import CommandRun, Timeout, Verbs, printing
 from odradek.cli.frame.results import Result
 from odradek.common.errors import ConfigurationError
 from odradek.serialization.registry.client import SchemaRegistryClient
@@ -68,28 +68,6 @@ class RegistryRun(CommandRun):
         self.registry = registry
 
 
-def reads(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-    """Register a command that only reads."""
-    return lambda verb: _command(app, name, verb, changes=False, destroys=False)
-
-
-def changes(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-    """Register a command that changes something: it has `--dry-run`, too."""
-    return lambda verb: _command(app, name, verb, changes=True, destroys=False)
-
-
-def destroys(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-    """Register a command that destroys something: it has `--dry-run` and `--yes`, and confirms."""
-    return lambda verb: _command(app, name, verb, changes=True, destroys=True)
-
-
-def _command(
-    app: typer.Typer, name: str | None, verb: Verb, *, changes: bool, destroys: bool
-) -> Verb:
-    flags = {**FLAGS, "timeout": (Timeout, None), **own_flags(changes, destroys)}
-    return register(app, name, verb, flags, _run)
-
-
 def _run(tool: str, verb: Callable[[RegistryRun], Result], frame: dict[str, Any]) -> None:
     def call() -> Result:
         given = frame["registry"], frame["registry_config"], frame["registry_property"] or ()
@@ -100,6 +78,10 @@ def _run(tool: str, verb: Callable[[RegistryRun], Result], frame: dict[str, Any]
             return verb(run)
 
     printing(tool, call, json=frame["json"])
+
+
+_REGISTRY = Verbs(lambda _: {**FLAGS, "timeout": (Timeout, None)}, _run)
+reads, changes, destroys = _REGISTRY.reads, _REGISTRY.changes, _REGISTRY.destroys
 
 
 def registry_client(

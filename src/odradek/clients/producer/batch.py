@@ -316,7 +316,7 @@ class ProducerBatch:
             return batch.metadata(index, timestamp_ms)
         told = self.told
         if told is None:
-            if (error := self.error()) is not None:
+            if self.done.error is not None and (error := self.error()) is not None:
                 raise error.with_traceback(None)  # each of its records raises it
             outcome = self.done.result()
             told = (*self.partition, outcome.base_offset, outcome.log_append_time_ms)

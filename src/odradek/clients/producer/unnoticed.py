@@ -51,6 +51,7 @@ class UnnoticedFailures:
     def report(self) -> None:
         """Log the records whose futures were dropped since the last line."""
         total, first = 0, None
+        self.resting = True  # first: another thread may add a failure meanwhile
         for _ in range(len(self._watched)):
             try:
                 alive, count, error = self._watched.popleft()
@@ -60,7 +61,9 @@ class UnnoticedFailures:
                 self._watched.append((alive, count, error))
             elif count[0]:
                 total, first = total + count[0], first or error
-        self.resting, self._next = not self._watched, self._engine.now + SPACING
+        self._next = self._engine.now + SPACING
+        if self._watched:
+            self.resting = False
         if first is not None:
             self._spaced_until = self._next
             logger.warning(

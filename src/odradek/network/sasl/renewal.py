@@ -20,7 +20,7 @@ LONGEST_CALL = 30.0
 """Maximum time for a call that returns credentials, in seconds: a call that hangs mustn't delay the
 next attempt for the hours that a session may still last."""
 LEAST_BETWEEN = 1.0
-"""Seconds between two calls of a function that returns the same token until it expires."""
+"""Seconds between two calls of a function whose tokens are due at once."""
 
 
 @runtime_checkable
@@ -49,7 +49,7 @@ def _renew(network: ClientConnections, mechanism: Renewing) -> Flow[None]:
         if left is None:
             return
         if left > 0.0:
-            now = yield Wait((), now + max(left, LEAST_BETWEEN))
+            now = yield Wait((), now + left)
             continue
         talk = mechanism.renewal(network.rng)
         wanted = next(talk)
@@ -63,5 +63,6 @@ def _renew(network: ClientConnections, mechanism: Renewing) -> Flow[None]:
             talk.send(call.result())
         except StopIteration:
             backoff.succeeded()
+            now = yield Wait((), now + LEAST_BETWEEN)
         except Exception:  # the program's: the next authentication reports it if it remains
             now = yield Wait((), backoff.failed(now))

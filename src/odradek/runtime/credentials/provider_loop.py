@@ -14,8 +14,8 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any
 
-LONGEST_CALL = 30.0
-"""Seconds until a coroutine is cancelled; the client asks again then."""
+from odradek.network.sasl.renewal import LONGEST_CALL
+
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
 """The loop of each process for clients without one; a forked child needs a new thread."""
 

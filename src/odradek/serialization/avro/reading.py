@@ -44,7 +44,7 @@ class AvroReading:
     """Reads values of any number of schemas; each schema is analysed once."""
 
     def __init__(self, texts: Collection[str] = ()) -> None:
-        """`texts`: the logical types that are read as strings; see `guarded`."""
+        """Read the logical types in `texts` as strings; see `guarded`."""
         self._read, self._texts = fastavro().schemaless_reader, texts
         self._wanted: dict[int, tuple[Any, Any]] = {}
         """By the identity of a reader schema, which is kept with it: what fastavro gets instead."""
