@@ -215,8 +215,9 @@ def test_columns_without_a_schema(server: RegistryServer, registry: SchemaRegist
     with pytest.raises(InvalidSchemaError, match="isn't usable"):
         json_to_arrow(column(), registry, '{"type": 7}')
     server.rule = lambda _: (503, {})
+    brief = {"schema.registry.url": server.url, "default.api.timeout.ms": 300}
     with pytest.raises(RegistryUnreachableError):
-        json_to_arrow(column(b"\0\0\0\0\x07{}"), registry)
+        json_to_arrow(column(b"\0\0\0\0\x07{}"), SchemaRegistryClient(brief))
 
 
 PLAIN = pa.struct(
