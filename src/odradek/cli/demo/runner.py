@@ -147,7 +147,8 @@ class Demo:
         self._say("the whole cluster stops", style="bold red")
         cluster.move()
         self._say(
-            f"all brokers are ready again, at {', '.join(cluster.broker_addresses)}", style="bold green"
+            f"all brokers are ready again, at {', '.join(cluster.broker_addresses)}",
+            style="bold green",
         )
 
     def _watch(self, sending: Sending, pipeline: DemoPipeline, start: float) -> None:
