@@ -185,7 +185,8 @@ INTRODUCTION = """\
 This page compares client libraries while the brokers fail, move, or answer wrongly. Each library
 runs in its own process, with its default settings, against the same simulated brokers.
 `make scorecard` writes this page; [METHOD.md](../benchmarks/scorecard/METHOD.md) describes each row
-and how it is measured.
+and how it is measured. Times of recovery are the brokers', by one clock for all libraries; those of
+rows I and J are the calling program's.
 
 A cell has the median of the runs, then their range. Lower is better. "Never" means not within 60 s.
 ● marks the best result and those tied with it: within a quarter of the best and 0.25 s for times,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.volume import part, some
 
@@ -45,6 +47,20 @@ def test_by_javas_criterion_a_single_refused_broker_is_left_at_once() -> None:
     found = figures(RecoveryFault.REFUSED, runs)
     assert found["contact"]["p99"] < 2.0
     assert found["never"] == 0
+
+
+@pytest.mark.parametrize("fault", [RecoveryFault.BLACKHOLED, RecoveryFault.OUTAGE_REFUSED])
+def test_times_and_attempts_are_the_networks_and_not_the_clients(
+    fault: RecoveryFault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = recover(3, fault, 7)
+    monkeypatch.setattr("odradek.simulation.measurements.recovery._Recovery._event", ignored)
+    assert recover(3, fault, 7) == replace(told, metadata_requests=0, rebootstraps=0)
+    assert None not in (told.contact, told.ack)
+
+
+def ignored(measurement: object, event: object) -> None:
+    """Take no notice of a client's event."""
 
 
 @pytest.mark.parametrize("strategy", some(["odradek", "constant", "java", "kip580-literal"], 2))

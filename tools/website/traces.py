@@ -34,7 +34,8 @@ SENT_EVERY = 0.5
 ASKED_EVERY = 2.0
 """Seconds between two looks at `explain()`."""
 SEEN_EVERY = 0.1
-"""Seconds between two looks at the brokers."""
+"""Seconds between two looks at the brokers, beside those when one starts or stops to listen."""
+FRONT = "bootstrap address"
 KILLED = "killed"
 """The client that is."""
 BEFORE = 4.0
@@ -110,6 +111,13 @@ class Recorder:
         self.lanes: dict[str, list[list[Any]]] = {}
         for name, client in self.clients.items():
             client.listen(partial(self.note, name))
+        for change in ("listen", "unlisten"):
+            setattr(world.world, change, partial(self.seen, getattr(world.world, change)))
+
+    def seen(self, change: Callable[..., None], *arguments: Any) -> None:
+        """Let a broker start or stop to listen, and look at once."""
+        change(*arguments)
+        self.look()
 
     def member(self, name: str) -> Consumer:
         """A consumer of the one group."""
@@ -123,7 +131,7 @@ class Recorder:
         world.every(SENT_EVERY, self.send)
         world.every(SEEN_EVERY, self.look)
         world.every(ASKED_EVERY, self.ask)
-        world.after(BEFORE, lambda: story.hurt(world))
+        world.after(BEFORE, self.hurt)
         while world.now < story.seconds:
             if self.reader is not self.consumer and world.now >= BEFORE:
                 self.reader = self.consumer
@@ -146,6 +154,11 @@ class Recorder:
             "records": self.records,
             "errors": self.errors,
         }
+
+    def hurt(self) -> None:
+        """Let the fault begin."""
+        self.story.hurt(self.world)
+        self.look()
 
     def send(self) -> None:
         """Send the next record, and note when its outcome comes."""
@@ -174,7 +187,7 @@ class Recorder:
         alive = [broker for broker in reached.values() if broker.alive]
         foreign = "" if reached is self.world.brokers else " of the other cluster"
         front = self.world.bootstrap_servers
-        self.state(front, "up" if alive else "down", "bootstrap address")
+        self.state(front, "up" if alive else "down", FRONT)
         for broker in alive:
             hangs = broker.fault is not Misbehaviour.NONE
             who = f"broker {broker.id}{foreign}"
@@ -183,8 +196,10 @@ class Recorder:
             self.state(address, "down", self.lanes[address][-1][2])
 
     def state(self, address: str, state: str, who: str) -> None:
-        """Note a state, where it is another than before."""
+        """Note a state, where it is another than before; of one instant, the last one counts."""
         lane = self.lanes.setdefault(address, [])
+        if lane and lane[-1][0] == at(self.world.now):
+            lane.pop()
         if not lane or lane[-1][1:] != [state, who]:
             lane.append([at(self.world.now), state, who])
 
@@ -215,7 +230,7 @@ WORDS = {
     "silent": "no byte from {address} for {seconds} s: asks other brokers",
     "heard": "{address} answers again",
     "rebootstrap": "starts again from bootstrap.servers: {why}",
-    "rebootstrapped": "found its cluster again through {address}, after {seconds} s",
+    "rebootstrapped": "found its cluster again through {address}, {seconds} s after starting again",
     "foreign_cluster": "refuses {address}: it belongs to {found}, not to {expected}",
     "retry": "tries again: {what} ({error})",
     "coordinator": "{what}: {why}",
@@ -306,7 +321,10 @@ CHANGES = {"up": "is up", "down": "is down", "hangs": "hangs"}
 
 
 def outcome(story: Shown) -> str:
-    """Return the last row: the records' outcome, and the number of connection attempts."""
+    """Return the last row: the records' outcome, and the number of connection attempts.
+
+    Recovery counts from the brokers' return, not from what a client noticed.
+    """
     records = story["records"]
     acknowledged = [one for one in records if one[1] is not None]
     waited = max(one[1] - one[0] for one in acknowledged)
@@ -317,8 +335,24 @@ def outcome(story: Shown) -> str:
     read = sum(one[2] is not None for one in records)
     return (
         f"{len(records)} records sent, {len(acknowledged)} acknowledged, {read} read; the longest "
-        f"wait for an acknowledgement was {waited:.2f} s; connection attempts since second "
+        f"wait for an acknowledgement was {waited:.2f} s; {recovery(story)}"
+        f"connection attempts since second "
         f"{BEFORE:g}: producer {attempts['producer']}, consumer {attempts['consumer']}"
+    )
+
+
+def recovery(story: Shown) -> str:
+    """Return how long after the brokers' return records flowed; empty if some always listened."""
+    front = next(lane["states"] for lane in story["lanes"] if lane["states"][0][2] == FRONT)
+    back = next((when for when, state, _ in front if when > BEFORE and state == "up"), None)
+    if back is None:
+        return ""
+    acknowledged, read = (
+        min(one[n] for one in story["records"] if (one[n] or 0.0) >= back) - back for n in (1, 2)
+    )
+    return (
+        f"after the brokers' return, the first acknowledgement took {acknowledged:.2f} s and the "
+        f"first record read {read:.2f} s; "
     )
 
 

@@ -229,8 +229,9 @@ class LocalCluster:
         self._now.stop(self._now.brokers, graceful=graceful)
         self._lead()
         self._now.move_all()
-        self._now.start_all()
-        self._lead()
+        self._now.spawn_all()
+        self._lead()  # as a load balancer does, to each broker as soon as it accepts connections
+        self._now.wait_ready()
         self.timeline.add("moved")
 
     def swap(self, i: int, j: int) -> None:

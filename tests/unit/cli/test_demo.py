@@ -18,7 +18,15 @@ from odradek.cli.demo import report, svg
 from odradek.cli.demo.data import Aggregate, Flights
 from odradek.cli.demo.picture import Line, Panel, PanelPicture, labels
 from odradek.cli.demo.sample import FlightSample, NoSuchRowsError, Table
-from odradek.cli.demo.timeline import EventReader, Noticed, Recovery, Teller, recovery
+from odradek.cli.demo.timeline import (
+    EventReader,
+    Noticed,
+    Recovery,
+    Teller,
+    outage_of,
+    recovery,
+)
+from odradek.testing.brokers.broker_set import TimelineEvent
 
 PRODUCER, TASK = "demo-producer", "task"
 EVERY = 50
@@ -112,7 +120,7 @@ def noticed(time: float, client: str, kind: str, **fields: object) -> Noticed:
     return Noticed(time, 1, client, kind, dict(fields))
 
 
-def test_recovery_counts_from_the_time_at_which_all_brokers_run_again() -> None:
+def test_recovery_counts_from_the_time_at_which_the_first_broker_accepts_connections() -> None:
     events = [
         noticed(9.0, PRODUCER, "first_ack"),
         noticed(10.2, PRODUCER, "disconnected"),
@@ -121,10 +129,20 @@ def test_recovery_counts_from_the_time_at_which_all_brokers_run_again() -> None:
         noticed(17.0, PRODUCER, "first_ack"),
     ]
     assert recovery(events, 10.0, 15.0, PRODUCER) == Recovery(5.0, 2.0, 1.5)
-    assert recovery(events, 10.0, 16.8, PRODUCER).source == 0.0  # one broker was enough
     assert recovery(events[:3], 10.0, 15.0, PRODUCER) == Recovery(5.0, None, None)
     assert recovery(events, 10.0, None, PRODUCER) == Recovery(None, None, None)
     assert recovery(events, None, None, PRODUCER) == Recovery(None, None, None)
+
+
+def test_an_outage_is_what_the_cluster_says_of_it() -> None:
+    names = {
+        1.0: "broker_listening", 10.0: "broker_exited", 10.1: "broker_exited",
+        15.0: "broker_listening", 15.4: "broker_up", 16.0: "broker_listening", 17.0: "broker_up",
+    }  # fmt: skip
+    timeline = [TimelineEvent(name, 0, at, at) for at, name in names.items()]
+    assert outage_of(timeline) == (10.1, 15.0)
+    assert outage_of(timeline[:3]) == (10.1, None)
+    assert outage_of(timeline[:1]) == (None, None)
 
 
 def test_events_are_read_once_and_half_lines_later(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
 from odradek.cli.demo.display import DemoDisplay
 from odradek.cli.demo.pipeline import DemoPipeline
 from odradek.cli.demo.sending import CONSUMER, PRODUCER, LoopSending, Sending
-from odradek.cli.demo.timeline import EventReader, Teller, recovery
+from odradek.cli.demo.timeline import EventReader, Teller, outage_of, recovery
 from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import KafkaError
 from odradek.testing import LocalCluster, ensure_java_environment
@@ -147,7 +147,8 @@ class Demo:
         self._say("the whole cluster stops", style="bold red")
         cluster.move()
         self._say(
-            f"the cluster is back, at {', '.join(cluster.broker_addresses)}", style="bold green"
+            f"all brokers are ready again, at {', '.join(cluster.broker_addresses)}",
+            style="bold green",
         )
 
     def _watch(self, sending: Sending, pipeline: DemoPipeline, start: float) -> None:
@@ -167,9 +168,7 @@ class Demo:
         table = pipeline.result()
         self._reader.poll()
         events = self._reader.events
-        exited = min((e.wall for e in cluster.timeline if e.name == "broker_exited"), default=None)
-        ups = [e.wall for e in cluster.timeline if e.name == "broker_up"]
-        back = max((up for up in ups if exited is not None and up > exited), default=None)
+        exited, back = outage_of(cluster.timeline)
         others = [event for event in events if event.client != CONSUMER]  # the source is Spark's
         times = recovery(others, exited, back, PRODUCER)
         result = report.build(

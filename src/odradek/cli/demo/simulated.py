@@ -150,6 +150,7 @@ class Simulated:
         self._done = 0
         self._acknowledged = 0
         self._exited: float | None = None
+        self._back: float | None = None
 
     def run(self) -> Story:
         """Let the story happen."""
@@ -232,9 +233,11 @@ class Simulated:
         self._say("the whole cluster stops")
         self.cluster.move(after=AWAY)
         # Planned after the brokers' own start, so that it happens after it.
-        self.world.after(
-            AWAY, lambda: self._say(f"the cluster starts again, at {self._addresses()}")
-        )
+        self.world.after(AWAY, self._returns)
+
+    def _returns(self) -> None:
+        self._back = self.world.now
+        self._say(f"the cluster starts again, at {self._addresses()}")
 
     def _addresses(self) -> str:
         return ", ".join(str(broker.address) for broker in self.cluster.brokers.values())
@@ -250,8 +253,7 @@ class Simulated:
 
     def _story(self) -> Story:
         rows, events = self._sample.rows, self._reader.events
-        back = None if self._exited is None else self._exited + AWAY
-        times = recovery(events, self._exited, back, PRODUCER)
+        times = recovery(events, self._exited, self._back, PRODUCER)
         result = report.build(
             sent=rows,
             table=self._table.rows(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from odradek.simulation import World
+    from odradek.testing.brokers.broker_set import TimelineEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Recovery:
     """Seconds. None where it didn't happen."""
 
     outage: float | None
-    """From the first broker's exit until all brokers run again."""
+    """From the last broker's exit until the first broker accepts connections again."""
     producer: float | None
     """From then to the first acknowledged record (0 when it came before)."""
     source: float | None
@@ -131,14 +132,22 @@ def _event(line: bytes) -> Noticed:
     return Noticed(item["time"], item["pid"], item["client"], item["kind"], rest)
 
 
+def outage_of(timeline: Sequence[TimelineEvent]) -> tuple[float | None, float | None]:
+    """Return when the last broker ended and when the first one accepted connections after that."""
+    exited = max((e.wall for e in timeline if e.name == "broker_exited"), default=None)
+    listening = [e.wall for e in timeline if e.name == "broker_listening"]
+    back = min((at for at in listening if exited is not None and at > exited), default=None)
+    return exited, back
+
+
 def recovery(
     events: Iterable[Noticed], exited: float | None, back: float | None, producer: str
 ) -> Recovery:
     """Return the times of outage and recovery.
 
-    `exited` and `back`: when the first broker ended, and when all run again, as those who stop and
-    start them know it. `producer` is the name (client.id) of the client that writes; all others
-    are the source.
+    `exited` and `back`: when the last broker ended, and when the first one accepted connections
+    again, by the cluster's clock and not by what a client noticed. `producer` is the name
+    (client.id) of the client that writes; all others are the source.
     """
     if exited is None or back is None:
         return Recovery(None, None, None)

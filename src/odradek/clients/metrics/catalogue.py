@@ -149,7 +149,9 @@ CLIENT = {
         "Metadata requests that were sent to another broker as well, because no response came."
     ),
     "rebootstrap-total": _counter("Rebootstraps: restarts from `bootstrap.servers`."),
-    "outage-seconds": _gauge("Duration of the current outage; 0 without one.", "s"),
+    "outage-seconds": _gauge(
+        "Duration of the current outage, since this client's first failure; 0 without one.", "s"
+    ),
     "throttle-total": _counter("Responses to writes and fetches with a throttle time."),
     "throttle-time-total": _counter("Total throttle time of writes and fetches.", "ms"),
     "receive-buffer-bytes": _gauge("Receive buffers that are kept for large responses.", "bytes"),

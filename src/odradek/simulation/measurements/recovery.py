@@ -5,8 +5,11 @@ broker was reached and until the first record was acknowledged, and the number o
 attempts and requests. The producer has the engine that ships, in message mode, with a record every
 50 ms and its connections established; all brokers that it knows are replaced at one instant by as
 many others at other addresses, with the same cluster id, topics and records. `bootstrap.servers` is
-a name that resolves to the new ones. A fault is how the *old* addresses behave from then on. Must
-not look into the client; its behaviour is taken from its events.
+a name that resolves to the new ones. A fault is how the *old* addresses behave from then on. All
+times are the world's: the clock starts when the new brokers listen, the contact is a request that a
+broker handles, and connection attempts count when they arrive in the network. Must not start or end
+a time at what the client noticed; only requests for metadata are counted from its events, because
+old addresses don't read them.
 """
 
 from __future__ import annotations
@@ -85,9 +88,9 @@ class RecoveryRun:
     """Results of one run, in seconds; None if it didn't happen within the limit."""
 
     contact: float | None
-    """Until a live broker had answered ApiVersions."""
+    """Until a live broker handled the client's first request after ApiVersions."""
     ack: float | None
-    """Until the first record was acknowledged."""
+    """Until the program got the first record's acknowledgement."""
     dials: int
     """Number of connection attempts until the first acknowledgement, or during a total outage."""
     max_per_s: int
@@ -147,14 +150,14 @@ class _Recovery:
         self.engine = ProducerEngine(config, host.rng(), host.lock, parts=chosen.parts)
         host.attach(self.engine)
         self.engine.events.listen(self._event)
-        self.next_target = 0
+        self.cluster.observers.append(self._handled)
+        self.next_target = self.dials_before = 0
         self.since = self.outage_ends = 0.0
+        self.live = False
+        """Whether the brokers at the new addresses listen, or all listen again."""
         self.contact: float | None = None
         self.ack: float | None = None
-        self.dials: list[float] = []
         self.counts: Counter[str] = Counter()
-        self.live: set[str] = set()
-        """Addresses at which the cluster can be reached during the fault."""
 
     def run(self) -> RecoveryRun:
         """Run from the start of the client to the first acknowledgement after the fault."""
@@ -172,11 +175,12 @@ class _Recovery:
             self._start_clock()
         self.world.run_while(lambda: self.ack is None, self.limit)
         since, contact = self.since, self.contact
-        before = [d for d in self.dials if contact is None or d <= contact]
+        dials = [dial.at for dial in self.world.dials[self.dials_before :]]
+        before = [at for at in dials if contact is None or at <= contact]
         return RecoveryRun(
             None if contact is None else max(0.0, contact - since),
             None if self.ack is None else self.ack - since,
-            sum(d < self.outage_ends for d in self.dials) if self.fault.total else len(self.dials),
+            sum(at < self.outage_ends for at in dials) if self.fault.total else len(dials),
             busiest(before, 1.0),
             self.counts["metadata_request"],
             self.counts["rebootstrap"],
@@ -219,23 +223,20 @@ class _Recovery:
             self.ack = self.world.now
 
     def _event(self, event: Event) -> None:
-        if event.kind == "ready":
-            if self.contact is None and event.fields["address"] in self.live:
-                self.contact = event.at
-        elif event.kind == "dial":
-            self.dials.append(event.at)
-        else:
-            self.counts[event.kind] += 1
+        self.counts[event.kind] += 1
+
+    def _handled(self, broker: SimulatedBroker, client: str, request: ReceivedRequest) -> None:
+        if self.live and self.contact is None:
+            self.contact = self.world.now
 
     def _fault_begins(self) -> None:
-        self.dials.clear()
+        self.dials_before = len(self.world.dials)
         self.counts.clear()
 
     def _start_clock(self) -> None:
-        """Start the clock: the cluster is up (again), and a record waits to be written."""
+        """Start the clock: the brokers listen at their new addresses, or again."""
         self.since = self.world.now
-        self.live = {str(b.address) for b in self.cluster.brokers.values()}
-        self.live.add(self.cluster.bootstrap_servers)
+        self.live = True
 
     # Faults
 

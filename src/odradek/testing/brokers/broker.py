@@ -116,16 +116,21 @@ class LocalBroker:
     child: Child | None = None
     paused: bool = False
     answered: bool = False
+    listens: bool = False
 
     def started(self, child: Child) -> None:
         """Note that a process was started for this broker."""
         self.child = child
-        self.paused = self.answered = False
+        self.paused = self.answered = self.listens = False
 
     def answers(self) -> bool:
         """Note that the broker answers; return whether this is the first time since its start."""
         before, self.answered = self.answered, True
         return not before
+
+    def accepted(self) -> None:
+        """Note that the broker accepts connections."""
+        self.listens = True
 
     def stopped(self, on: bool) -> None:
         """Note that the process was stopped by SIGSTOP, or continued."""

@@ -43,6 +43,7 @@ _TOOL_TIMEOUT_S = 60.0
 _TOPIC_TIMEOUT_S = 60.0
 _POLL_S = 0.03
 _START_POLL_S = 0.1  # asked more often, brokers that start would do little else
+_LISTENING_POLL_S = 0.01  # a refused connection attempt costs a broker nothing
 # REQUEST_TIMED_OUT, NOT_CONTROLLER: the brokers don't agree on a controller just now.
 _LATER = (7, 41)
 _EXISTS = 36
@@ -53,10 +54,11 @@ _NETWORK_THREADS = 4  # more than these brokers have
 class TimelineEvent:
     """Event of the cluster, with its time on the wall clock and the monotonic clock.
 
-    `name` is one of `broker_started` (the process exists), `broker_up` (it answers),
-    `broker_exited`, `broker_paused`, `broker_resumed`, `cluster_up` (all answer and every partition
-    has a leader), `move_started`, `moved`, `foreign_started` and `foreign_up` (another cluster
-    replaces this one), `restored`.
+    `name` is one of `broker_started` (the process exists), `broker_listening` (it accepts
+    connections; looked at every 10 ms), `broker_up` (it answers), `broker_exited`,
+    `broker_paused`, `broker_resumed`, `cluster_up` (all answer and every partition has a leader),
+    `move_started`, `moved`, `foreign_started` and `foreign_up` (another cluster replaces this one),
+    `restored`.
     """
 
     name: str
@@ -153,9 +155,13 @@ class BrokerSet:
 
     def start_all(self) -> None:
         """Start every broker and wait until the cluster is ready."""
+        self.spawn_all()
+        self.wait_ready()
+
+    def spawn_all(self) -> None:
+        """Start every broker's process without waiting until it answers."""
         for broker in self.brokers:
             self.spawn(broker)
-        self.wait_ready()
 
     def spawn(self, broker: LocalBroker, *options: str) -> None:
         """Start a broker's process without waiting until it answers."""
@@ -188,6 +194,7 @@ class BrokerSet:
                     raise ClusterStartError(self._failure(broker, "ended while starting"))
                 view = probe.ask(broker.plain_address, login=self._login)
                 if view is not None and broker.answers():
+                    self._note_listening([broker])
                     self._timeline.add("broker_up", broker.node_id)
                 lacks[broker.node_id] = self._lacks(view, expected)
                 if not lacks[broker.node_id]:
@@ -197,9 +204,18 @@ class BrokerSet:
                 raise ClusterStartError(
                     self._failure(waiting[0], f"is not ready after {timeout:.0f} s ({why})")
                 )
-            if waiting:
-                time.sleep(_START_POLL_S)
+            asked_again = monotonic() + _START_POLL_S
+            while waiting and monotonic() < asked_again:
+                self._note_listening(waiting)
+                time.sleep(_LISTENING_POLL_S)
         self._timeline.add("cluster_up")
+
+    def _note_listening(self, brokers: Iterable[LocalBroker]) -> None:
+        """Note which of these brokers accept connections since the last call."""
+        for broker in brokers:
+            if not broker.listens and probe.accepts(broker.plain_address):
+                broker.accepted()
+                self._timeline.add("broker_listening", broker.node_id)
 
     def stop(self, brokers: Iterable[LocalBroker], *, graceful: bool) -> None:
         """Stop these brokers' processes and wait until they have ended."""

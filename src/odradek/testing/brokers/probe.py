@@ -79,6 +79,15 @@ def ask(
     return None if data is None else parse(data)
 
 
+def accepts(address: Address, timeout: float = 0.5) -> bool:
+    """Return whether something accepts connections at an address."""
+    try:
+        socket.create_connection((address.host, address.port), timeout).close()
+    except OSError:
+        return False
+    return True
+
+
 def create_topic(
     address: Address,
     topic: str,
