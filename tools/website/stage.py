@@ -27,6 +27,7 @@ PAGES = (
 DIAGRAM = re.compile(
     r"^```mermaid\n(stateDiagram-v2|flowchart LR)\n(.*?)^```\s*?$", re.MULTILINE | re.DOTALL
 )
+ARROW = re.compile(r'--(?: "(.*?)" --)?>')
 NODE = re.compile(r'(\w+)(?:\["(.*?)"\])?')
 DATA = ("docs/*.json", "docs/*.svg", "examples/*/*.*")
 """Files that pages link to or show, and that readers may download."""
@@ -101,11 +102,11 @@ def arrows(diagram: str) -> str:
     """Convert a flowchart with lines `a["from"] -- "what" --> b["to"]`; labels are optional."""
     lines, names = ["| from | what | to |", "|---|---|---|"], dict[str, str]()
     for line in diagram.splitlines():
-        before, what, after = (part.strip() for part in re.split(r'--(?: "(.*?)" --)?>', line))
+        before, what, after = ((part or "").strip() for part in ARROW.split(line))
         for node in NODE.finditer(f"{before} {after}"):
             names.setdefault(node[1], node[2] or node[1])
         first, last = (NODE.match(part)[1] for part in (before, after))  # type: ignore[index]
-        lines.append(f"| {names[first]} | {what or ''} | {names[last]} |")
+        lines.append(f"| {names[first]} | {what} | {names[last]} |")
     return "\n".join(lines) + "\n"
 
 
