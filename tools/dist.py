@@ -7,6 +7,11 @@ The kernels are translated once and compiled for each target by the compiler in 
 which knows them all.
 Versions whose headers can't be had here are named: the workflow publish.yml makes those.
 `--twice` makes everything a second time elsewhere, without caches, and compares.
+
+One translation serves all targets because of CPython's headers only `pyconfig.h` differs between
+64-bit Linuxes, in nothing that extensions use, and free-threaded Python has the same headers with
+`Py_GIL_DISABLED`. zig calls musl `libc.so`; a replacement file has the name that auditwheel
+expects.
 """
 
 import argparse

@@ -287,7 +287,7 @@ def advice(above: dict[str, int]) -> str:
         new = []
     lines += [str(hit) for hit in new]
     lines += [f"all of a room: `{COMMAND} --lines {room}`" for room in above]
-    return "\n".join(["write plainer English (CONTRIBUTING.md has a table of words)", *lines])
+    return "\n".join(["write plainer English", *lines])
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Draw the state machines into DESIGN.md from their transition tables: `tools/state_diagrams.py`.
+"""Draw docs/state-machines.md from the transition tables: `tools/state_diagrams.py`.
 
 One diagram (Mermaid, which GitHub draws) for each table. What leads from four or more states to
 the same one is a sentence below the diagram instead, and what leads nowhere else is left out.
@@ -17,7 +17,7 @@ from odradek.clients.producer import transaction_state
 from odradek.network import connection_state
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "DESIGN.md"
+PAGE = ROOT / "docs" / "state-machines.md"
 BEGIN, END = "<!-- states: tools/state_diagrams.py writes what follows -->", "<!-- states: end -->"
 MANY = 4
 """States that share a way before it becomes a sentence."""
@@ -57,7 +57,7 @@ def diagrams() -> str:
     """All of them."""
     lines = []
     for title, (first, table) in MACHINES.items():
-        lines += [f"### {title}", "", *diagram(first, table)]
+        lines += [f"## {title}", "", *diagram(first, table)]
     return "\n".join(lines)
 
 

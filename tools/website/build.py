@@ -3,6 +3,10 @@
 In: the repository's pages and docs/site. Out: HTML that needs no server and no network. A warning
 of Sphinx, a link that leads nowhere and a name without a page are errors. Several versions may lie
 beside each other in one folder (`--into`); `versions.js` above them tells each page of all.
+
+Sphinx with MyST is used because it reads Markdown as the repository shows it (CommonMark); MkDocs'
+Python-Markdown doesn't. autodoc reads docstrings as reStructuredText, so docs/site/conf.py converts
+their code in single backquotes and indented blocks.
 """
 
 from __future__ import annotations

@@ -24,7 +24,11 @@ PAGES = (
     "examples/*.md",
     "examples/*/*.md",
 )
-DIAGRAM = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```\s*?$", re.MULTILINE | re.DOTALL)
+DIAGRAM = re.compile(
+    r"^```mermaid\n(stateDiagram-v2|flowchart LR)\n(.*?)^```\s*?$", re.MULTILINE | re.DOTALL
+)
+ARROW = re.compile(r'--(?: "(.*?)" --)?>')
+NODE = re.compile(r'(\w+)(?:\["(.*?)"\])?')
 DATA = ("docs/*.json", "docs/*.svg", "examples/*/*.*")
 """Files that pages link to or show, and that readers may download."""
 FENCE = re.compile(r"(^ *```.*?^ *```\s*?$)", re.MULTILINE | re.DOTALL)
@@ -68,7 +72,7 @@ def stage(target: Path, repository: str = "") -> None:
     known = set(pages())
     for path in known:
         text = (ROOT / path).read_text(encoding="utf-8")
-        text = DIAGRAM.sub(lambda found: transitions(found[1]), text)
+        text = DIAGRAM.sub(table, text)
         put(target / path, "".join(relinked(text, path, known, repository)))
     for path in files(*DATA):
         if path not in known:
@@ -88,8 +92,26 @@ def title(path: Path) -> str:
     return found[1] if found else path.name
 
 
+def table(diagram: re.Match[str]) -> str:
+    """Convert a diagram to a table: drawing it would take a script of three megabytes."""
+    convert = transitions if diagram[1] == "stateDiagram-v2" else arrows
+    return convert(diagram[2])
+
+
+def arrows(diagram: str) -> str:
+    """Convert a flowchart with lines `a["from"] -- "what" --> b["to"]`; labels are optional."""
+    lines, names = ["| from | what | to |", "|---|---|---|"], dict[str, str]()
+    for line in diagram.splitlines():
+        before, what, after = ((part or "").strip() for part in ARROW.split(line))
+        for node in NODE.finditer(f"{before} {after}"):
+            names.setdefault(node[1], node[2] or node[1])
+        first, last = (NODE.match(part)[1] for part in (before, after))  # type: ignore[index]
+        lines.append(f"| {names[first]} | {what} | {names[last]} |")
+    return "\n".join(lines) + "\n"
+
+
 def transitions(diagram: str) -> str:
-    """A diagram of states as a table: drawing it would take a script of three megabytes."""
+    """Convert a diagram of states."""
     lines = ["| from | when | to |", "|---|---|---|"]
     for line in diagram.splitlines():
         states, _, event = (part.strip() for part in line.partition(":"))

@@ -9,6 +9,10 @@ brokers would write them to another cluster's topic of the same name. The snapsh
 address may be minutes old, so each connection is checked once, unless it has returned a snapshot
 itself. A connection on which a topic's id isn't known is checked again. Must not take part in
 refreshes (R-MD-4 allows one).
+
+Requests to coordinators and OffsetForLeaderEpoch are checked, too. Before 4.4, another cluster with
+a topic of the same name and leader epoch accepted a commit, moved a position to the end of its own
+log, or made `poll()` raise `LogTruncationError`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ In: values, with the time, which the caller knows anyway. Out: their number, the
 largest, of the running sample and of the one before it. So an average covers the last 30 to 60 s,
 as `metrics.sample.window.ms` and `metrics.num.samples` do in Java. Must not: read a clock, lock, or
 keep single values.
+
+The window advances with the next value, whose time the step knows. `records-lag-max` is the current
+maximum; Java's is that of the window.
 """
 
 from __future__ import annotations

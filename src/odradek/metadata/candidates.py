@@ -2,6 +2,11 @@
 
 In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and the
 inputs of `bootstrap`. Must not connect, send, or remember anything except silent brokers.
+
+A delayed write isn't silence: while a replica is dead, brokers hold `acks=all` writes for up to 9
+s, and a metadata request after such a write on the same connection waits, too. So if the oldest
+write of a connection is unanswered for 0.25 s, a connection for metadata alone is opened, and only
+that one is judged. Before, killing one broker of three led to a rebootstrap.
 """
 
 from __future__ import annotations

@@ -13,6 +13,12 @@ cluster without a controller returns such errors for hours. It never happens whi
 unanswered on the connection, whose outcome would be unknown, or a metadata request, whose failure
 would be reported as an outage: nothing new is sent until they are answered. Must not conclude
 anything about the address: it hasn't failed, and its backoff doesn't grow.
+
+Three errors over three seconds are required because an election on busy brokers of 3.9, or a
+group's first join, took three attempts of 10 ms to a second; otherwise many clients would reconnect
+and log in at the same moment. No new requests are sent meanwhile because a producer with a hundred
+partitions always has a write in flight. The next connection also negotiates the versions of APIs
+again; SASL permits no second ApiVersions on an open connection.
 """
 
 from __future__ import annotations

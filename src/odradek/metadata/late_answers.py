@@ -5,6 +5,11 @@ Out: late responses; whether a request to another broker could help; connection 
 whether a silent address is alive. A response counts whenever it arrives. The client waits for that
 of a slow broker, because a third request would only make it slower. Must not judge a response, or
 send a request.
+
+A silent connection isn't closed because another one answers: a half-open connection and a slow
+request look alike, and a request that takes 25 s would be sent forever. When the time of the
+request is over, idle connections to the address that have received nothing since are closed as
+well.
 """
 
 from __future__ import annotations

@@ -7,6 +7,12 @@ it: its failures don't count as failures of the address, its responses aren't pr
 unavailable, silent or returns an error, the request is sent on the first connection instead (a push
 of metrics isn't), and another secondary connection is only tried after a while. Must not delay a
 request beyond the end of the fetch, except for a moment.
+
+A secondary connection has its own state, and its cluster id is checked first. When it
+shared the state of the address, a broker that accepted no further connection made a healthy client
+report an outage, and a broker that led to another cluster returned its offsets. It uses the IP of
+the first connection, and never a proxy. Checks of leader epochs stay on the first connection
+because they move positions; metadata requests stay there because a refresh isn't urgent.
 """
 
 from __future__ import annotations

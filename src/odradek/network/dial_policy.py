@@ -5,6 +5,10 @@ for one address, and why not yet (explain() prints it); `whom` among several. It
 of the addresses (KIP-144) with the limit of the whole client (`DialGovernor`, R-CS-8): both must
 allow each attempt, whatever its purpose. Must not: open anything, know which address leads what, or
 create a state for an address that wasn't tried.
+
+The wait before a client's first attempt begins with the engine, not with the first call of `when`,
+because `explain()` calls `when` as well, also from other threads. An engine that is recreated after
+an interrupted step doesn't wait.
 """
 
 from __future__ import annotations

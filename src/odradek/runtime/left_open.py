@@ -6,6 +6,10 @@ aborted within `close.timeout.ms`, and stderr names the records that were lost. 
 `multiprocessing` ends without `atexit`: there its last finaliser does the same. Must not: do
 anything for a parent's clients in a forked child, keep a client alive, or wait in a finaliser,
 which may run at any point of any thread.
+
+`atexit` is registered when a client's class is imported, so the program's own handlers run first.
+Records that `logging.shutdown` or an earlier handler would send afterwards are rejected, and not
+lost silently.
 """
 
 from __future__ import annotations

@@ -9,6 +9,11 @@ CPython 3.14 checks for signals after each call, including `__enter__`, before t
 so a `with` of a C lock leaves it held (after 47,000 of 70,000 signals). Therefore from 3.14 on
 `__enter__` is in Python after all: it calls the C function inside of a `try`, and no signal is
 handled between its end and the block.
+
+CPython's import locks can't be repaired here: at some places of an import where CPython checks for
+signals, an exception leaves such a lock held, and other threads wait at their next import. A thread
+that does all imports would be worse: pyarrow 25 crashes once the thread that loaded it has ended
+(apache/arrow#50471).
 """
 
 from __future__ import annotations

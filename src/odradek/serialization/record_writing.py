@@ -2,6 +2,8 @@
 
 In: objects. Out: `send` called with their bytes. None remains None: a record without a key, or a
 deletion. Must not: slow down a producer without serializers: this function replaces `send`.
+
+The function has a weak reference to its producer, so no cycle keeps the producer alive.
 """
 
 from __future__ import annotations

@@ -76,7 +76,10 @@ def test_links_lead_to_pages_and_to_nothing_else(tmp_path: Path) -> None:
     design = (tmp_path / "DESIGN.md").read_text()
     assert "](src/" not in design
     assert "```mermaid" not in design
-    assert "| `resolving` | resolved | `connecting` |" in design
+    assert "| spark, testing, compat |  | api |" in design
+    assert "| send() | one record, under the host's lock | record_accumulator:" in design
+    states = (tmp_path / "docs/state-machines.md").read_text()
+    assert "| `resolving` | resolved | `connecting` |" in states
     assert "](../examples/pipelines/README.md)" in (tmp_path / "docs/guide.md").read_text()
     for page in stage.pages():
         assert (tmp_path / page).is_file()

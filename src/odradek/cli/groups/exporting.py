@@ -5,6 +5,10 @@ main thread measures, so a scrape sends nothing to a cluster and doesn't wait fo
 the last measurement and its age. Must not: end while the cluster is unavailable.
 
 Names and labels are those of kafka_exporter; `odradek_lag_…` are about the measurements themselves.
+
+Strimzi and cloud providers run kafka_exporter, so most dashboards read its names, and none of its
+labels changes with a member. kafka-lag-exporter has member ids among its labels, so each rebalance
+would begin new series.
 """
 
 from __future__ import annotations

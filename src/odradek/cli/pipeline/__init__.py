@@ -8,6 +8,9 @@ A SPEC goes through `document` (YAML with lines), `spec` (checked values), `grap
 writers), `running` (queries until their end); `progress` and `outages` make values of what Spark
 and the clients report, and `display` shows them. `resolving` finishes a batch that its query can't
 repeat.
+
+The format isn't that of Spark's declarative pipelines, because their flows end, can only be stopped
+abruptly, and reject other sources' keys.
 """
 
 from __future__ import annotations

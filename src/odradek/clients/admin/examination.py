@@ -3,6 +3,12 @@
 In: names of topics, a group's id, a deadline. Out: one `Examination`; a part that couldn't be
 examined contains the error, so that one refusal hides nothing else. Must not: join a group, commit,
 create a topic, or change the client's own snapshot.
+
+The permission to use a group is tested with a heartbeat of an unknown member: only a missing ACL
+makes a broker answer it with an authorization error, for classic and KIP-848 groups alike.
+DescribeGroups returns less for the latter. The cluster's clock is that of its controller, which
+reports in DescribeQuorum when it last caught up with itself (KIP-836), which is now; no other
+response of Kafka contains a clock.
 """
 
 from __future__ import annotations

@@ -5,6 +5,11 @@ batch that may be sent now, with its sequence. The order of a partition is kept 
 id, epoch and sequences are its own, since brokers remember them by partition. So a partition that
 has to continue under a new epoch does so alone (R-PR-1). Must not: know brokers, requests or
 errors; forget a partition that has a batch without an outcome.
+
+No other batch follows the first one under an id, epoch and leader epoch until that one is
+acknowledged: a broker that doesn't know the producer, such as a leader that was elected uncleanly,
+accepts any sequence. A batch's serial is the number of records before it, so the parts of a split
+batch have serials in between.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@ In: callers whose record or rows found no room. Out: bytes that are theirs (`gra
 accumulator), for the first in line as soon as there are enough: so small records can't keep a large
 one waiting. A grant is as large as a batch if that much comes free soon; otherwise every record of
 a full buffer would be a batch of its own. Must not: leave bytes with a caller that has gone.
+
+If no memory is released for a second, the first caller takes what is free, and batches stop
+lingering: most of the memory may belong to the batches of a dead leader. With a tenth of a second,
+batches were half as large beside a broker that takes 0.3 s.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ connection's requests in order, and its receiver may be slow: so pushes have a s
 to a connected broker; only the last one, at `close`, is sent where others were. A broker without
 these APIs gets no requests, so a cluster without a receiver costs nothing. Must not: delay anything
 else, or fail a call.
+
+A push counts once it is answered, so the next one contains the deltas of a push that was lost.
 """
 
 from __future__ import annotations

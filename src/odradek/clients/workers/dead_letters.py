@@ -3,6 +3,11 @@
 In: a record as it was read, and its error. Out: the record to send, with headers that say why and
 from where: those of Kafka Connect's dead-letter queues (KIP-298), whose values are texts; and the
 error that names a record if there is no such topic. Must not: send anything.
+
+The topic is looked up before any record is read; otherwise a typing error would show at the first
+letter, perhaps weeks later. A letter that is too large loses its largest field first, most often
+the value. A header says that the value was removed, because a null value alone would be a
+tombstone.
 """
 
 from __future__ import annotations

@@ -4,6 +4,12 @@ In: decisions of the queue, results from a host's hands. Out: flows of the next 
 function, which a host calls (and awaits its result), and receives the time and the result. The
 hosts for threads and for the event loop only differ in how they wait. Must not: read a clock, call
 the work function itself, or wait without a limit.
+
+If a thread or task of the work closes the consumer, no callback of the run is called: it would wait
+for work that may wait for it. The run ends with `ClientClosedError`. For a run, deserializers are
+removed from the consumer and called by the workers: a record that can't be deserialized is still
+bytes when it becomes a dead letter, keys are compared as bytes, and a slow registry delays one
+record.
 """
 
 from __future__ import annotations

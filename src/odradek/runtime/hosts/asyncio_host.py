@@ -8,6 +8,9 @@ the socket into the engine's buffers and written from them.
 
 An exception from outside during a step (a second Ctrl-C) breaks the host as it breaks
 `SelectorHost`.
+
+A sender yields to the loop only if something was scheduled and couldn't run: a program that sends
+rarely has always been away for long, and its record needn't wait for another iteration.
 """
 
 from __future__ import annotations

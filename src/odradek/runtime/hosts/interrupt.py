@@ -9,6 +9,10 @@ Only Python's default SIGINT handler is replaced, for the time of one `run`. An 
 interrupts a step nevertheless (a second Ctrl-C, so that it can't be delayed forever; a program's
 own handler that raises) breaks the host: see `selector_host`. If an exception leaves this handler
 installed, it does no harm: without a working host it does what Python's own does.
+
+The traceback tells where an exception comes from, its type doesn't: a `TimeoutError` of a signal
+handler passes through the handler's frame, and an exception without such a frame is a bug that ends
+the client. Handlers in C that raise an ordinary `Exception` look like bugs.
 """
 
 from __future__ import annotations

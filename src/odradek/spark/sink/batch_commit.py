@@ -3,6 +3,11 @@
 In: the commit messages of all tasks. Out: a batch that is committed as a whole, or an error before
 anything of this attempt was committed. `exactly_once` describes the protocol. Must not: commit a
 transaction that isn't in the ledger, or abort one that is.
+
+Whether a listed transaction is committed is settled by ending it: EndTxn(commit) succeeds also if
+the transaction was committed before. If the answer is that the producer is fenced, the transaction
+is over, and the marker tells: equal producer id and epoch mean that it was committed before another
+producer took over the id.
 """
 
 from __future__ import annotations

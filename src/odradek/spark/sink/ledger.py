@@ -6,6 +6,9 @@ has the head and the first entries, groups `<id>-ledger-1` … have further ones
 limit the metadata of an offset to 4096 bytes (`offset.metadata.max.bytes`). The offset is the
 number of the batch. A task's marker is an offset, too, of group `<id>-<partition>`, committed
 together with its rows. Must not: send a request, or decide anything.
+
+Offsets need no topic of their own and no scan, and expire with their groups. A file in the
+checkpoint would need Spark's file systems in the driver's Python, and couldn't be fenced.
 """
 
 from __future__ import annotations

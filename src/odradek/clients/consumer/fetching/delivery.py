@@ -4,6 +4,10 @@ In: the fetcher's responses, in the order of their arrival. Out: records, or one
 batch, and the positions after them. A second thread may step the engine meanwhile: shared state is
 changed under the host's lock, and decoding, which takes the time, is done without it. Must not:
 wait, or move a position before its rows were returned (R-GR-1).
+
+A deserializer runs before the position moves, on rows that were only read ahead. If it fails, the
+rows before are returned, and the next call begins with the failed record. If records were taken
+back after their response was released, they would have to be fetched again.
 """
 
 from __future__ import annotations

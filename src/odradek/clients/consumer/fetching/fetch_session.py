@@ -7,6 +7,10 @@ states.
 
 Like Java's `FetchSessionHandler`, it also sends the partitions that the broker has to forget: those
 with buffered records aren't needed, and would otherwise be returned again and again.
+
+The fetch that closes a session uses another connection than the fetch that the broker holds,
+because a broker answers the requests of a connection in order. A partition whose records wait for
+the caller leaves the session; otherwise each incremental fetch would return them again.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ In: a commit, when it is requested and when it has ended, for any reason. Out: i
 one commit at a time, so an older commit that is retried never overwrites a newer one. Thousands may
 wait: each waits for its turn alone, so the end of a commit wakes one of them. Must not know their
 content.
+
+A commit with a topic that the coordinator doesn't know is retried for 5 s (auto-commits: 1 s), not
+until its deadline as in Java, because other commits and rebalances wait for it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@ A membership (classic, or KIP-848) talks to the coordinator: it joins, sends hea
 its assignment, leaves. The group (`consumer_group`) is everything else: subscription, assignment,
 committed offsets, and the caller's callbacks. In: each other's calls. Out: state. Must not: have
 behaviour; these are the types that both sides agree on.
+
+After a session has expired by the client's clock, no records are returned until the coordinator has
+answered. When partitions were dropped at once, hundreds of records were read twice after a cluster
+had moved; if the member continued, it could be a zombie.
 """
 
 from __future__ import annotations
