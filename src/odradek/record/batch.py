@@ -179,23 +179,24 @@ def behind(buffer: memoryview, at: int = 0) -> int | None:
     is no next batch, the number of records must agree with the offsets. A message of format 0 or 1
     is known to end at its own offset, whatever is wrong inside.
     """
+    if len(buffer) - at >= HEADER_SIZE:
+        base, length, _, magic, crc, *_ = fields = _LAYOUT.unpack_from(buffer, at)
+        size, delta, count = length + LENGTH_END, fields[6], fields[12]
+        stop = base + delta + 1
+        whole = base >= 0 and HEADER_SIZE <= size <= len(buffer) - at
+        sound = whole and delta >= 0 and stop <= INT64_MAX
+        # The checksum doesn't cover the magic byte, which may be what is wrong.
+        if sound and crc32c(buffer[at + CRC_START : at + size]) == crc:
+            return int(stop)
+        if whole and magic == MAGIC:
+            if len(buffer) - at - size < LENGTH_END:
+                return int(stop) if sound and count == delta + 1 else None
+            (following,) = struct.unpack_from(">q", buffer, at + size)
+            return int(following) if following > base else None
     if len(buffer) - at >= SMALLEST_MESSAGES[0] and buffer[at + MAGIC_AT] < MAGIC:
         (offset,) = struct.unpack_from(">q", buffer, at)
         return int(offset) + 1 if 0 <= offset < INT64_MAX else None
-    if len(buffer) - at < HEADER_SIZE:
-        return None
-    base, length, _, magic, crc, *_ = fields = _LAYOUT.unpack_from(buffer, at)
-    size, delta, count = length + LENGTH_END, fields[6], fields[12]
-    if magic != MAGIC or size < HEADER_SIZE or size > len(buffer) - at or base < 0:
-        return None
-    stop = base + delta + 1
-    sound = delta >= 0 and stop <= INT64_MAX
-    if sound and crc32c(buffer[at + CRC_START : at + size]) == crc:
-        return int(stop)
-    if len(buffer) - at - size >= LENGTH_END:
-        (following,) = struct.unpack_from(">q", buffer, at + size)
-        return int(following) if following > base else None
-    return int(stop) if sound and count == delta + 1 else None
+    return None
 
 
 def message_crc(message: bytes) -> int:

@@ -46,8 +46,8 @@ PARSED = 4096
 STRANGE_S = 5.0
 """Seconds in which a response that isn't final is retried, if no server has a temporary problem: a
 proxy may send such responses while its server restarts, or the URL may be wrong."""
-STEADY_GAP_S = 5.0
-"""Seconds without an answer after which a server may have been restarted meanwhile."""
+STEADY_GAP_S = 1.0
+"""Seconds without a request after which a server may have been restarted meanwhile."""
 _TAGS = re.compile(r"<(?:style|script)\b[^>]{0,999}>[^<]*|<[^<>]{0,999}>", re.IGNORECASE)
 
 
@@ -191,6 +191,7 @@ class RestServers:
         self, now: _Round, url: str, method: str, path: str, data: bytes | None, deadline: float
     ) -> RestAnswer | None:
         """Return a server's response if it is final; otherwise note it for this round."""
+        began = self._clock.now()
         try:
             found = self._asked(url, method, path, data, deadline)
         except NoCredentialsError as error:
@@ -205,7 +206,7 @@ class RestServers:
             if found.status in (200, 404):  # others may be a proxy's
                 at = self._clock.now()
                 first, last = self._answering.get(url, (at, at))
-                self._answering[url] = first if at - last <= STEADY_GAP_S else at, at
+                self._answering[url] = first if began - last <= STEADY_GAP_S else at, at
             return found
         self._answering.pop(url, None)
         now.said.append(f"{found.place} sent HTTP status {found.status}")
@@ -228,9 +229,15 @@ class RestServers:
         """Take no server for steady."""
         self._answering.clear()
 
-    def pause_once(self, seconds: float, deadline: float) -> None:
-        """Pause before another call, for at most half of the time until the deadline."""
-        self._clock.pause(max(0.0, min(seconds, (deadline - self._clock.now()) / 2)))
+    def half_way(self, seconds: float, deadline: float) -> float:
+        """Return the end of a wait: in `seconds`, or after half of the time until the deadline."""
+        now = self._clock.now()
+        return now + max(0.0, min(seconds, (deadline - now) / 2))
+
+    def pause_towards(self, end: float, most: float) -> bool:
+        """Pause for at most `most` seconds before another call; return whether it is `end` then."""
+        self._clock.pause(max(0.0, min(most, end - self._clock.now())))
+        return self._clock.now() >= end
 
     def _prefer(self, url: str) -> None:
         if self._urls[0] != url:

@@ -7,6 +7,7 @@ import pickle
 import pytest
 from tests.peak_memory import peak_below
 
+from odradek.common.errors import CorruptRecordError
 from odradek.common.errors.records import RecordLimitError
 from odradek.record import decode, reference
 from odradek.record.batch import HEADER_SIZE, behind, seal
@@ -229,7 +230,19 @@ def test_where_reading_goes_on_behind_a_bad_batch() -> None:
     assert behind(memoryview(lying + first)) is None  # offsets that go back say nothing
     assert behind(memoryview(first)[:-1]) is None
     assert behind(memoryview(first)[:40]) is None
-    for at in (8, 16):  # its length, its format
-        odd = bytearray(first)
-        odd[at] = 0x7F
-        assert behind(memoryview(odd)) is None
+    odd = bytearray(first)
+    odd[8] = 0x7F  # its length
+    assert behind(memoryview(odd)) is None
+
+
+@pytest.mark.parametrize("magic", [0, 1, 3, 0x7F, 0xFF])
+def test_a_wrong_magic_byte_hides_no_end_of_a_batch(magic: int) -> None:
+    """The checksum is still right; otherwise a program that seeks gets the same batch for ever."""
+    odd = bytearray(encode([(n, 0, 0, None, b"v", ()) for n in range(10, 60)]))
+    odd[16] = magic
+    with pytest.raises(CorruptRecordError):
+        decode(memoryview(odd), start_offset=10)
+    assert behind(memoryview(odd)) == 60
+    assert behind(memoryview(bytes(odd) + encode([(70, 0, 0, None, b"v", ())]))) == 60
+    odd[-1] ^= 1
+    assert behind(memoryview(odd)) == (11 if magic < 2 else None)

@@ -84,6 +84,18 @@ SHAPES: dict[str, tuple[Any, Any]] = {
         record(field({"type": "map", "values": {"type": "array", "items": "a.Code"}})),
         {"x": {"k": [{"code": "JFK"}]}},
     ),
+    # A name, or a whole schema, in an object that has nothing but a type.
+    "object": ({"type": "b.Place"}, LEAVES),
+    "object in a field": (record(field({"type": {"type": "b.Place"}})), {"x": LEAVES}),
+    "object in an array": ({"type": "array", "items": {"type": "b.Place"}}, [LEAVES]),
+    "object in a map": ({"type": "map", "values": {"type": "a.Side"}}, {"k": "R"}),
+    "object in a union": (["null", {"type": "b.Place"}], LEAVES),
+    "object around a union": (record(field({"type": ["null", "a.Side"]})), {"x": None}),
+    "object around an array": ({"type": {"type": "array", "items": "a.Side"}}, ["R"]),
+    "object beside": (
+        record(field("b.Place"), field({"type": "array", "items": {"type": "R"}}, "more")),
+        {"x": LEAVES, "more": []},
+    ),
 }
 
 
@@ -106,7 +118,7 @@ def test_references_of_every_shape(registry: SchemaRegistryClient, shape: str) -
     expected = value[1] if isinstance(value, tuple) else value
     for reader in (None, refers):
         assert AvroDeserializer(registry, reader)(written, VALUE) == expected
-        if shape != "union":
+        if shape not in ("union", "object beside"):  # a recursive record is no column
             column = read_column(registry, written, None, reader_schema=reader)
             assert (column.errors, column.values.to_pylist(maps_as_pydicts="strict")) == (
                 {},
@@ -290,6 +302,12 @@ def test_bytes_may_be_of_any_kind(registry: SchemaRegistryClient) -> None:
             "y": b"c",
             "z": [b"d"],
         }
+
+
+def test_a_text_is_no_array(registry: SchemaRegistryClient) -> None:
+    schema = json.dumps({"type": "array", "items": "string"})
+    with pytest.raises(SerializationError, match="the schema has an array, but the value is a str"):
+        AvroSerializer(registry, schema, conf=REGISTER)("abc", VALUE)
 
 
 def test_bytes_are_no_array(registry: SchemaRegistryClient) -> None:

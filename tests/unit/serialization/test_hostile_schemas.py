@@ -467,6 +467,13 @@ def test_a_proto_file_of_nothing_but_beginnings_is_read_once(text: str) -> None:
     assert in_time(lambda: messages_at(Schema(file, "PROTOBUF"), (0,))) == {"A"}
 
 
+def test_a_schema_is_read_once_whatever_messages_records_name() -> None:
+    """Otherwise each record of eight bytes costs the time of the whole file."""
+    file = Schema("".join(f"message M{n} {{ int32 a = 1; }} " for n in range(2000)), "PROTOBUF")
+    found = in_time(lambda: [messages_at(file, (n,)) for n in range(3000)])
+    assert found[1999:2001] == [{"M1999"}, set()]
+
+
 def test_braces_within_a_message_leave_it_the_one_around() -> None:
     text = 'message A { oneof o { string a = 1 [(x) = "}\\"}"]; } message B {} } message C {}'
     for indexes, name in (((0, 0), "A.B"), ((1,), "C")):

@@ -225,6 +225,19 @@ def test_unique_items_of_recursive_schemas(registry: SchemaRegistryClient) -> No
         assert check == "uniqueItems would compare lists within lists too often"
 
 
+@pytest.mark.parametrize("depth", [100, 500, 900])
+def test_unique_items_may_be_deep(registry: SchemaRegistryClient, depth: int) -> None:
+    """Also those that the own keyword compares: it must not recurse."""
+    schema = Schema(json.dumps({"uniqueItems": True}), "JSON")
+    items: list[Any] = [10**32 + n for n in range(20)]
+    leaves: list[Any] = [[], {"a": 1}]
+    for deep in leaves:
+        for level in range(depth):
+            deep = [deep] if level % 2 else {"a": deep}
+        items.append(deep)
+    assert both(registry, schema, items) is None
+
+
 def test_texts_within_constants_are_left(registry: SchemaRegistryClient) -> None:
     """Only schemas are changed where the validator refuses one."""
     document = {"const": {"pattern": r"\Z"}, "allOf": [{"pattern": r"\Z"}]}

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -308,20 +309,66 @@ def test_unknown_ids_cost_a_pause_only_until_the_registry_is_steady(
             assert caught.value.blames_record
         return list(pauses)
 
-    assert pauses_for(100) == [2.0]
+    assert pauses_for(100) == [0.5] * 4
     assert pauses_for(200) == []
-    at[0] += 60  # the registry may have been restarted meanwhile
-    assert pauses_for(300) == [2.0]
+    at[0] += 0.9
+    assert pauses_for(300) == []
+    at[0] += 1.1  # the registry may have been restarted meanwhile
+    assert pauses_for(400) == [0.5] * 4
     server.wrong = [(503, {})]
-    assert pauses_for(400)[1:] == [2.0]  # the first one is that of the retry
+    assert pauses_for(500)[1:] == [0.5] * 4  # the first one is that of the retry
     registry.clear_caches()
-    assert pauses_for(500) == [2.0]
+    assert pauses_for(600) == [0.5] * 4
     with registry_server() as other:
         monkeypatch.setattr(registry_client, "CONFIRM_S", 2.0)
         registry = client(f"{server.url},{other.url}")
         clock = registry._servers._clock
         clock.now, clock.pause = lambda: at[0], pause
-        assert pauses_for(600) == [2.0, 2.0]  # the second server is asked after the first pause
+        assert pauses_for(700) == [0.5] * 5  # the second server is asked after the first pause
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_registry_that_restarts_unnoticed(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """No request failed meanwhile; or it was restarted while a missing schema was confirmed."""
+    value = rows(server)["avro"]
+    monkeypatch.setattr(registry_client, "CONFIRM_S", 2.0)
+    registry = client(server.url)
+    clock: Any = registry._servers._clock
+    at = [1000.0]
+
+    def pause(seconds: float) -> None:
+        at[0] += seconds
+        if late and at[0] == 1004.0:
+            server.wrong = [(503, {})]
+
+    clock.now, clock.pause = lambda: at[0], pause
+    for number in range(100, 105):  # it answers for two seconds
+        with pytest.raises(SchemaNotFoundError):
+            registry.get_schema(number)
+    at[0] += 1.5
+    started = at[0] + late
+    server.rule = lambda _: MISSING if at[0] < started + 0.7 else None
+    reading: Any = RecordReading(None, AvroDeserializer(registry))
+    assert reading([record(value)])[0].value == "a"
+
+
+def test_a_short_time_limit_confirms_nothing(server: RegistryServer) -> None:
+    """The next calls continue to count the time, so that the record is blamed in the end."""
+    value = rows(server)["avro"]
+    registry = client(server.url, **{"default.api.timeout.ms": 500})
+    reading: Any = RecordReading(None, AvroDeserializer(registry))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry_client, "CONFIRM_S", 0.6)
+        server.rule = lambda _: MISSING
+        with pytest.raises(SchemaRegistryError) as caught:
+            reading([record(value)])
+        assert not caught.value.blames_record
+        with pytest.raises(RecordDeserializationError):
+            while True:
+                with suppress(SchemaRegistryError):
+                    reading([record(value)])
 
 
 def test_a_missing_reference_is_the_records_fault(server: RegistryServer) -> None:
@@ -408,7 +455,7 @@ def test_each_server_has_to_confirm(server: RegistryServer) -> None:
         reading: Any = RecordReading(None, AvroDeserializer(client(f"{server.url},{other.url}")))
         with pytest.raises(RecordDeserializationError):
             reading([record(value)])
-        assert len(server.asked) == len(other.asked) + 1 == 2
+        assert len(server.asked) == len(other.asked) + 1 == 3
         both = client(f"{server.url},{other.url}")
         reading = RecordReading(None, AvroDeserializer(both))
         fails(other, "503", both)
@@ -574,6 +621,20 @@ def test_a_format_that_a_registry_refuses(server: RegistryServer) -> None:
     rows(server)
     server.wrong = [(400, {"error_code": 400, "message": "format"})]
     assert client(server.url).get_schema(1, "resolved").schema_str == AVRO
+
+
+@EACH
+def test_a_fault_isnt_taken_for_a_refused_format(server: RegistryServer, fault: str) -> None:
+    """The schema's text would be kept as its descriptor."""
+    number = client(server.url).register_schema("p", Schema("message M {}", "PROTOBUF"))
+    registry = client(server.url)
+    server.serialized = "the descriptor"
+    fails(server, fault, registry)
+    with suppress(SchemaRegistryError):
+        registry.get_schema(number, "serialized")
+    recovers(server, registry)
+    if fault not in ("400", "409", "422", "a mode"):
+        assert registry.get_schema(number, "serialized").schema_str == "the descriptor"
 
 
 def clears_during(

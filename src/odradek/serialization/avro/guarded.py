@@ -95,8 +95,8 @@ def _register() -> None:
 
 
 def _written_array(data: Any, *_: Any) -> Any:
-    """Return a list; fastavro takes bytes for lists of integers, also in unions with bytes."""
-    if isinstance(data, bytes | bytearray | memoryview):
+    """Return a list; fastavro takes bytes and texts for lists, bytes also in unions with bytes."""
+    if isinstance(data, bytes | bytearray | memoryview | str):
         return _Unfit(f"the schema has an array, but the value is a {type(data).__name__}")
     return data
 

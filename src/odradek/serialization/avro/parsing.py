@@ -46,6 +46,8 @@ _DEFAULTS: dict[str, type] = {
     "error": dict,
 }
 """The JSON value that a default of each type has; that of a float or a double is a number."""
+_KINDS = frozenset((*_DEFAULTS, "float", "double"))
+"""Values of `type` in a complete schema; `{"type": …}` with another value only wraps a schema."""
 
 
 def parsed_avro(schema: Schema, registry: SchemaRegistryClient) -> Any:
@@ -76,8 +78,7 @@ def parsed_document(document: Any, named: dict[str, Any] | None = None) -> Any:
     """
     parse = fastavro().parse_schema  # a missing package isn't the schema's fault
     try:
-        _correct(document)
-        return parse(document, named_schemas={} if named is None else named)
+        return parse(_corrected(document), named_schemas={} if named is None else named)
     # A schema of another party can make fastavro raise whatever Python has.
     except Exception as error:
         raise _invalid(error) from None
@@ -89,12 +90,17 @@ def _invalid(error: Exception) -> InvalidSchemaError:
     )
 
 
-def _correct(document: Any) -> None:
-    """Remove logical types and defaults that Avro's rules ignore, and fastavro refuses."""
-    waiting = [document]
+def _corrected(document: Any) -> Any:
+    """Return a schema without what Avro's rules ignore or allow, and fastavro refuses.
+
+    That is: logical types, defaults, and `{"type": …}` around another schema or a name.
+    """
+    root = [_bare(document)]
+    waiting = root.copy()
     while waiting:
         one = waiting.pop()
         if isinstance(one, list):
+            one[:] = map(_bare, one)
             waiting += one
         if not isinstance(one, dict):
             continue
@@ -102,10 +108,25 @@ def _correct(document: Any) -> None:
             del one["logicalType"]
         fields = one.get("fields")
         for field in fields if isinstance(fields, list) else ():
-            if isinstance(field, dict):
+            if isinstance(field, dict) and "type" in field:
+                field["type"] = _bare(field["type"])
                 _correct_default(field)
-                waiting.append(field.get("type"))
-        waiting += [one.get(inner) for inner in ("items", "values", "type")]
+                waiting.append(field["type"])
+        for inner in ("items", "values"):
+            if inner in one:
+                one[inner] = _bare(one[inner])
+                waiting.append(one[inner])
+    return root[0]
+
+
+def _bare(one: Any) -> Any:
+    """Return the schema or name that `{"type": …}` wraps, else the given one."""
+    while isinstance(one, dict):
+        kind = one.get("type")
+        if kind is None or (isinstance(kind, str) and kind in _KINDS):
+            break
+        one = kind
+    return one
 
 
 def _is_ignored(one: dict[str, Any]) -> bool:

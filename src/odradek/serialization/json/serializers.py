@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from odradek.common.secret import private
@@ -160,18 +161,30 @@ class _UniqueItems:
 
 
 def _compared(value: Any) -> str:
-    """Return a text that equal JSON values share, and no others.
+    """Return a text that equal JSON values share, and no others, without recursion.
 
     Unlike those of numbers, hashes of texts are random, so that a peer can't choose colliding ones.
     """
-    if isinstance(value, str):
-        return json.dumps(value)
-    if isinstance(value, dict):
-        members = (f"{json.dumps(name)}:{_compared(one)}" for name, one in value.items())
-        return f"{{{','.join(sorted(members))}}}"
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(_compared, value))}]"
-    return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
+    texts: list[str] = []
+    waiting = [value]  # with bytes for what is between values
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, bytes):
+            texts.append(one.decode())
+        elif isinstance(one, str):
+            texts.append(json.dumps(one))
+        elif isinstance(one, dict):
+            waiting.append(b"}")
+            for name in sorted(one, reverse=True):
+                waiting += one[name], json.dumps(name).encode()
+            texts.append("{")
+        elif isinstance(one, list | tuple):
+            waiting += b"]", *reversed(one)
+            texts.append("[")
+        else:
+            whole = isinstance(one, float) and one.is_integer()
+            texts.append(f"{int(one) if whole else one!r},")
+    return "".join(texts)
 
 
 def _by_uri(schema: Schema, parsed: Any, registry: SchemaRegistryClient) -> dict[str, Any]:
@@ -254,6 +267,7 @@ def _must_be_json(schema: Schema) -> None:
         )
 
 
+@lru_cache(maxsize=256)
 def _title(schema: Schema) -> str | None:
     found = json_of(schema)
     return found.get("title") if isinstance(found, dict) else None

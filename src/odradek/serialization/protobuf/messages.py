@@ -10,6 +10,7 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from odradek.serialization.errors import InvalidSchemaError
@@ -45,9 +46,15 @@ def messages_at(schema: Schema, indexes: tuple[int, ...]) -> set[str]:
         raise InvalidSchemaError(
             f"the schema has type {schema.schema_type}, not PROTOBUF", None, "Check the topic."
         )
-    file = _described(schema.schema_str) or _worded(schema.schema_str)
+    file = _file(schema.schema_str)
     found = (_at(file, indexes, entries=True), _at(file, indexes, entries=False))
     return {one for one in found if one}
+
+
+@lru_cache(maxsize=256)
+def _file(text: str) -> _Message:
+    """Read a schema once: each record may have other indexes, and a schema may have megabytes."""
+    return _described(text) or _worded(text)
 
 
 def _at(file: _Message, indexes: tuple[int, ...], *, entries: bool) -> str | None:

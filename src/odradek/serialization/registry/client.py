@@ -72,9 +72,11 @@ LEVELS = (
 LEAST = -1
 """The least version: registries take it for the latest one."""
 CONFIRM_S = 2.0
-"""Seconds after which a missing schema is requested again: a registry that has just started answers
-404 with a registry's error code until it has read its topic (Karapace 6.2: 0.7 s). There is no
-pause if it has answered for that long: each of many unknown ids would cost it."""
+"""Seconds for which a registry must have answered before a schema counts as missing: one that has
+just started answers 404 with a registry's error code until it has read its topic (Karapace 6.2:
+0.7 s). Counted over all calls, so that many unknown ids cost this time once."""
+PROBE_S = 0.5
+"""Seconds between requests until then: a registry that restarts meanwhile fails to answer one."""
 MISSING = (40401, 40402, 40403)
 """Error codes for a subject, a version or a schema that doesn't exist."""
 
@@ -332,7 +334,7 @@ class SchemaRegistryClient:
         try:
             return self._schema(asked)
         except SchemaRegistryError as error:
-            if error.status is None or error.retriable or error.blames_record:
+            if error.status not in (400, 422):  # the answer is kept: it must not be a proxy's
                 raise
             return self._schema(path)
 
@@ -344,11 +346,11 @@ class SchemaRegistryClient:
     def _confirmed(
         self, method: str, path: str, body: object = None, *, everywhere: bool = False
     ) -> Any:
-        """Return the answer to a look-up; request a missing schema once more.
+        """Return the answer to a look-up; request a missing schema again.
 
-        There is a pause before, unless the registry has answered for that long already. With
-        `everywhere`, each server has to confirm that the schema is missing; the error then blames
-        the record.
+        It is requested until each server has answered for `CONFIRM_S` seconds without a failure or
+        gap. With `everywhere`, each server has to confirm that the schema is missing; the error
+        then blames the record.
         """
         with one_patience():
             deadline = self._servers.deadline()
@@ -357,12 +359,18 @@ class SchemaRegistryClient:
             except SchemaNotFoundError as error:
                 if error.error_code not in MISSING:
                     raise
-            if not self._servers.are_steady(CONFIRM_S):
-                self._servers.pause_once(CONFIRM_S, deadline)
-            try:
-                return self._ask(method, path, body, everywhere=everywhere)
-            except SchemaNotFoundError as error:
-                raise error.confirmed(everywhere and error.error_code in MISSING) from None
+            end = self._servers.half_way(2 * (CONFIRM_S + PROBE_S), deadline)
+            is_last = False
+            while True:
+                steady = self._servers.are_steady(CONFIRM_S)
+                if not steady:
+                    is_last = self._servers.pause_towards(end, PROBE_S)
+                try:
+                    return self._ask(method, path, body, everywhere=everywhere)
+                except SchemaNotFoundError as error:
+                    if steady or is_last or error.error_code not in MISSING:
+                        sure = steady and error.error_code in MISSING
+                        raise error.confirmed(everywhere and sure) from None
 
     def _ask(self, method: str, path: str, body: object = None, *, everywhere: bool = False) -> Any:
         question = f"{method} {path}"
