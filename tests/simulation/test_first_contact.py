@@ -6,6 +6,7 @@ import logging
 import re
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import (
+    KafkaError,
     KafkaTimeoutError,
     NoBrokerAvailableError,
     UnsupportedServerError,
@@ -470,6 +472,10 @@ def test_a_longer_connection_timeout_counts_for_the_first_contact() -> None:
     admin.close()
 
 
+def unsent(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "broker has been reached" in r.getMessage()]
+
+
 def test_records_that_never_had_a_broker_are_counted_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -478,7 +484,22 @@ def test_records_that_never_had_a_broker_are_counted_in_the_log(
     for _ in range(3):
         sent(producer)
     stage.world.advance(LIMIT + 1.0)
-    told = [
-        r.getMessage() for r in caplog.records if "no broker has been reached" in r.getMessage()
+    assert unsent(caplog) == [
+        "3 records for topic t were not sent, because no broker has been reached"
     ]
-    assert told == ["3 records for topic t were not sent, because no broker has been reached"]
+
+
+def test_records_that_end_one_by_one_are_no_log_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    stage = away()
+    producer = stage.producer()
+    for _ in range(30):
+        sent(producer)
+        stage.world.advance(0.5)
+    stage.world.advance(LIMIT + 1.0)
+    assert len(unsent(caplog)) == 1
+    with suppress(KafkaError):
+        producer.close(timeout=0)
+    assert unsent(caplog) == [
+        "1 record for topic t was not sent, because no broker has been reached",
+        "29 records for topic t were not sent, because no broker has been reached",
+    ]

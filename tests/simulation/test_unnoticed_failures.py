@@ -56,6 +56,20 @@ def test_flush_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
     assert told(caplog) == [line]
 
 
+def test_a_flush_after_each_record_logs_no_line_for_each(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    forbid(stage.cluster)
+    with stage.producer() as producer:
+        for _ in range(100):
+            producer.send("t", b"one")
+            producer.flush()
+        assert stage.world.now < 60
+        assert len(told(caplog)) == 1
+    first, last = told(caplog)
+    assert "] 1 record was" in first
+    assert "] 99 records were" in last
+
+
 def test_close_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
     """Records of a topic that doesn't exist fail before they are in a batch."""
     stage = Stage()

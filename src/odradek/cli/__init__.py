@@ -172,6 +172,10 @@ def main() -> None:
     unless the command had ended with another one.
     """
     _open_streams()
+    if "HOME" not in os.environ:
+        from odradek.runtime.private_files import home_directory
+
+        os.environ["HOME"] = str(home_directory())  # typer's and jgo's would raise
     # Commands say in their own words what clients would tell a program without logging (R-IN-6).
     logging.getLogger("odradek").addHandler(logging.NullHandler())
     logging.getLogger("odradek.options").addHandler(logging.StreamHandler())
@@ -212,7 +216,7 @@ def _unusable(error: OSError) -> str:
     path = os.fsdecode(error.filename)
     home = os.path.expanduser("~")  # noqa: PTH111 - pathlib would cost each start of the program
     cure = f"; set HOME to a directory that can be written to (it is {home})"
-    inside = f"{path}/".startswith(f"{home}/")
+    inside = f"{path}/".startswith(f"{home.rstrip('/')}/")
     return f"{path} can't be used: {error.strerror}{cure if inside else ''}"
 
 

@@ -7,6 +7,7 @@ pickled (Spark's tasks need their credentials), and what is unpickled is a `Secr
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -103,21 +104,23 @@ def private(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **keywords: P.kwargs) -> R:
+        handled = sys.exception()
         try:
             return function(*args, **keywords)
         except BaseException as error:
             del args, keywords  # this frame is shown too
-            clear_locals(error)
+            clear_locals(error, handled)
             raise
 
     @wraps(function)
     async def awaited(*args: P.args, **keywords: P.kwargs) -> Any:
         called: Any = function
+        handled = sys.exception()
         try:
             return await called(*args, **keywords)
         except BaseException as error:
             del args, keywords
-            clear_locals(error)
+            clear_locals(error, handled)
             raise
 
     if function.__code__.co_flags & COROUTINE:
@@ -125,9 +128,13 @@ def private(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def clear_locals(error: BaseException | None) -> None:
-    """Clear the locals of Odradek's frames below the caller, for an error and its causes."""
-    done: set[int] = set()
+def clear_locals(error: BaseException | None, handled: BaseException | None = None) -> None:
+    """Clear the locals of Odradek's frames below the caller, for an error and its causes.
+
+    `handled`: the error that the program was handling before; its frames may be of generators that
+    other clients still use, and clearing them would end those.
+    """
+    done = {id(handled)}
     waiting = [error]
     while waiting:
         error = waiting.pop()

@@ -24,6 +24,14 @@ _told: set[object] = set()
 them, by whatever names."""
 
 
+def home_directory() -> Path:
+    """Return the user's home; "/" for a user without one, to which container runtimes set HOME."""
+    try:
+        return Path.home()
+    except RuntimeError:  # no HOME, and no entry in the password database
+        return Path("/")
+
+
 class UnsafeFileError(OSError):
     """A file exists, and other users may use it."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec
@@ -56,6 +57,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
         @wraps(init)
         def construct(self: Any, config: Any = None, **keywords: Any) -> None:
             mine = {name: keywords.pop(name) for name in own if name in keywords}
+            handled = sys.exception()
             keywords = sealed(keywords)  # first: no traceback's locals show their values
             try:
                 config = settings(config, client)
@@ -64,7 +66,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
             except Exception as error:
                 # Any value may contain a password, such as user:password@ in an address.
                 config = keywords = mine = {}
-                clear_locals(error)
+                clear_locals(error, handled)
                 shorten(error)
                 raise error  # by name: a mere `raise` wouldn't show this frame
 

@@ -17,7 +17,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
-from odradek.runtime.private_files import trusted_directory
+from odradek.runtime.private_files import home_directory, trusted_directory
 from odradek.testing.errors import ClusterStartError, JavaNotFoundError
 
 MINIMUM_VERSION = 17
@@ -41,7 +41,7 @@ def cache_directory() -> Path:
     """Return Odradek's directory in the user's cache, which may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG rules say that a relative path is to be ignored.
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    root = Path(base) if base and Path(base).is_absolute() else home_directory() / ".cache"
     return root / "odradek"
 
 

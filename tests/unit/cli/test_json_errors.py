@@ -47,6 +47,12 @@ def test_words_that_a_command_does_not_have(words: tuple[str, ...]) -> None:
     assert refusal(*words, "--nope").startswith("No such option: --nope")
 
 
+def test_the_flag_before_the_command_is_refused_as_a_document() -> None:
+    result = CliRunner().invoke(cli.build("topics"), ["--json", "topics", "list"])
+    assert result.exit_code == 2
+    assert "No such option: --json" in json.loads(result.stdout)["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -12,6 +12,8 @@ from tests.time_limits import HANG_S
 from typer.testing import CliRunner
 
 from odradek import cli
+from odradek.cli.console.properties import UsageError
+from odradek.cli.frame.passwords import read_password
 from odradek.testing.errors import ClusterStartError
 from odradek.testing.java import own_cache
 
@@ -34,6 +36,11 @@ def test_a_device_without_an_end_is_refused(words: str) -> None:
     assert result.exit_code == 2, result.output
     assert "/dev/zero" in result.stderr
     assert "has more than" in result.stderr
+
+
+def test_a_password_in_a_device_without_an_end_is_refused() -> None:
+    with pytest.raises(UsageError, match="first line of /dev/zero has more than 4096 characters"):
+        read_password("bob", Path("/dev/zero"), None, None)
 
 
 @pytest.mark.parametrize("words", ["cluster start", "--install-completion"])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Iterator
+from types import FunctionType
 
 import pytest
 
-from odradek.common.secret import Secret
+from odradek.common.secret import Secret, private
 
 PLANTED = "planted-Pa55"
 
@@ -52,3 +54,26 @@ def test_copies_stay_secrets() -> None:
         assert type(other) is Secret
         assert other == secret
         assert PLANTED not in repr(other)
+
+
+def test_an_error_that_was_handled_before_keeps_its_generators() -> None:
+    """An error of one client is no reason to end its flows when another one can't be created."""
+
+    def flow() -> Iterator[BaseException]:
+        try:
+            raise LookupError("a flow's error, after which it continues")
+        except LookupError as error:
+            yield error
+        yield EOFError("later")
+
+    @private
+    def create(password: str) -> None:
+        raise ValueError("wrong settings")
+
+    running = FunctionType(flow.__code__, {"__name__": "odradek.flows"})()
+    try:
+        raise next(running)
+    except LookupError:
+        with pytest.raises(ValueError, match="wrong"):
+            create(PLANTED)
+    assert isinstance(next(running), EOFError)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import sys
 import threading
+import warnings
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -139,6 +141,17 @@ def test_without_a_loop_all_coroutines_share_one_that_stays_open() -> None:
     assert provider.opened is first
     assert first is not None
     assert not first.is_closed()
+
+
+def test_a_coroutine_for_a_closed_loop_is_closed() -> None:
+    """The program's loop may have ended between two connections."""
+    loop = asyncio.new_event_loop()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        coroutine = KeptSession().token()
+        provider_loop.result_in(loop, coroutine)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 def test_a_coroutine_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:

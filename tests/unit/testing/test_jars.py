@@ -303,6 +303,19 @@ def test_without_a_connection_the_error_says_what_to_set(
     assert [path for path in cache.iterdir() if path.is_dir()] == []
 
 
+@pytest.mark.parametrize(
+    "url", ["htps://user:hidden@127.0.0.1/maven2", "http://user:hidden@[127.0.0.1/maven2"]
+)
+def test_a_mirror_that_is_no_url_is_named_without_the_password(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    """The errors of requests repeat the whole URL."""
+    name_mirror(cache, monkeypatch, url)
+    with pytest.raises(JarsError, match=r"jar can't be fetched: .*JGO_CONFIG_FILE") as told:
+        jars.fetch("4.3")
+    assert "hidden" not in "".join(traceback.format_exception(told.value))
+
+
 def test_settings_that_can_not_be_read_are_named_without_their_text(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

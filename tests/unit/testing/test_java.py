@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.machinery
 import os
+import pwd
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.time_limits import HANG_S
 
+from odradek.cli.frame.profiles import profiles_file
 from odradek.testing import JavaNotFoundError, ensure_java_environment, java, java_home
+from odradek.testing.brokers.detached import state_file
 
 
 @pytest.fixture(autouse=True)
@@ -115,3 +118,19 @@ def test_the_cache_follows_xdg_only_where_it_is_absolute(
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert java.cache_directory() == tmp_path / ".cache" / "odradek"
+
+
+def test_a_user_without_a_home_has_a_cache_that_cannot_be_created(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a container that runs with a user id of no user."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert java.cache_directory() == Path("/.cache/odradek")
+    assert state_file() == Path("/.local/state/odradek/cluster.json")
+    assert profiles_file({}) == Path("/.config/odradek/config.toml")

@@ -39,7 +39,12 @@ class Overview(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of the command line, and remember whether `--json` is one of them."""
         ctx.meta.setdefault(WORDS, list(args))  # Click removes from the list what it has parsed
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except WRONG_USE as error:
+            if ctx.parent is None:
+                _print_document(ctx, error.format_message())
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; explain its wrong use, with `--json` as a document on stdout, too."""
@@ -49,14 +54,19 @@ class Overview(TyperGroup):
             if ctx.parent is not None:
                 raise
             text = _explained(error) if error.ctx is not None else None
-            if "--json" in ctx.meta[WORDS]:
-                from odradek.cli.console.properties import UsageError
-                from odradek.cli.frame.results import print_error
-
-                print_error(UsageError(text or error.format_message()))
+            _print_document(ctx, text or error.format_message())
             if text is None:
                 raise
             raise WRONG_USE(text, error.ctx) from error
+
+
+def _print_document(ctx: Any, text: str) -> None:
+    """Print a wrong use as a document on stdout if the command line has `--json`."""
+    if "--json" in ctx.meta[WORDS]:
+        from odradek.cli.console.properties import UsageError
+        from odradek.cli.frame.results import print_error
+
+        print_error(UsageError(text))
 
 
 def _explained(error: Any) -> str | None:

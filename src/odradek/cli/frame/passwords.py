@@ -16,6 +16,8 @@ from odradek.cli.console.properties import refuse
 from odradek.common.secret import Secret
 
 STANDARD_INPUT = "-"
+LONGEST = 4096
+"""Maximum length of a password, in characters."""
 
 
 def read_password(
@@ -43,13 +45,17 @@ def read_password(
 def _first_line(file: Path) -> str:
     try:
         if str(file) == STANDARD_INPUT:
-            return sys.stdin.readline().rstrip("\r\n")
-        with file.open(encoding="utf-8") as text:
-            return text.readline().rstrip("\r\n")
+            line = sys.stdin.readline(LONGEST + 1)
+        else:
+            with file.open(encoding="utf-8") as text:  # a device may have no line's end
+                line = text.readline(LONGEST + 1)
     except OSError as error:
         refuse(f"--password-file: {file} can't be read: {error.strerror or error}")
     except UnicodeDecodeError as error:
         refuse(f"--password-file: {file} isn't UTF-8 text: {error.reason}")
+    if len(line) > LONGEST:
+        refuse(f"--password-file: the first line of {file} has more than {LONGEST} characters")
+    return line.rstrip("\r\n")
 
 
 def _asked(user: str) -> str:

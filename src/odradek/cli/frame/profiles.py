@@ -23,6 +23,7 @@ from odradek.cli.console.properties import refuse
 from odradek.common.options.properties import idle_names
 from odradek.common.options.spellings import sealed
 from odradek.common.secret import Secret
+from odradek.runtime.private_files import home_directory
 
 TABLE = "profile"
 """The table of the file that has the profiles; others are for what may come."""
@@ -41,7 +42,7 @@ class Profile:
 def profiles_file(environment: Mapping[str, str]) -> Path:
     """Where the profiles are: below XDG_CONFIG_HOME, which must be absolute, else ~/.config."""
     home = environment.get("XDG_CONFIG_HOME", "")
-    base = Path(home) if Path(home).is_absolute() else Path.home() / ".config"
+    base = Path(home) if Path(home).is_absolute() else home_directory() / ".config"
     return base / "odradek" / "config.toml"
 
 

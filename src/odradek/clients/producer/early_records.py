@@ -41,6 +41,8 @@ NOWHERE = -1
 """The partition of a record that has none yet."""
 PAUSE = 0.001
 """Seconds after an error: a notified caller may send again at once, and a step has to end."""
+SPACING = 60.0
+"""Seconds between two log lines about records that ended before a broker was reached."""
 OVERHEAD = 1024
 """Bytes of memory that a record takes here beside its own: `buffer.memory` has to hold."""
 
@@ -158,7 +160,9 @@ class EarlyRecords:
         self._topics: dict[str, _Waiting] = {}
         self._due: deque[str] = deque()
         """Topics to look at: a step costs nothing for those whose metadata is waited for."""
-        self._failed_at = self._again_at = -math.inf
+        self._failed_at = self._again_at = self._told_at = -math.inf
+        self._unsent: dict[str, int] = {}
+        """By topic: records that ended before a broker was reached, since the last log lines."""
         self._went = Signal()
         """Some were placed, or have ended."""
 
@@ -344,6 +348,7 @@ class EarlyRecords:
         return (yield from self._pause(what, deadline, now, so_far))
 
     def _into_batches(self, topic: Topic, waiting: _Waiting, now: float) -> None:
+        self._tell_unsent()
         count, lock = len(topic.partitions), self._accumulator.lock
         batches = self._accumulator.lane(topic.name)
         lane = lane_for(self._partitioner, topic, self._metadata.snapshot, batches)
@@ -385,6 +390,18 @@ class EarlyRecords:
         for name, waiting in list(self._topics.items()):
             self._fail(waiting, error)
             self._due.append(name)
+        self._tell_unsent()
+
+    def _tell_unsent(self) -> None:
+        """Log the records that ended before a broker was reached: each may end on its own."""
+        if self._unsent:
+            self._told_at = self._engine.now
+        for topic, count in self._unsent.items():
+            logger.warning(
+                "%s for topic %s %s not sent, because no broker has been reached",
+                *(counted(count), topic, were(count)),
+            )
+        self._unsent.clear()
 
     def _fail(self, waiting: _Waiting, error: BaseException, until: float = math.inf) -> None:
         """End those whose time is up by then: what it costs is in proportion to these alone."""
@@ -404,10 +421,9 @@ class EarlyRecords:
         if over and isinstance(error, KafkaTimeoutError | ClientClosedError):
             topic, count = over[0].partition.topic, len(over)
             if isinstance(error, NoBrokerAvailableError) and not error.reached_before:
-                logger.warning(
-                    "%s for topic %s %s not sent, because no broker has been reached",
-                    *(counted(count), topic, were(count)),
-                )
+                self._unsent[topic] = self._unsent.get(topic, 0) + count
+                if self._engine.now >= self._told_at + SPACING:
+                    self._tell_unsent()
             error = saying(
                 error, f"{counted(count)} for topic {topic} {were(count)} not sent: {error}"
             )

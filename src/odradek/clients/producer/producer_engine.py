@@ -243,7 +243,7 @@ class ProducerEngine(ClientEngine):
     def report_failures(self) -> None:
         """Log the failures that the program hasn't looked at, without a wait for more of them."""
         if self._failures is not None:
-            self._failures.report()
+            self._failures.flushed()
 
     def unsettled(self) -> int:
         """How many records have no outcome yet."""

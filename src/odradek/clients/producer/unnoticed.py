@@ -1,7 +1,8 @@
 """Log records that failed although the program looks at no result of them.
 
-In: failed records that have no callback. Out: one WARNING, at most once a minute, and at `flush()`
-and `close()`, with the number of records whose futures were dropped without a look at the error.
+In: failed records that have no callback. Out: one WARNING with the number of records whose futures
+were dropped without a look at the error: at `flush()` or a second after the first failure, but at
+most once a minute, and at `close()`.
 Must not: log a failure that the program can still look at, since it may keep its futures; or run
 code when a future is dropped, where Python swallows a Ctrl-C.
 """
@@ -47,6 +48,11 @@ class UnnoticedFailures:
         self._next = max(self._spaced_until, self._engine.now + GATHERED)
         self.resting = False
         return failed
+
+    def flushed(self) -> None:
+        """Log a line unless there was one within a minute: programs may flush each record."""
+        if self._engine.now >= self._spaced_until:
+            self.report()
 
     def report(self) -> None:
         """Log the records whose futures were dropped since the last line."""

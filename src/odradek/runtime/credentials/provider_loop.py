@@ -24,7 +24,13 @@ def result_in(loop: asyncio.AbstractEventLoop | None, given: Awaitable[Any]) -> 
     """Return the result of an awaitable, which runs in this loop, or else in a background loop."""
     if loop is None or loop is _running():  # a simulation runs worker calls in the loop's thread
         loop = _background()
-    future = asyncio.run_coroutine_threadsafe(_awaited(given), loop)
+    call = _awaited(given)
+    try:
+        future = asyncio.run_coroutine_threadsafe(call, loop)
+    except RuntimeError:  # the program has closed its loop
+        call.close()
+        getattr(given, "close", bool)()  # or Python warns that it was never awaited
+        raise
     try:
         found, error = future.result(LONGEST_CALL)
     except TimeoutError:

@@ -17,6 +17,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from odradek.runtime.private_files import home_directory
 from odradek.testing.local_cluster import LocalCluster
 from odradek.testing.registry import LocalRegistry
 
@@ -24,7 +25,9 @@ from odradek.testing.registry import LocalRegistry
 def state_directory() -> Path:
     """Return the directory for state in the user's home; it may not exist yet."""
     base = os.environ.get("XDG_STATE_HOME", "")
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
+    root = (
+        Path(base) if base and Path(base).is_absolute() else home_directory() / ".local" / "state"
+    )
     return root / "odradek"
 
 

@@ -15,6 +15,7 @@ import configparser
 import contextlib
 import fcntl
 import hashlib
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -38,6 +39,8 @@ _MIRROR = (
     "`central = URL` under `[repositories]`. HTTPS_PROXY names a proxy, REQUESTS_CA_BUNDLE a file "
     "of certificates."
 )
+_USER = re.compile(r"//\S*@")
+"""User and password of a URL in an error's text."""
 _checked: set[Path] = set()
 """Directories whose hashes this process has looked at."""
 
@@ -176,8 +179,9 @@ def _download(work: Path, jars: list[Jar]) -> None:
         component = context.project(jar.group, jar.artifact).at_version(jar.version)
         try:
             file = component.artifact(jar.classifier, jar.extension).resolve()
-        except OSError as error:  # requests' errors are OSErrors
-            raise JarsError(f"{jar.file_name} can't be fetched: {error}. {_MIRROR}") from error
+        except (OSError, ValueError) as error:  # requests' errors are OSErrors
+            reason = _USER.sub("//", str(error))
+            raise JarsError(f"{jar.file_name} can't be fetched: {reason}. {_MIRROR}") from None
         except RuntimeError:  # its text contains URLs, and they may contain passwords
             raise JarsError(
                 f"{jar.file_name} can't be fetched: no repository in jgo's settings, by default "
