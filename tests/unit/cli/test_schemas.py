@@ -184,8 +184,8 @@ def test_a_doctor_for_the_registry_alone(server: RegistryServer) -> None:
     [
         ((401, {"message": "who?"}), "rejects this client", "basic.auth.user.info"),
         ((403, b""), "rejects this client", "administrator"),
-        ((404, b"no route"), "isn't one of a schema registry", "check the path"),
-        ((302, b""), "isn't one of a schema registry", "redirects"),
+        ((404, b"no route"), "isn't the URL of a registry", "Check the path"),
+        ((302, b""), "isn't the URL of a registry", "redirects"),
         ((503, b""), "can't be used", "logs"),
     ],
 )

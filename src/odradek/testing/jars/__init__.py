@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from odradek.common.printable import sentence
 from odradek.runtime.private_files import trusted_directory
 from odradek.testing.errors import JarsError
 from odradek.testing.java import own_cache
@@ -177,7 +178,9 @@ def _download(work: Path, jars: list[Jar]) -> None:
         try:
             file = component.artifact(jar.classifier, jar.extension).resolve()
         except OSError as error:  # requests' errors are OSErrors
-            raise JarsError(f"{jar.file_name} can't be fetched: {error}. {_MIRROR}") from error
+            raise JarsError(
+                f"{jar.file_name} can't be fetched: {sentence(error)} {_MIRROR}"
+            ) from error
         except RuntimeError:  # its text contains URLs, and they may contain passwords
             raise JarsError(
                 f"{jar.file_name} can't be fetched: no repository in jgo's settings, by default "
