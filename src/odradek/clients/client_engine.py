@@ -28,7 +28,7 @@ from odradek.common.errors import (
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError, error_for
 from odradek.common.events import EventLog
 from odradek.common.outage_log import OutageLog
-from odradek.common.printable import cure, looks_at
+from odradek.common.printable import cure, looks_at, sentence
 from odradek.common.topic_names import check_sendable, check_topic
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster, Topic, from_hint
@@ -284,7 +284,7 @@ class ClientEngine(Engine):
     ) -> NoBrokerAvailableError:
         doctor = looks_at(self.updater.bootstrap)
         if not self.reached:
-            error = NoBrokerAvailableError(f"{what}: {why}. {doctor}", attempts, now)
+            error = NoBrokerAvailableError(f"{what}: {sentence(why)} {doctor}", attempts, now)
             error.reached_before = False
             return error
         strategy = self.config["metadata.recovery.strategy"]

@@ -38,6 +38,7 @@ from odradek.common.outage import (
     number,
     plain,
 )
+from odradek.common.printable import sentence
 
 if TYPE_CHECKING:
     from odradek.common.events import Event
@@ -311,7 +312,8 @@ class OutageLog:
             number = "" if self.in_a_row == 1 else f" (number {self.in_a_row} in a row)"
             text = f"outage started{number}: {what}"
             if outage.first:
-                text = f"the cluster hasn't been reached yet: {what}. {self._cure()}".rstrip()
+                text = f"the cluster hasn't been reached yet: {sentence(what)} {self._cure()}"
+                text = text.rstrip()
             self._say(logging.WARNING, text)
         return outage
 

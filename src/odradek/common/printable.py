@@ -41,6 +41,12 @@ def _python_escape(character: str) -> str:
 _SHELL_SAFE = "_@%+=:,./-"
 
 
+def sentence(text: object) -> str:
+    """Return a text with a full stop at its end, unless it has one."""
+    said = str(text).rstrip()
+    return said if said.endswith((".", "!", "?", "…")) else f"{said}."
+
+
 def shell_quoted(word: str) -> str:
     """Quote a word for a shell, as `shlex.quote`, which a client imports only in error paths."""
     if word and word.isascii() and all(c.isalnum() or c in _SHELL_SAFE for c in word):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import random
 import re
 import ssl
@@ -22,12 +23,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from threading import Timer
 from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.echoes import without_echo
 from odradek.common.errors import KafkaError
-from odradek.common.outage import number
+from odradek.common.outage import Spacing, number
 from odradek.common.patience import shared
 from odradek.common.secret import Secret
 from odradek.runtime.credentials.allowed_sources import shown
@@ -48,6 +50,9 @@ STRANGE_S = 5.0
 proxy may send such responses while its server restarts, or the URL may be wrong."""
 STEADY_GAP_S = 1.0
 """Seconds without a request after which a server may have been restarted meanwhile."""
+LOGGED_S = 3.0
+"""Seconds that a call waits before a WARNING says so."""
+logger = logging.getLogger("odradek")
 _TAGS = re.compile(r"<(?:style|script)\b[^>]{0,999}>[^<]*|<[^<>]{0,999}>", re.IGNORECASE)
 
 
@@ -137,6 +142,7 @@ class RestServers:
         self._rng = random.Random()
         self._clock = SystemClock()
         self._resolver = Resolver()
+        self._log = _WaitLog(self._clock)
         self._answering: dict[str, tuple[float, float]] = {}
         """By URL: times of the first response since the last failure or gap, and of the last."""
 
@@ -150,6 +156,20 @@ class RestServers:
         within `one_patience` share the time of the first. Raises `NoAnswerError`, and
         `NoCredentialsError` if the credentials are still missing when the time is over.
         """
+        self._log.last = "; ".join(f"no response from {shown(url)} yet" for url in self._urls)
+        timer = Timer(LOGGED_S, self._log.waits, (self._clock.now(),))
+        timer.daemon = True
+        with suppress(RuntimeError):  # at the interpreter's exit no thread can be started
+            timer.start()
+        try:
+            found = self._answer(method, path, body, everywhere)
+        finally:
+            timer.cancel()
+        if self._final(found):
+            self._log.answered()
+        return found
+
+    def _answer(self, method: str, path: str, body: object, everywhere: bool) -> RestAnswer:
         data = None if body is None else json.dumps(body).encode()
         began = self._clock.now()
         deadline, failures = self.deadline(), 0
@@ -175,6 +195,7 @@ class RestServers:
             over = self._clock.now() >= deadline
             if not (over and words):  # else the time of this round was cut
                 words = now.said
+            self._log.last = str(now.credentials or "; ".join(now.said))
             first = min(later.get(url, 0.0) for url in self._urls) - self._clock.now()
             wait = max(self._backoff.delay(failures, self._rng), first)
             failures += 1
@@ -269,6 +290,39 @@ class RestServers:
             failure = _failure(error, place)
         # Outside of `except`: the frames of urllib have the header in their variables.
         raise failure
+
+
+class _WaitLog:
+    """Log that calls wait for the servers: at growing intervals, and once when they answer again.
+
+    Threads don't lock it: at worst, a line appears twice.
+    """
+
+    def __init__(self, clock: SystemClock) -> None:
+        self._clock = clock
+        self._spacing = Spacing()
+        self._since: float | None = None
+        """Start of the first call that a line has reported since the last answer."""
+        self.last = ""
+        """Result of the last attempts."""
+
+    def waits(self, began: float) -> None:
+        """Report that a call waits; `began`: its start."""
+        now = self._clock.now()
+        self._since = began if self._since is None else self._since
+        if self._spacing.allows(now):
+            logger.warning(
+                "schema registry: no usable response for %.0f s: %s; the call is retried until "
+                "default.api.timeout.ms",
+                now - self._since,
+                self.last,
+            )
+
+    def answered(self) -> None:
+        """Report the end of what a line has reported."""
+        since, self._since = self._since, None
+        if since is not None:
+            logger.warning("schema registry: answers again after %.0f s", self._clock.now() - since)
 
 
 def _answer(answer: Any, place: str, status: int, secrets: Any) -> RestAnswer:

@@ -10,7 +10,7 @@ import copy
 from typing import Self
 
 from odradek.common.errors import ConfigurationError, ExplainedError, KafkaError
-from odradek.common.printable import printable
+from odradek.common.printable import printable, sentence
 from odradek.common.types import TopicPartition
 
 
@@ -113,5 +113,6 @@ class RecordDeserializationError(DeserializationError):
     def __str__(self) -> str:
         return printable(
             f"{self.partition}: the {self.field} of the record at offset {self.offset} can't be "
-            f"deserialized: {self.why}. To skip the record, seek() to {self.next_offset}."
+            f"deserialized: {sentence(self.why)} To skip the record, seek() to "
+            f"{self.next_offset}."
         )

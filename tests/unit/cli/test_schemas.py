@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from odradek.cli import build
 from odradek.cli.doctor.findings import STATUSES, Trouble
+from odradek.cli.frame import results
 from odradek.cli.schemas.frame import REGISTRY, REGISTRY_CONFIG
 from odradek.serialization import Schema, SchemaRegistryClient
 from odradek.testing import Authority
@@ -183,8 +184,8 @@ def test_a_doctor_for_the_registry_alone(server: RegistryServer) -> None:
     [
         ((401, {"message": "who?"}), "rejects this client", "basic.auth.user.info"),
         ((403, b""), "rejects this client", "administrator"),
-        ((404, b"no route"), "isn't one of a schema registry", "check the path"),
-        ((302, b""), "isn't one of a schema registry", "redirects"),
+        ((404, b"no route"), "isn't the URL of a registry", "Check the path"),
+        ((302, b""), "isn't the URL of a registry", "redirects"),
         ((503, b""), "can't be used", "logs"),
     ],
 )
@@ -225,3 +226,36 @@ def test_the_native_url_of_apicurio(
     status, found = doctor(f"{server.url}/apis/registry/v3")
     assert status == 26
     assert f"{server.url}/apis/ccompat/v7" in found["findings"][0]["cure"]
+
+
+def test_a_schema_in_a_file_is_unchanged(
+    odr: Command, server: RegistryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'syntax = "proto3";\n\nmessage A {\n\tstring to = 1; // \x1b[31m\n}'
+    file = tmp_path / "a.proto"
+    file.write_text(text + "\n")
+    assert odr("register", "s", str(file)).exit_code == 0
+    assert server.schemas[0]["schema"] == text
+    assert odr("show", "s").stdout == odr("show", "--id", "1").stdout == text + "\n"
+    monkeypatch.setattr(results, "_is_terminal", lambda: True)
+    assert odr("show", "s").stdout == text.replace("\x1b", "\\x1b") + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("a.avsc", '{"type":\n "int",}', "line 2 column 8"),
+        ("a.avsc", '{"type": "rekord"}', "isn't a valid Avro schema"),
+        ("a.json", '{"type":\n,', "line 2 column 1"),
+        ("a.json", '{"type": "nothing"}', "JSON schema isn't usable"),
+    ],
+)
+def test_only_schemas_are_sent(
+    odr: Command, server: RegistryServer, tmp_path: Path, name: str, text: str, why: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    for verb in ("register", "compatibility"):
+        done = odr(verb, "s", str(file))
+        assert (done.exit_code, why in done.stderr, name in done.stderr) == (2, True, True)
+    assert server.asked == []

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from tests.registry_server import RegistryServer, registry_server
 
-from odradek import ArgumentError, ConfigurationError, Secret
+from odradek import ArgumentError, ConfigurationError, Secret, TopicPartition
 from odradek.errors import (
     IncompatibleSchemaError,
     InvalidSchemaError,
+    RecordDeserializationError,
     RegistryAuthenticationError,
     RegistryUnreachableError,
     SchemaNotFoundError,
@@ -547,7 +548,7 @@ def test_a_cache_has_its_capacity(server: RegistryServer) -> None:
 
 def test_a_server_without_such_a_path_is_no_registry(server: RegistryServer) -> None:
     server.wrong = [(404, {"message": "Not Found"})]
-    with pytest.raises(SchemaRegistryError, match="This isn't a schema registry") as caught:
+    with pytest.raises(SchemaRegistryError, match="Check the path") as caught:
         SchemaRegistryClient({"url": server.url}).get_latest_version("s-value")
     assert not isinstance(caught.value, SchemaNotFoundError)
 
@@ -557,3 +558,32 @@ def test_a_level_that_is_none_is_not_sent(server: RegistryServer, level: Any) ->
     with pytest.raises(ArgumentError, match="BACKWARD_TRANSITIVE.*second argument"):
         SchemaRegistryClient({"url": server.url}).set_compatibility(level, "BACKWARD")
     assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("call", "cure"),
+    [
+        (lambda one: one.get_schema(99), "it was deleted permanently"),
+        (lambda one: one.get_schema_by_guid("x"), "it was deleted permanently"),
+        (lambda one: one.delete_subject("missing"), "odradek schemas list --registry http://"),
+        (lambda one: one.get_latest_version("missing"), "odradek schemas list --registry http://"),
+        (lambda one: one.lookup_schema("missing", TEXT), "auto.register.schemas=true"),
+    ],
+)
+def test_cures_for_what_is_missing(
+    server: RegistryServer, call: Callable[[SchemaRegistryClient], Any], cure: str
+) -> None:
+    with pytest.raises(SchemaNotFoundError) as caught:
+        call(client(server))
+    assert cure in caught.value.cure
+    assert ".." not in str(
+        RecordDeserializationError(TopicPartition("t", 0), 5, "value", str(caught.value))
+    )
+
+
+@pytest.mark.parametrize("path", ["/apis", "/apis/", "/apis/registry/v3"])
+def test_the_path_of_apicurio_is_named(server: RegistryServer, path: str) -> None:
+    server.rule = lambda _: (404, {"status": 404, "title": "No handler"})
+    with pytest.raises(SchemaRegistryError) as caught:
+        SchemaRegistryClient({"url": server.url + path, **QUICK}).get_subjects()
+    assert caught.value.cure.endswith(f" to {server.url}/apis/ccompat/v7.")

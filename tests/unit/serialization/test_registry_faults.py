@@ -712,3 +712,20 @@ def test_clear_caches_drops_parsed_references(server: RegistryServer) -> None:
     assert read(data, of) == {"r": {"cherry": "a"}}
     assert write({"r": {"cherry": "a"}}, of) == data
     assert check(b'\0\0\0\0\4{"r": "a"}') == {"r": "a"}
+
+
+def test_a_wait_for_a_registry_is_logged(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rest, "LOGGED_S", 0.01)
+    server.rule = lambda _: None if caplog.messages else (500, {"message": "starting"})
+    one = SchemaRegistryClient({"url": server.url, **QUICK})
+    one.get_subjects()
+    began, ended = caplog.messages
+    assert began.startswith("schema registry: no usable response for 0 s: ")
+    assert began.endswith("; the call is retried until default.api.timeout.ms")
+    assert ended == "schema registry: answers again after 0 s"
+    caplog.clear()
+    server.rule = lambda _: None
+    one.get_subjects()
+    assert not caplog.messages

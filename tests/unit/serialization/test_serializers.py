@@ -560,3 +560,18 @@ def test_an_asyncio_client_is_no_registry_of_a_serializer() -> None:
     other: Any = AsyncSchemaRegistryClient({"url": "http://localhost:8081"})
     with pytest.raises(ConfigurationError, match="not AsyncSchemaRegistryClient"):
         AvroSerializer(other, FIRST)
+
+
+def test_errors_of_decimals_and_uuids_name_the_field(server: RegistryServer) -> None:
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 2}
+    kinds: list[tuple[str, Any, Any]] = [
+        ("price", decimal, Decimal(100)),
+        ("cost", ["null", decimal], Decimal(100)),
+        ("tail", {"type": "string", "logicalType": "uuid"}, "no"),
+    ]
+    for name, kind, value in kinds:
+        schema = {"type": "record", "name": "R", "fields": [{"name": name, "type": kind}]}
+        registry = SchemaRegistryClient({"url": server.url})
+        write = AvroSerializer(registry, json.dumps(schema), conf={"auto.register.schemas": True})
+        with pytest.raises(SerializationError, match=f"field {name}"):
+            write({name: value}, SerializationContext(name, MessageField.VALUE))

@@ -12,20 +12,18 @@ from odradek.cli.doctor.checks import OK, WRONG, Check
 from odradek.cli.doctor.findings import Finding, Trouble
 from odradek.cli.frame.results import counted
 from odradek.common.errors import ConfigurationError, KafkaError
-from odradek.common.printable import cleaned
+from odradek.common.printable import cleaned, sentence
 from odradek.serialization.errors import (
     RegistryAuthenticationError,
     RegistryUnreachableError,
     SchemaRegistryError,
 )
-from odradek.serialization.registry.client import SchemaRegistryClient
+from odradek.serialization.registry.client import SchemaRegistryClient, apicurio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 STEP = "schema registry"
-APICURIO = "/apis/ccompat/v7"
-"""Where Apicurio Registry serves Confluent's REST API."""
 WHY = "Serializers and deserializers need the registry: records can neither be written nor read."
 
 
@@ -46,18 +44,18 @@ def _finding(error: KafkaError, url: str, at: Callable[[str], SchemaRegistryClie
     if isinstance(error, SchemaRegistryError):
         what = error.what
     if isinstance(error, RegistryAuthenticationError):
-        what = f"The schema registry rejects this client: {what}."
+        what = f"The schema registry rejects this client: {sentence(what)}"
     elif isinstance(error, RegistryUnreachableError) and "TLS failed" in what:
-        what = f"TLS with the schema registry fails: {what}."
+        what = f"TLS with the schema registry fails: {sentence(what)}"
         cure = (
             "Set ssl.ca.location to the authority that signed the registry's certificate, and use "
             "a host name from that certificate."
         )
     elif isinstance(error, RegistryUnreachableError):
-        what = f"The schema registry can't be used: {what}."
+        what = f"The schema registry can't be used: {sentence(what)}"
     elif isinstance(error, SchemaRegistryError):
         better = _better(url, at)
-        what = f"This URL isn't one of a schema registry with Confluent's REST API: {what}."
+        what = f"This isn't the URL of a registry with Confluent's REST API: {sentence(what)}"
         if better:
             cure = f"This is Apicurio Registry: set schema.registry.url to {better}."
     return Finding(Trouble.REGISTRY, what, WHY, cure)
@@ -65,7 +63,7 @@ def _finding(error: KafkaError, url: str, at: Callable[[str], SchemaRegistryClie
 
 def _better(url: str, at: Callable[[str], SchemaRegistryClient]) -> str | None:
     """Return the URL of Confluent's REST API on the same server, if it is Apicurio Registry."""
-    better = url.partition(",")[0].partition("/apis/")[0].rstrip("/") + APICURIO
+    better = apicurio(url.partition(",")[0])
     try:
         at(better).get_subjects()
     except KafkaError:

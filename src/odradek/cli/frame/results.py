@@ -1,7 +1,8 @@
 """Print results of commands: tables and lines as text, one JSON document for machines.
 
 In: a `Result`. Out: text on standard output; a line on stderr for each failed item. Must not: print
-texts of peers unchanged: control characters are escaped, in JSON as in JSON.
+texts of peers unchanged: control characters are escaped, in JSON as in JSON. The exception is a
+`StoredText`, which is unchanged unless standard output is a terminal.
 
 On a terminal a table is folded to its width, with colours unless NO_COLOR is set; otherwise each
 row is a line of its own, columns are two blanks apart, and nothing is cut.
@@ -24,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from odradek.cli.console.properties import UsageError
+from odradek.cli.console.terminal import for_terminal
 from odradek.cli.console.waiting import perhaps_unread
 from odradek.common.errors import KafkaError
 from odradek.common.printable import printable
@@ -49,16 +51,23 @@ class ResultTable:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredText:
+    """A text that a user has stored, such as a schema: a pipe or a file receives it unchanged."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """Result of a command.
 
     `document` is the object that `--json` prints; dataclasses, ids and sets are converted to plain
-    data. `shown` is the text output, tables and single lines. `failed` contains errors by item;
-    they are added to the document, too.
+    data. `shown` is the text output: tables, single lines and stored texts. `failed` contains
+    errors by item; they are added to the document, too.
     """
 
     document: Mapping[str, Any]
-    shown: Sequence[ResultTable | str] = ()
+    shown: Sequence[ResultTable | StoredText | str] = ()
     failed: Mapping[Any, KafkaError] = field(default_factory=dict)
 
 
@@ -74,7 +83,7 @@ def show_found(result: Result, *, json: bool) -> None:
         failed = {str(item): error_document(error) for item, error in result.failed.items()}
         print_json({**result.document, "failed": failed})
     else:
-        before: ResultTable | str = ""
+        before: ResultTable | StoredText | str = ""
         for part in result.shown:
             if result.failed and isinstance(part, ResultTable) and not part.rows:
                 continue  # that there is nothing would be no answer: the errors say why
@@ -167,7 +176,13 @@ def cell(value: Any) -> str:
     return printable(str(value), limit=None)
 
 
-def _show(part: ResultTable | str) -> None:
+def _show(part: ResultTable | StoredText | str) -> None:
+    if isinstance(part, StoredText):
+        data = part.text.encode("utf-8", "backslashreplace")  # bytes: echo would remove escapes
+        if _is_terminal():
+            data = b"\n".join(map(for_terminal, data.split(b"\n")))
+        typer.echo(data)
+        return
     if isinstance(part, str):
         typer.echo(printable(part, limit=None))  # one line: a name with a line's end makes no other
         return
@@ -196,6 +211,10 @@ def _show(part: ResultTable | str) -> None:
                 console.print(Text(line))
         return
     typer.echo("\n".join(_lines([part.heads, *rows], widths, numeric)))
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _lines(

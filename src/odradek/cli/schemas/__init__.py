@@ -1,12 +1,13 @@
 """`odradek schemas`: list, show, check, register and delete schemas of a registry.
 
-In: subjects, versions, files. Out: what the registry has, or what was changed. Must not: judge a
-schema; the registry does.
+In: subjects, versions, files. Out: what the registry has, or what was changed. Must not: send a
+file that the serializers can't parse as a schema, or decide whether a schema is compatible.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,13 +15,24 @@ import typer
 
 from odradek.cli.console.properties import read_text, refuse
 from odradek.cli.frame.overviews import overview
-from odradek.cli.frame.results import Result, ResultTable, counted
+from odradek.cli.frame.results import Result, ResultTable, StoredText, counted
 from odradek.cli.schemas.frame import RegistryRun, changes, destroys, reads
-from odradek.common.errors import KafkaError
-from odradek.serialization.errors import IncompatibleSchemaError, SchemaNotFoundError
-from odradek.serialization.registry.client import LATEST, LEVELS
+from odradek.common.errors import KafkaError, MissingExtraError
+from odradek.serialization.errors import (
+    IncompatibleSchemaError,
+    InvalidSchemaError,
+    SchemaNotFoundError,
+)
+from odradek.serialization.registry.client import LATEST, LEVELS, SchemaRegistryClient
 from odradek.serialization.registry.client import compatibility as compatible_with
-from odradek.serialization.registry.schemas import KINDS, RegisteredSchema, Schema, SchemaReference
+from odradek.serialization.registry.schemas import (
+    AVRO,
+    JSON,
+    KINDS,
+    RegisteredSchema,
+    Schema,
+    SchemaReference,
+)
 
 app = overview("Schemas of a registry: list, show, versions, compatibility, register, delete.")
 
@@ -83,7 +95,8 @@ def show(
 ) -> Result:
     """Print the text of a schema: a subject's version, or the schema with an id.
 
-    With --json also its id, its type and its references.
+    With --json also its id, its type and its references. A pipe or a file receives the text
+    unchanged; a terminal shows control characters escaped.
 
     Example: odradek schemas show flights-value --version 2
     """
@@ -91,9 +104,10 @@ def show(
         refuse("name either a subject, or an id with --id")
     if id_ is not None:
         schema = run.registry.get_schema(id_)
-        return Result({"id": id_, **_document(schema)}, [schema.schema_str])
+        return Result({"id": id_, **_document(schema)}, [StoredText(schema.schema_str)])
     found = run.registry.get_version(subject or "", _version(version))
-    return Result({**_place(found), **_document(found.schema)}, [found.schema.schema_str])
+    document = {**_place(found), **_document(found.schema)}
+    return Result(document, [StoredText(found.schema.schema_str)])
 
 
 @reads(app)
@@ -135,7 +149,7 @@ def compatibility(
     if file is not None and subject is not None:
         if set_ is not None:
             refuse("--set changes the level, and FILE checks a schema: use one of them")
-        schema = _schema(file, type_, reference)
+        schema = _schema(run, file, type_, reference)
         fits, reasons = compatible_with(run.registry, subject, schema, _version(version))
         document = {"subject": subject, "compatible": fits, "reasons": reasons}
         if fits:
@@ -172,7 +186,7 @@ def register(
 
     Example: odradek schemas register flights-value flights.avsc --dry-run
     """
-    schema = _schema(file, type_, reference)
+    schema = _schema(run, file, type_, reference)
     if run.dry_run:
         return _would_register(run, subject, schema, normalize)
     made = run.registry.registered_schema(subject, schema, normalize)
@@ -257,13 +271,41 @@ def _version(text: str) -> int | str:
     return int(text)
 
 
-def _schema(file: Path, kind: str | None, references: list[str] | None) -> Schema:
-    """Read a schema's file. Raises `UsageError`."""
+def _schema(run: RegistryRun, file: Path, kind: str | None, references: list[str] | None) -> Schema:
+    """Read and parse a schema's file. Raises `UsageError`."""
     found = (kind or ENDINGS.get(file.suffix.lower(), "")).upper()
     if found not in KINDS:
         wrong = f"--type {kind!r}" if kind else f"the ending of {file}"
         refuse(f"{wrong} isn't a type of schema: use --type {'|'.join(KINDS)}")
-    return Schema(read_text(file), found, tuple(_reference(one) for one in references or ()))
+    text = read_text(file).removesuffix("\n")  # editors and `show` add the last line end
+    schema = Schema(text, found, tuple(map(_reference, references or ())))
+    try:
+        _parse(run.registry, schema)
+    except InvalidSchemaError as error:
+        refuse(f"{file}: {error}")
+    return schema
+
+
+def _parse(registry: SchemaRegistryClient, schema: Schema) -> None:
+    """Parse a schema as the serializers do. Raises `InvalidSchemaError`.
+
+    The text of a Protobuf schema isn't parsed, because Python has no parser of it. Without the
+    extra `schemas`, the text must only be JSON.
+    """
+    # Imported here: other commands don't need them.
+    from odradek.serialization.avro.parsing import json_of as avro_of
+    from odradek.serialization.avro.parsing import parsed_avro
+    from odradek.serialization.json.serializers import JsonChecks
+    from odradek.serialization.json.serializers import json_of as json_schema_of
+
+    if schema.schema_type == AVRO:
+        avro_of(schema)
+        with suppress(MissingExtraError):
+            parsed_avro(schema, registry)
+    elif schema.schema_type == JSON:
+        json_schema_of(schema)
+        with suppress(MissingExtraError):
+            JsonChecks(registry).prepare(schema)
 
 
 def _reference(word: str) -> SchemaReference:

@@ -17,6 +17,7 @@ from weakref import ref
 from odradek.clients.producer.batch import FailedRecords
 from odradek.clients.producer.doubt import counted, were
 from odradek.common.errors import KafkaError
+from odradek.common.printable import sentence
 from odradek.network.engine import Engine
 
 logger = logging.getLogger("odradek")
@@ -74,12 +75,12 @@ class UnnoticedFailures:
             self._spaced_until = self._next
             logger.warning(
                 "[%s] %s %s not delivered, and the program looked at no result of them. The first "
-                "error is %s: %s. Pass on_delivery, or check the futures that send() returns",
+                "error is %s: %s Pass on_delivery, or check the futures that send() returns",
                 self._client_id,
                 counted(total),
                 were(total),
                 type(first).__name__,
-                first,
+                sentence(first),
             )
 
     def advance(self, now: float) -> bool:

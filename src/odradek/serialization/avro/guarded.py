@@ -22,6 +22,8 @@ LARGEST_DECIMAL128 = 38
 
 _OWN, _TEXT = "odradek-", "odradek-text-"
 """Prefixes of the names of logical types, with those of functions for fastavro."""
+_FIELD = "odradek-field"
+"""Key of the words for a type's field, which begin errors."""
 _CHOICES = ("symbols", "type", "items", "values")
 """Keys of lists that an index from bytes is looked up in."""
 _EXACT = Context(prec=MOST_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, InvalidOperation])
@@ -47,6 +49,8 @@ def guarded(parsed: Any, texts: Collection[str] = (), *, reading: bool = False) 
     """
     _register()
     made: dict[int, Any] = {}
+    fields: dict[int, str] = {}
+    """Names of the fields with a type, by the type's identity."""
     waiting: list[tuple[Any, Any]] = []
 
     def copied(one: Any, choices: bool = reading) -> Any:
@@ -64,12 +68,18 @@ def guarded(parsed: Any, texts: Collection[str] = (), *, reading: bool = False) 
         if isinstance(one, list):
             copy += map(copied, one)
             continue
+        for field in one["fields"] if isinstance(one.get("fields"), list) else ():
+            inner = field["type"]
+            for kind in inner if isinstance(inner, list) else [inner]:
+                fields[id(kind)] = field["name"]
         for key, value in one.items():
             copy[key] = value if key == "default" else copied(value, reading and key in _CHOICES)
         logical = one.get("logicalType")
         if logical in ("decimal", "uuid") and isinstance(one.get("type"), str):
             large = logical == "uuid" or one.get("precision", 0) > LARGEST_DECIMAL128
             copy["logicalType"] = (_TEXT if logical in texts and large else _OWN) + logical
+            if id(one) in fields and "name" not in one:  # other fields may use a named type
+                copy[_FIELD] = f"field {fields[id(one)]}: "
         elif one.get("type") == "array" and not reading:
             copy["logicalType"] = f"{_OWN}array"
     # Otherwise fastavro parses all but records again for each value.
@@ -101,15 +111,15 @@ def _written_array(data: Any, *_: Any) -> Any:
     return data
 
 
-def _uuid(data: str, *_: Any) -> UUID:
+def _uuid(data: str, schema: dict[str, Any], _: Any = None) -> UUID:
     try:
         return UUID(data)
     except ValueError:
-        raise ValueError("the text isn't a UUID") from None
+        raise ValueError(f"{schema.get(_FIELD, '')}the text isn't a UUID") from None
 
 
-def _uuid_text(data: str, *_: Any) -> str:
-    return str(_uuid(data))
+def _uuid_text(data: str, schema: dict[str, Any], _: Any = None) -> str:
+    return str(_uuid(data, schema))
 
 
 def _decimal(data: bytes, schema: dict[str, Any], _: Any = None) -> Decimal:
@@ -119,11 +129,14 @@ def _decimal(data: bytes, schema: dict[str, Any], _: Any = None) -> Decimal:
     if len(data) > most:
         sign = b"\xff" if data[-most] & 0x80 else b"\0"
         if data[:-most].strip(sign):
-            raise ValueError(f"a decimal of {len(data)} bytes has more than {digits} digits")
+            raise ValueError(
+                f"{schema.get(_FIELD, '')}a decimal of {len(data)} bytes has more than {digits} "
+                "digits"
+            )
         data = data[-most:]
     found = _EXACT.create_decimal(int.from_bytes(data, "big", signed=True))
     if found.adjusted() >= digits:
-        raise ValueError(f"a decimal has more than {digits} digits")
+        raise ValueError(f"{schema.get(_FIELD, '')}a decimal has more than {digits} digits")
     return _EXACT.scaleb(found, -schema.get("scale", 0))
 
 
@@ -136,13 +149,15 @@ def _unscaled(data: Decimal, schema: dict[str, Any]) -> int:
     digits, scale = min(schema["precision"], MOST_DIGITS), schema.get("scale", 0)
     if not data.is_finite() or (data and data.adjusted() + 1 + scale > digits):
         raise ValueError(
-            f"a decimal may have {digits} digits, {scale} of them after the decimal point"
+            f"{schema.get(_FIELD, '')}a decimal may have {digits} digits, {scale} of them after "
+            "the decimal point"
         )
     try:
         found = _EXACT.quantize(data, Decimal((0, (1,), -scale)))
     except (Inexact, InvalidOperation):
         raise ValueError(
-            f"a decimal may have {scale} digit{'' if scale == 1 else 's'} after the decimal point"
+            f"{schema.get(_FIELD, '')}a decimal may have {scale} digit{'' if scale == 1 else 's'} "
+            "after the decimal point"
         ) from None
     return int(_EXACT.scaleb(found, scale))
 
@@ -170,10 +185,10 @@ def _checked(data: Any, schema: dict[str, Any]) -> Any:
     return data
 
 
-def _written_uuid(data: Any, *_: Any) -> Any:
+def _written_uuid(data: Any, schema: dict[str, Any]) -> Any:
     try:
         if isinstance(data, str):
-            _uuid(data)
+            _uuid(data, schema)
     except ValueError as error:
         return _Unfit(str(error))
     return str(data) if isinstance(data, UUID) else data

@@ -60,15 +60,19 @@ def parsed_avro(schema: Schema, registry: SchemaRegistryClient) -> Any:
 
 
 def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
+    return parsed_document(json_of(schema), named)
+
+
+def json_of(schema: Schema) -> Any:
+    """Return the schema as parsed JSON. Raises `InvalidSchemaError`."""
     if schema.schema_type != AVRO:
         raise InvalidSchemaError(
             f"the schema has type {schema.schema_type}, not AVRO", None, "Check the topic."
         )
     try:
-        document = json.loads(schema.schema_str)
+        return json.loads(schema.schema_str)
     except (ValueError, RecursionError) as error:
         raise _invalid(error) from None
-    return parsed_document(document, named)
 
 
 def parsed_document(document: Any, named: dict[str, Any] | None = None) -> Any:

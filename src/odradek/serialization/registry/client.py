@@ -10,16 +10,18 @@ missing. Must not: register anything on its own, or block an event loop.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from odradek.common.arguments import refusal, text, whole_number
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.patience import one_patience
+from odradek.common.printable import shell_quoted
 from odradek.common.secret import private
 from odradek.runtime.fork import ForkSwitch
 from odradek.runtime.rest import (
@@ -80,6 +82,8 @@ PROBE_S = 0.5
 MISSING = (40401, 40402, 40403)
 """Error codes for a subject, a version or a schema that doesn't exist."""
 
+APICURIO = "/apis/ccompat/v7"
+"""Path of Confluent's REST API in Apicurio Registry."""
 _CHECK_URL = f"Check {URL}."
 _REFUSALS: dict[int, tuple[type[SchemaRegistryError], str]] = {
     401: (RegistryAuthenticationError, "Check basic.auth.user.info or bearer.auth.token."),
@@ -542,10 +546,36 @@ def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
         cure = f"Set {URL} to the URL that it redirects to."
     elif not _is_final(answer):
         kind = SchemaRegistryError
-        cure = f"This isn't a schema registry: also check the path in {URL}."
+        cure = f"Check the path in {URL}: a registry with Confluent's REST API isn't there."
+        better = apicurio(answer.place)
+        if "/apis" in urlsplit(answer.place).path and better != answer.place:
+            cure = f"If this is Apicurio Registry, set {URL} to {better}."
         if "/guids/" in question:
             cure += " Or the registry has no GUIDs (Confluent Platform 8 or newer has them)."
+    elif cure == _REFUSALS[404][1]:
+        cure = _not_found(question, answer.place)
     return kind(what, None, cure).coded(answer.status, code if isinstance(code, int) else None)
+
+
+def _not_found(question: str, place: str) -> str:
+    """Return the cure for a missing schema, version or subject."""
+    method, _, path = question.partition(" ")
+    if path.startswith("/schemas/"):
+        return (
+            f"Check {URL}: the schema may be registered in another registry, or it was deleted "
+            "permanently."
+        )
+    if method == "POST" and path.startswith("/subjects/"):
+        return _REFUSALS[404][1]
+    return (
+        f"Check the subject (of serializers: the topic and subject.name.strategy) and {URL}. List "
+        f"the subjects with: odradek schemas list --registry {shell_quoted(place)}"
+    )
+
+
+def apicurio(url: str) -> str:
+    """Return the URL of Confluent's REST API if the server is Apicurio Registry."""
+    return re.sub(r"(?<!/)/apis(/.*)?$", "", url).rstrip("/") + APICURIO
 
 
 def _said(answer: RestAnswer) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import InvalidTxnStateError
+from odradek.common.printable import sentence
 from odradek.spark.sink.exactly_once import FENCED, SAME_ROWS, SEVERAL, SMALLER, first_of_run
 from odradek.spark.sink.ledger import (
     ACCEPTED,
@@ -79,9 +80,9 @@ def commit_batch(
         if not isinstance(error, (*FENCED, InvalidTxnStateError)):
             raise
         raise SinkWriteError(
-            f"batch {commits[0].batch}: {type(error).__name__}: {error}. Another run of this query "
-            "has taken over, or no broker could be reached while the batch was being committed. "
-            "Make sure that the query runs only once, and start it again."
+            f"batch {commits[0].batch}: {type(error).__name__}: {sentence(error)} Another run of "
+            "this query has taken over, or no broker could be reached while the batch was being "
+            "committed. Make sure that the query runs only once, and start it again."
         ) from error
 
 

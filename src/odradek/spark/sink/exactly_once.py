@@ -57,6 +57,7 @@ from odradek.common.errors.kafka import (
     InvalidTransactionTimeoutError,
     ProducerFencedError,
 )
+from odradek.common.printable import sentence
 from odradek.common.types import TopicPartition
 from odradek.spark.sink.ledger import (
     NOTHING,
@@ -406,21 +407,21 @@ class TransactionalTask:
 
     def _explained(self, error: KafkaError) -> KafkaError | None:
         """Say what an error of the transaction means for the query."""
-        text = f"{self._where()}: {type(error).__name__}: {error}"
+        text = f"{self._where()}: {type(error).__name__}: {sentence(error)}"
         timeout = float(self._config["transaction.timeout.ms"]) / 1000
         if isinstance(error, InvalidTransactionTimeoutError):
             return SinkWriteError(
-                f"{text}. The sink's transaction timeout of {timeout:.0f} s is longer than the "
+                f"{text} The sink's transaction timeout of {timeout:.0f} s is longer than the "
                 "brokers allow (transaction.max.timeout.ms): set option "
                 "kafka.transaction.timeout.ms to at most their limit; a batch must be written "
                 "within that time."
             )
         if self._begun is not None and self._clock.now() - self._begun >= timeout:
             return SinkWriteError(
-                f"{text}. The transaction was open for {self._clock.now() - self._begun:.0f} s, "
+                f"{text} The transaction was open for {self._clock.now() - self._begun:.0f} s, "
                 f"but kafka.transaction.timeout.ms is {timeout:.0f} s; it was aborted and nothing "
                 f"of it is visible. {SMALLER}"
             )
         if isinstance(error, FENCED) or isinstance(error.__cause__, FENCED):
-            return SinkWriteError(f"{text}. {TAKEN_OVER}")
+            return SinkWriteError(f"{text} {TAKEN_OVER}")
         return None

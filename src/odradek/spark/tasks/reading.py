@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from odradek.clients.consumer.records import LogTruncationError, OffsetAndMetadata
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from odradek.common.printable import sentence
 from odradek.spark.driver.agreement import DisagreementError, check_agreement
 from odradek.spark.driver.discovery import CONFIRM_S, Doubt
 from odradek.spark.driver.loss import deleted, lost_in_election, with_lower_epoch
@@ -154,7 +155,7 @@ class PartitionSilence:
             f"{tp} returned no records at offset {at} (of {self._wanted.start} to "
             f"{self._wanted.until})"
         )
-        why = f" Last error: {last_error}." if last_error is not None else ""
+        why = f" Last error: {sentence(last_error)}" if last_error is not None else ""
         answers = self._answers()
         now = self._clock.now()
         if answers:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from odradek.common.printable import sentence
 from odradek.runtime.private_files import trusted_directory
 from odradek.testing.errors import JarsError
 from odradek.testing.java import own_cache
@@ -181,7 +182,9 @@ def _download(work: Path, jars: list[Jar]) -> None:
             file = component.artifact(jar.classifier, jar.extension).resolve()
         except (OSError, ValueError) as error:  # requests' errors are OSErrors
             reason = _USER.sub("//", str(error))
-            raise JarsError(f"{jar.file_name} can't be fetched: {reason}. {_MIRROR}") from None
+            raise JarsError(
+                f"{jar.file_name} can't be fetched: {sentence(reason)} {_MIRROR}"
+            ) from None
         except RuntimeError:  # its text contains URLs, and they may contain passwords
             raise JarsError(
                 f"{jar.file_name} can't be fetched: no repository in jgo's settings, by default "
