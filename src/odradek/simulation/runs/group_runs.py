@@ -150,7 +150,7 @@ class GroupRun(Run):
         self._orphans: dict[TopicPartition, tuple[int, float]] = {}
         """The generation in which a partition has no owner, and since when."""
         groups.observers.append(self.ledger.commits)
-        self.history = History()
+        self.history = History(lambda: self.world.now)
         self.members: list[MemberDriver] = []
         self.incarnations: Counter[str] = Counter()
         self._written = 0
@@ -420,9 +420,8 @@ class GroupRun(Run):
             for life, there in self.ledger.lives(topic).items():
                 for partition in there.partitions:
                     place = TopicPartition(life, partition.index)
-                    reading = self.history.reading("all", place, complete=True)
-                    for row in partition.log.visible_rows():
-                        reading.saw(row[0], bytes(row[4] or b"").decode())
+                    rows = [(row[0], row[4]) for row in partition.log.visible_rows()]
+                    self.history.read("all", place, rows, complete=True)
         again = self._may_go_back()
         if not again:
             self._each_once()

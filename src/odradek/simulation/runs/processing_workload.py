@@ -19,7 +19,7 @@ from odradek.clients.producer.batch import ProducerBatch
 from odradek.common.errors import AbortableTransactionError, KafkaError
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.group_checkers import GroupLedger
-from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome, Write
+from odradek.simulation.checkers.history import History, Operation, Result, Write
 from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.faults.verbs import Stage
 from odradek.simulation.runs.caller import Caller, pause
@@ -180,7 +180,6 @@ class ProcessorDriver(MemberDriver):
     def _process(self, writer: Writer, records: list[ConsumerRecord]) -> CallerFlow[float]:
         """Run a transaction; return how long the application works before it polls again."""
         made = self.history.begin(self.name, self.incarnation, group=GROUP_ID)
-        made.settled(TransactionOutcome.ABORTED)  # until its commit is requested
         for record in records:
             made.consumed(self._source(record), record.offset)
         yield from self._works()
@@ -192,20 +191,19 @@ class ProcessorDriver(MemberDriver):
             yield from writer.bear(error, "a transaction")
             regrets = True
         if not regrets:
-            made.settled(TransactionOutcome.UNKNOWN)
+            made.commits()
             failed = yield from writer.commit()
             if failed is None:
-                made.settled(TransactionOutcome.COMMITTED)
                 for write, batch, index in sent:
-                    offset = batch.metadata(index, 0).offset
-                    write.offset = offset if offset >= 0 else None
+                    made.acknowledged(batch.metadata(index, 0).offset, write)
+                made.ended()
                 return self.rng.uniform(0.0, self.habits.work)
             if not isinstance(failed, AbortableTransactionError):
                 raise failed
         failed = yield from writer.abort()
         if failed is not None:
             raise failed
-        made.settled(TransactionOutcome.ABORTED)
+        made.ended(Result.FAIL)
         self._back_to_committed = True
         return 0.0
 
@@ -217,7 +215,7 @@ class ProcessorDriver(MemberDriver):
         return pause(self.rng.uniform(0.0, self.habits.work))
 
     def _write(
-        self, writer: Writer, made: Transaction, records: list[ConsumerRecord]
+        self, writer: Writer, made: Operation, records: list[ConsumerRecord]
     ) -> CallerFlow[list[Acknowledged]]:
         """Do everything in a transaction except its end."""
         producer, sent = writer.producer, []
