@@ -32,7 +32,7 @@ from odradek.record.columns import Row
 from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.disturbances import late_packets, late_requests
-from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome
+from odradek.simulation.checkers.history import History, Operation, Result
 from odradek.simulation.checkers.history_check import Kind, check
 from odradek.simulation.faults.hostile_verbs import TRANSACTION_APIS
 from odradek.simulation.logs.partition_log import PartitionLog
@@ -68,7 +68,7 @@ class Scene:
         self.mode: Mode = rng.choice(["bytes", "messages", "messages"])
         for topic in ("in", "out"):
             self.cluster.create_topic(topic, PARTITIONS)
-        self.history, self.tally = History(), Tally()
+        self.history, self.tally = History(lambda: self.world.now), Tally()
         self.protocol = rng.choice(["classic", "consumer"])
         self.static = rng.random() < 0.2
         self.assignor = rng.choice(["range", "roundrobin", "sticky", "cooperative-sticky"])
@@ -79,7 +79,7 @@ class Scene:
         self.source = on_host(
             self.host("source"), Producer, {**self.limits, "delivery.timeout.ms": 600_000}
         )
-        self.sent: list[tuple[Transaction, RecordFuture]] = []
+        self.sent: list[tuple[Operation, RecordFuture]] = []
 
     def member(self, number: int) -> Chain:
         """A chain with clients of its own."""
@@ -188,7 +188,7 @@ class Scene:
             try:
                 future = self.source.send("in", value.encode(), partition=partition)
             except KafkaError:  # it timed out before the topic was known
-                made.outcome = TransactionOutcome.ABORTED
+                made.ended(Result.FAIL)
             else:
                 self.sent.append((made, future))
 
@@ -220,10 +220,7 @@ class Scene:
         end = self.world.now + WORKED_OFF
         self.source.flush(WORKED_OFF)
         for made, future in self.sent:
-            made.outcome = TransactionOutcome.COMMITTED
-            made.writes[0].offset = (
-                future.result(0).offset if future.result(0).offset >= 0 else None
-            )
+            made.acknowledged(future.result(0).offset)
         while self.left():
             assert self.world.now < end, f"not worked off: {self.left()}, {self.tally}"
             for member in self.members:
@@ -257,10 +254,8 @@ class Scene:
         for index in range(PARTITIONS):
             log = self.cluster.log(topic, index)
             assert log.transactions.open == {}
-            reading = self.history.reading(reader, TopicPartition(topic, index))
-            reading.complete = True
-            for row in rows(log):
-                reading.saw(row[0], bytes(row[4] or b"").decode())
+            seen = [(row[0], row[4]) for row in rows(log)]
+            self.history.read(reader, TopicPartition(topic, index), seen, complete=True)
 
     def judge(self) -> None:
         """Read everything; then the history must be one that can have happened."""

@@ -25,10 +25,10 @@ from odradek.common.errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.history import (
+    Call,
     History,
-    Observation,
-    Transaction,
-    TransactionOutcome,
+    Operation,
+    Result,
     Write,
 )
 
@@ -42,7 +42,7 @@ class Zombie:
     """A producer that was given up in the middle of a transaction, and doesn't know."""
 
     producer: AnyProducer
-    transaction: Transaction
+    transaction: Operation
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Chain:
         self._make_consumer, self._make_producer = make_consumer, make_producer
         self._consumer: AnyConsumer | None = None
         self._producer: AnyProducer | None = None
-        self._readings: dict[TopicPartition, Observation] = {}
+        self._joined = 0
         self._rewind = False
         self._serial = 0
 
@@ -86,14 +86,15 @@ class Chain:
         """The member of the group; it joins when it is first needed."""
         if self._consumer is None:
             self._consumer = self._make_consumer()
+            self._joined += 1
+            self.history.note(Call.SUBSCRIBE, self._reader, self._joined)
             subscribed = self._consumer.subscribe(
                 [self.source],
-                on_assigned=self._begin_anew,
-                on_revoked=self._begin_anew,
-                on_lost=self._begin_anew,
+                on_assigned=lambda _, found: self._rebalanced(Call.ASSIGNED, found),
+                on_revoked=lambda _, found: self._rebalanced(Call.REVOKED, found),
+                on_lost=lambda _, found: self._rebalanced(Call.REVOKED, found),
             )
             await of(subscribed)
-            self._readings.clear()
         return self._consumer
 
     @property
@@ -101,10 +102,13 @@ class Chain:
         """The producer that it works with now, if there is one."""
         return self._producer
 
-    def _begin_anew(self, _: object, partitions: list[TopicPartition]) -> None:
-        """What is read of these from here on is another reading."""
-        for partition in partitions:
-            self._readings.pop(partition, None)
+    @property
+    def _reader(self) -> str:
+        return f"{self.name}'s consumer"
+
+    def _rebalanced(self, call: Call, partitions: list[TopicPartition]) -> None:
+        """Note what its consumer gets or loses."""
+        self.history.note(call, self._reader, self._joined, partitions)
         self.tally.counts["rebalances"] += 1
 
     async def _ready(self) -> AnyProducer | None:
@@ -147,20 +151,22 @@ class Chain:
             return 0
         try:
             consumer = await self.consumer()
-            records = await of(consumer.poll(timeout, max_records=MAX_RECORDS))
+            poll = self.history.invoke(Call.POLL, self._reader, self._joined, group=self.group)
+            try:
+                records = await of(consumer.poll(timeout, max_records=MAX_RECORDS))
+            except KafkaError:
+                poll.ended(Result.FAIL)
+                raise
         except KafkaError as error:
             self._note(error)
             return 0
+        for record in records:
+            poll.saw(TopicPartition(record.topic, record.partition), record.offset, record.value)
+        poll.ended()
         if not records:
             return 0
-        for record in records:
-            partition = TopicPartition(record.topic, record.partition)
-            reading = self._readings.get(partition)
-            if reading is None:
-                reading = self.history.reading(f"{self.name}'s consumer", partition)
-                self._readings[partition] = reading
-            reading.saw(record.offset, bytes(record.value or b"").decode())
         made = self.history.begin(self.name, self.incarnation, group=self.group)
+        poll.transaction = made.number
         places = [(TopicPartition(r.topic, r.partition), r.offset) for r in records]
         await self._transact(producer, made, places, leave=leave, regret=regret)
         return len(records)
@@ -168,7 +174,7 @@ class Chain:
     async def _transact(
         self,
         producer: AnyProducer,
-        made: Transaction,
+        made: Operation,
         places: list[tuple[TopicPartition, int]],
         *,
         leave: bool,
@@ -197,13 +203,14 @@ class Chain:
                 self._rewind = True
                 await self._give_up(producer, made, KafkaError("the application changed its mind"))
                 return
+            made.commits()
             await self._commit(producer)
         except KafkaError as error:
             self._note(error)
             self._rewind = True
             await self._give_up(producer, made, error)
             return
-        made.outcome = TransactionOutcome.COMMITTED
+        made.ended()
         self.tally.counts["committed"] += 1
         for write, future in pending:
             offset = future.result().offset
@@ -221,7 +228,7 @@ class Chain:
             else:
                 return
 
-    async def _give_up(self, producer: AnyProducer, made: Transaction, error: KafkaError) -> None:
+    async def _give_up(self, producer: AnyProducer, made: Operation, error: KafkaError) -> None:
         """Abort where that is possible, else go on with another producer."""
         if not isinstance(error, FatalTransactionError | KafkaTimeoutError):
             for _ in range(COMMITS):
@@ -233,14 +240,14 @@ class Chain:
                 except KafkaError as worse:
                     self._note(worse)
                     break
-                made.outcome = TransactionOutcome.ABORTED
+                made.ended(Result.FAIL)
                 self.tally.counts["aborted"] += 1
                 return
         elif isinstance(error, KafkaTimeoutError):
             # Of a commit that goes on nobody knows the end; what was before it can be aborted.
             with suppress(KafkaError):
                 await of(producer.abort_transaction())
-                made.outcome = TransactionOutcome.ABORTED
+                made.ended(Result.FAIL)
                 self.tally.counts["aborted"] += 1
                 return
         self.tally.counts["replaced"] += 1
@@ -256,7 +263,7 @@ class Chain:
             assigned = consumer.assignment()
             offsets = await of(consumer.committed(assigned)) if assigned else {}
             for partition, found in offsets.items():
-                self._readings.pop(partition, None)
+                self.history.note(Call.SEEK, self._reader, self._joined, [partition])
                 if found is None:
                     consumer.seek_to_beginning([partition])
                 else:
@@ -274,9 +281,10 @@ class Chain:
         zombie, self.zombie = self.zombie, None
         if zombie is None:
             return
+        zombie.transaction.commits()
         try:
             await of(zombie.producer.commit_transaction(timeout))
-            zombie.transaction.outcome = TransactionOutcome.COMMITTED
+            zombie.transaction.ended()
             self.tally.counts["zombie commits"] += 1
         except (AbortableTransactionError, FatalTransactionError):
             self.tally.counts["fenced"] += 1

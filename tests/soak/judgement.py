@@ -66,11 +66,9 @@ class Judge:
         log = self._logs.setdefault(topic, set())
         count = 0
         for index, seen in rows.items():
-            reading = self._history.reading(reader, TopicPartition(topic, index))
-            reading.complete = True
-            for offset, value in seen:
-                reading.saw(offset, value)
-                log.add((TopicPartition(topic, index), offset))
+            partition = TopicPartition(topic, index)
+            self._history.read(reader, partition, seen, complete=True)
+            log.update((partition, offset) for offset, _ in seen)
             count += len(seen)
         self.records.setdefault(topic, count)
 

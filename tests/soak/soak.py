@@ -27,7 +27,7 @@ from tests.soak.ways import InLoop, InThreads, Way
 from tests.soak.witness import ClusterWitness
 from tests.soak.workers import GroupReader, Member, Source, Worker
 
-from odradek.simulation.checkers.history import History, TransactionOutcome
+from odradek.simulation.checkers.history import History, Result
 from odradek.testing import LocalCluster
 from odradek.testing.jars import DEFAULT_VERSION
 
@@ -128,7 +128,7 @@ class Soak:
 
     def __init__(self, cluster: LocalCluster, plan: Plan, report: Callable[[str], None]) -> None:
         self.cluster, self.plan = cluster, plan
-        self.history = History()
+        self.history = History(time.monotonic)
         self.report = Report(seed=plan.seed)
         self._say = report
         self._rng = random.Random(plan.seed)
@@ -362,8 +362,8 @@ class Soak:
             places = {(p, offset) for r in group for p, seen in r.seen.items() for offset in seen}
             report.repeats[protocol] = sum(r.count for r in group) - len(places)
             report.chains[protocol]["readers lost partitions"] = sum(r.lost for r in group)
-        outcomes = Counter(t.outcome for t in self.history.transactions if t.group)
-        report.transactions = {outcome.value: outcomes[outcome] for outcome in TransactionOutcome}
+        outcomes = Counter(t.result for t in self.history.transactions if t.group)
+        report.transactions = {result.value: outcomes[result] for result in Result}
         report.longest_silence = round(max(s.longest_silence for s in self.sources), 2)
         if self.plan.asyncio:
             self._conclude_loop()
@@ -371,11 +371,11 @@ class Soak:
 
     def _conclude_loop(self) -> None:
         """What the clients in the event loop did; of what they didn't do nothing is known."""
-        prefix, committed = self.loop.prefix, TransactionOutcome.COMMITTED
+        prefix = self.loop.prefix
         mine = [
             t
             for t in self.history.transactions
-            if t.producer.startswith(prefix) and t.outcome is committed
+            if t.client.startswith(prefix) and t.result is Result.OK
         ]
         readers = [reader for reader in self.readers if reader.way is self.loop]
         self.report.asyncio = {

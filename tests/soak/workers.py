@@ -21,12 +21,7 @@ from tests.soak.ways import AnyConsumer, AnyProducer, Delivery, Way, of, sent
 
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import (
-    History,
-    Observation,
-    Transaction,
-    TransactionOutcome,
-)
+from odradek.simulation.checkers.history import Call, History, Operation, Result
 
 Config = Mapping[str, Any]
 TICK = 0.02
@@ -98,7 +93,7 @@ class Source(Worker):
         self.errors: Counter[str] = Counter()
         self._config, self._history, self._rate = config, history, rate
         self._topic, self._partitions = topic, partitions
-        self._open: list[tuple[Transaction, Delivery]] = []
+        self._open: list[tuple[Operation, Delivery]] = []
         self._settled_at = 0.0
         self._producer: AnyProducer | None = None
 
@@ -150,8 +145,7 @@ class Source(Worker):
             except KafkaError as error:  # perhaps it was written
                 self.errors[type(error).__name__] += 1
                 continue
-            made.outcome = TransactionOutcome.COMMITTED
-            made.writes[0].offset = offset if offset >= 0 else None
+            made.acknowledged(offset)
             now = time.monotonic()
             self.longest_silence = max(self.longest_silence, now - self._settled_at)
             self._settled_at = now
@@ -254,7 +248,6 @@ class GroupReader(Worker):
         if protocol == "classic":
             self._settings["partition.assignment.strategy"] = "cooperative-sticky"
         self._history, self._topic, self._disorder = history, topic, disorder
-        self._readings: dict[TopicPartition, Observation] = {}
         self._rng = random.Random(self.name)
         self._consumer: AnyConsumer | None = None
 
@@ -267,11 +260,11 @@ class GroupReader(Worker):
             end = time.monotonic() + self._rng.expovariate(1 / self._disorder)
             consumer = self._consumer = self.way.consumer(self.name, self._settings)
             self.joined += 1
-            self._readings.clear()
+            self._history.note(Call.SUBSCRIBE, self.name, self.joined)
             subscribed = consumer.subscribe(
                 [self._topic],
-                on_assigned=self._begin_anew,
-                on_revoked=self._begin_anew,
+                on_assigned=self._assigned,
+                on_revoked=self._revoked,
                 on_lost=self._lost,
             )
             await of(subscribed)
@@ -285,24 +278,26 @@ class GroupReader(Worker):
             await self.way.pause(self._rng.uniform(0.0, 3.0), self.stopping)
 
     async def _poll(self, consumer: AnyConsumer) -> None:
+        poll = self._history.invoke(Call.POLL, self.name, self.joined)
         try:
             records = await of(consumer.poll(0.3))
         except KafkaError as error:
+            poll.ended(Result.FAIL)
             self.errors[type(error).__name__] += 1
             return
         for record in records:
             partition = TopicPartition(record.topic, record.partition)
-            reading = self._readings.get(partition)
-            if reading is None:
-                reading = self._readings[partition] = self._history.reading(self.name, partition)
-            reading.saw(record.offset, bytes(record.value or b"").decode())
+            poll.saw(partition, record.offset, record.value)
             self.count += 1
             self.seen.setdefault(partition, set()).add(record.offset)
+        poll.ended()
 
-    def _begin_anew(self, _: object, partitions: list[TopicPartition]) -> None:
-        for partition in partitions:
-            self._readings.pop(partition, None)
+    def _assigned(self, _: object, partitions: list[TopicPartition]) -> None:
+        self._history.note(Call.ASSIGNED, self.name, self.joined, partitions)
+
+    def _revoked(self, _: object, partitions: list[TopicPartition]) -> None:
+        self._history.note(Call.REVOKED, self.name, self.joined, partitions)
 
     def _lost(self, consumer: object, partitions: list[TopicPartition]) -> None:
         self.lost += 1
-        self._begin_anew(consumer, partitions)
+        self._revoked(consumer, partitions)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome
+from odradek.simulation.checkers.history import Call, History, Operation, Result
 from odradek.simulation.checkers.history_check import Kind, check
 
 A, B, IN = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("in", 0)
@@ -20,24 +20,25 @@ Spoil = Callable[[History], object]
 
 
 def kinds(history: History) -> set[Kind]:
-    return {anomaly.kind for anomaly in check(history)}
+    return {anomaly.kind for anomaly in check(history, seen_within=60.0)}
 
 
 def transaction(
     history: History,
     values: Sequence[tuple[TopicPartition, str]],
-    outcome: TransactionOutcome = TransactionOutcome.COMMITTED,
+    outcome: Result = Result.OK,
     *,
     producer: str = "p",
     incarnation: int = 0,
     inputs: Sequence[int] = (),
-) -> Transaction:
+) -> Operation:
     made = history.begin(producer, incarnation, group="g" if inputs else None)
     for partition, value in values:
         made.wrote(partition, value)
     for offset in inputs:
         made.consumed(IN, offset)
-    made.outcome = outcome
+    made.commits()
+    made.ended(outcome)
     return made
 
 
@@ -49,20 +50,17 @@ def read(
     complete: bool = True,
     reader: str = "r",
 ) -> None:
-    reading = history.reading(reader, partition)
-    for offset, value in seen:
-        reading.saw(offset, value)
-    reading.complete = complete
+    history.read(reader, partition, seen, complete=complete)
 
 
 def good() -> History:
     """Two transactions over two partitions, an aborted one between them, one input each."""
-    history = History()
-    read(history, IN, [(0, "i0"), (1, "i1")])
+    history = History(lambda: 0.0)
     transaction(history, [(IN, "i0")], producer="source")
     transaction(history, [(IN, "i1")], producer="source")
+    read(history, IN, [(0, "i0"), (1, "i1")])
     transaction(history, [(A, "a0"), (B, "b0")], inputs=[0])
-    transaction(history, [(A, "a1"), (B, "b1")], TransactionOutcome.ABORTED, inputs=[1])
+    transaction(history, [(A, "a1"), (B, "b1")], Result.FAIL, inputs=[1])
     transaction(history, [(A, "a2"), (B, "b2")], inputs=[1])
     read(history, A, [(0, "a0"), (4, "a2")])
     read(history, B, [(0, "b0"), (4, "b2")])
@@ -78,11 +76,12 @@ def test_a_good_history_has_no_anomaly() -> None:
 def test_a_history_is_written_line_by_line() -> None:
     history = good()
     lines = [json.loads(line) for line in history.lines()]
-    kept = (history.transactions, history.readings, history.committed)
-    assert [sum(kind in one for one in lines) for kind in ("transaction", "reading", "group")] == [
-        len(one) for one in kept
-    ]
-    assert lines[0]["writes"] == [["in", 0, "i0", None]]
+    assert [one["call"] for one in lines] == [one.call for one in history.operations]
+    wrote = history.transactions[0].writes[0]
+    assert lines[0]["writes"] == [["in", 0, "i0", None, wrote.invoked, None]]
+    again = History.of_lines(history.lines())
+    assert again.operations == history.operations
+    assert list(again.lines()) == list(history.lines())
 
 
 def test_values_must_be_unique() -> None:
@@ -94,7 +93,7 @@ def test_values_must_be_unique() -> None:
 
 def wrote(
     *values: str,
-    outcome: TransactionOutcome = TransactionOutcome.COMMITTED,
+    outcome: Result = Result.OK,
     group: str | None = None,
     **how: Any,
 ) -> Spoil:
@@ -111,7 +110,9 @@ def saw(reader: TopicPartition, *more: tuple[int, str], at: int | None = None) -
     """Who reads all of a partition saw more than there was, at the end or in between."""
 
     def spoil(history: History) -> None:
-        seen = history.readings[(IN, A, B).index(reader)].seen
+        poll = history.polls[(IN, A, B).index(reader)]
+        seen = poll.seen[reader]
+        poll.returned = history.now()
         where = len(seen) if at is None else at
         seen[where:where] = more
 
@@ -132,7 +133,7 @@ def committed(offset: int) -> Spoil:
     return lambda history: history.group_ends("g", [(IN, offset)])
 
 
-MAYBE = TransactionOutcome.UNKNOWN
+MAYBE = Result.INFO
 ABORTED_WAS_SEEN = (saw(A, (2, "a1"), at=1), saw(B, (2, "b1"), at=1))
 BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
     "lost": ({Kind.LOST_WRITE}, (wrote("a3"),)),
@@ -149,8 +150,14 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
         {Kind.PARTIAL},
         (wrote("a3", "b3", outcome=MAYBE), saw(B, (9, "b3"))),
     ),
-    "swapped within": ({Kind.ORDER}, (wrote("a3", "a4"), saw(A, (9, "a4"), (10, "a3")))),
-    "swapped between": ({Kind.ORDER}, (wrote("a3"), wrote("a4"), saw(A, (9, "a4"), (10, "a3")))),
+    "swapped within": (
+        {Kind.INTERNAL_NONMONOTONIC_SEND},
+        (wrote("a3", "a4"), saw(A, (9, "a4"), (10, "a3"))),
+    ),
+    "swapped between": (
+        {Kind.NONMONOTONIC_SEND, Kind.REAL_TIME},
+        (wrote("a3"), wrote("a4"), saw(A, (9, "a4"), (10, "a3"))),
+    ),
     "zombie": (
         {Kind.ZOMBIE_WRITE},
         (wrote("a new", incarnation=1), wrote("a old"), saw(A, (9, "a new"), (10, "a old"))),
@@ -158,10 +165,35 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
     "elsewhere": ({Kind.WRONG_PLACE}, (acknowledged(3),)),
     "another value": ({Kind.READERS_DISAGREE}, (wrote("a3", outcome=MAYBE), also_read((4, "a3")))),
     "skipped": (
-        {Kind.READERS_DISAGREE},
+        {Kind.INTERNAL_POLL_SKIP},
         (wrote("a3"), saw(A, (9, "a3")), also_read((0, "a0"), (9, "a3"))),
     ),
-    "repeated": ({Kind.READERS_DISAGREE}, (also_read((0, "a0"), (4, "a2"), (0, "a0")),)),
+    "repeated": ({Kind.INTERNAL_NONMONOTONIC_POLL}, (also_read((0, "a0"), (4, "a2"), (0, "a0")),)),
+    "skipped between polls": (
+        {Kind.POLL_SKIP},
+        (wrote("a3"), saw(A, (9, "a3")), also_read((0, "a0")), also_read((9, "a3"))),
+    ),
+    "polled again": ({Kind.NONMONOTONIC_POLL}, (also_read((4, "a2")), also_read((4, "a2")))),
+    "of another member": (
+        {Kind.UNOWNED_READ},
+        (lambda h: h.note(Call.ASSIGNED, "other", 0, [B]), also_read((0, "a0"))),
+    ),
+    "overtaken": (
+        {Kind.REAL_TIME},
+        (wrote("a3", producer="q"), wrote("a4", producer="s"), saw(A, (9, "a4"), (10, "a3"))),
+    ),
+    "before its commit": (
+        {Kind.PRECOMMITTED_READ},
+        (lambda h: setattr(h.polls[1], "returned", h.transactions[2].writes[0].invoked),),
+    ),
+    "never polled": (
+        {Kind.UNSEEN},
+        (
+            *(wrote("a3"), saw(A, (9, "a3"))),
+            lambda h: h.note(Call.HEAL, "cluster"),
+            lambda h: setattr(h.invoke(Call.POLL, "late"), "invoked", 1000.0),
+        ),
+    ),
     "not to the end": ({Kind.READERS_DISAGREE}, (also_read((0, "a0"), complete=True),)),
     "circle": (
         {Kind.CYCLE},
@@ -227,14 +259,14 @@ def test_every_kind_of_anomaly_has_a_bad_history() -> None:
 
 def test_an_anomaly_says_what_and_where() -> None:
     texts = [str(anomaly) for anomaly in check(spoilt(*ABORTED_WAS_SEEN))]
-    assert "aborted read: 'a1' of p#0/3 in a-0 at 2" in texts
+    assert "aborted read: 'a1' of p#0/4 in a-0 at 2" in texts
 
 
 def test_an_unknown_outcome_is_what_readers_saw() -> None:
     history = spoilt(wrote("a3", "b3", outcome=MAYBE, inputs=[2]))
     assert check(history) == []  # aborted: nobody saw any of it, and the offset wasn't committed
-    history.readings[1].saw(9, "a3")
-    history.readings[2].saw(9, "b3")
+    saw(A, (9, "a3"))(history)
+    saw(B, (9, "b3"))(history)
     assert kinds(history) == {Kind.OFFSET_BEHIND}
     history.group_ends("g", [(IN, 3)])
     assert check(history) == []  # committed: all of it is there
@@ -249,9 +281,15 @@ def test_one_without_records_whose_end_nobody_knows_excuses_its_inputs() -> None
 
 def test_other_orders_in_other_partitions_are_no_anomaly() -> None:
     """Kafka doesn't isolate writers (what Elle calls G0 happens)."""
-    history = History()
-    transaction(history, [(A, "a0"), (B, "b0")], producer="p")
-    transaction(history, [(A, "a1"), (B, "b1")], producer="q")
+    history = History(lambda: 0.0)
+    p, q = history.begin("p"), history.begin("q")
+    for partition, name in ((A, "a"), (B, "b")):
+        p.wrote(partition, f"{name}0")
+        q.wrote(partition, f"{name}1")
+    for made in (p, q):
+        made.commits()
+    for made in (p, q):
+        made.ended()
     read(history, A, [(0, "a0"), (1, "a1")])
     read(history, B, [(0, "b1"), (1, "b0")])
     assert check(history) == []

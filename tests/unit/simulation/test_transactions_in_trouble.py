@@ -10,7 +10,7 @@ from tests.unit.simulation.transactional import NEW, OLD, Producer, Setting
 
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.checkers.history import History, TransactionOutcome
+from odradek.simulation.checkers.history import History, Result
 from odradek.simulation.checkers.history_check import check
 
 SEEDS = 40
@@ -40,7 +40,8 @@ def test_whatever_breaks_transactions_are_whole(seed: int) -> None:
     """Producers that try once and give up in doubt: each transaction is visible whole or not."""
     setting = Setting(seed)
     rng = random.Random(seed)
-    history, world, cluster = History(), setting.world, setting.cluster
+    world, cluster = setting.world, setting.cluster
+    history = History(lambda: world.now)
     version = rng.choice([OLD, NEW])
     cluster.transactions.finalize(version)
     incarnations: dict[str, int] = {}
@@ -58,13 +59,11 @@ def test_whatever_breaks_transactions_are_whole(seed: int) -> None:
     cluster.heal()
     world.advance(100.0)  # the rest is aborted by its time-out
     for partition in range(2):
-        reading = history.reading("log", TopicPartition("t", partition))
-        reading.complete = True
-        for row in cluster.log("t", partition).visible_rows():
-            reading.saw(row[0], bytes(row[4] or b"").decode())
+        rows = [(row[0], row[4]) for row in cluster.log("t", partition).visible_rows()]
+        history.read("log", TopicPartition("t", partition), rows, complete=True)
         assert cluster.log("t", partition).transactions.open == {}
     assert check(history) == []
-    assert any(t.outcome is TransactionOutcome.COMMITTED for t in history.transactions)
+    assert any(t.result is Result.OK for t in history.transactions)
 
 
 def _transact(
@@ -84,8 +83,10 @@ def _transact(
         if sent != 0:
             return
         commit = rng.random() < 0.7
+        if commit:
+            made.commits()
         told = producer.end(commit=commit)
         if told != 0:
             return
-        made.outcome = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
+        made.ended(Result.OK if commit else Result.FAIL)
         producer.setting.world.advance(rng.uniform(0.0, 0.1))

@@ -6,6 +6,7 @@ What else can be wrong with a history is found by its check: `unit/simulation/te
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.soak.judgement import Judge, Rows
 from tests.unit.tools.loading import load_tool
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import History, TransactionOutcome
+from odradek.simulation.checkers.history import History, Result
 
 ROOT = Path(__file__).resolve().parents[3]
 IN, OUT = TopicPartition("in", 0), TopicPartition("out-classic", 0)
@@ -28,28 +29,29 @@ class World:
     """Four records of the source, two transactions of a chain, a reader; and what is on disk."""
 
     def __init__(self) -> None:
-        self.history = History()
+        self.history = History(time.monotonic)
         self.logs: dict[str, Rows] = {"in": {0: []}, "out-classic": {0: []}}
         self.ours: dict[str, Rows] | None = None
         self.committed = 4
         self.seen: set[int] = set()
         for n in range(4):
             made = self.history.sent("source", IN, f"s/{n}")
-            made.outcome, made.writes[0].offset = TransactionOutcome.COMMITTED, n
+            made.acknowledged(n)
             self.logs["in"][0].append((n, f"s/{n}"))
-        chain = self.history.reading("chain's consumer", IN)
-        reader = self.history.reading("reader", OUT)
         for first in (0, 2):
             made = self.history.begin("chain", 1, group=GROUP)
+            seen: list[tuple[int, str]] = []
             for n in (first, first + 1):
-                chain.saw(n, f"s/{n}")
+                self.history.read("chain's consumer", IN, [(n, f"s/{n}")])
                 made.consumed(IN, n)
                 offset = n + first // 2  # a marker lies between the two
                 made.wrote(OUT, f"o/{n}").offset = offset
+                seen.append((offset, f"o/{n}"))
                 self.logs["out-classic"][0].append((offset, f"o/{n}"))
-                reader.saw(offset, f"o/{n}")
                 self.seen.add(offset)
-            made.outcome = TransactionOutcome.COMMITTED
+            made.commits()
+            made.ended()
+            self.history.read("reader", OUT, seen)
 
     # What the judge asks of its witness
 
@@ -88,7 +90,7 @@ def double(world: World, topic: str) -> None:
 def never(world: World) -> None:
     """A record that was acknowledged and that nobody ever saw."""
     made = world.history.sent("source", IN, "s/4")
-    made.outcome, made.writes[0].offset = TransactionOutcome.COMMITTED, 4
+    made.acknowledged(4)
 
 
 def miss(world: World) -> None:
@@ -100,8 +102,8 @@ def forget(world: World) -> None:
     """A transaction of which its producer was told that it is committed, and nothing of it is."""
     made = world.history.transactions[-1]
     world.logs["out-classic"][0] = world.logs["out-classic"][0][:2]
-    world.history.readings[-1].seen = world.history.readings[-1].seen[:2]
-    assert made.outcome is TransactionOutcome.COMMITTED
+    world.history.polls[-1].seen.clear()
+    assert made.result is Result.OK
 
 
 def no_unknown(world: World) -> None:
@@ -120,7 +122,7 @@ PLANTS: dict[str, tuple[Callable[[World], object], str]] = {
     "a lost transaction": (forget, "lost write"),
     "a doubled record of the source": (lambda w: double(w, "in"), "duplicate"),
     "a doubled record of a chain": (lambda w: double(w, "out-classic"), "duplicate"),
-    "a record that our reader misses": (miss, "odradek at out-classic-0: skipped"),
+    "a record that our reader misses": (miss, "odradek#0 at out-classic-0: skipped"),
     "a record that nobody wrote": (no_unknown, "unwritten read"),
     "a group that doesn't get to the end": (
         lambda w: setattr(w, "committed", 3),

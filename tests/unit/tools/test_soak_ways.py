@@ -12,7 +12,6 @@ from tests.soak.ways import InLoop, InThreads, Way, finished, of
 from tests.soak.workers import Worker
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import TransactionOutcome
 
 
 @pytest.fixture(params=[InThreads, InLoop])
@@ -101,7 +100,7 @@ def test_an_event_loop_that_did_nothing_is_a_failure() -> None:
     soak.report.failures.clear()
     for group in (None, "chain-classic"):
         made = soak.history.begin("asyncio-someone", group=group)
-        made.outcome = TransactionOutcome.COMMITTED
+        made.ended()
     reader = next(one for one in soak.readers if one.way is soak.loop)
     reader.count, reader.seen = 1, {TopicPartition("out-classic", 0): {0}}
     soak.loop.cancelled["polls cancelled"] += 1

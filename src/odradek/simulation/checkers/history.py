@@ -1,29 +1,68 @@
-"""Record the calls and results of clients, on a simulated cluster or on real ones.
+"""Record the calls and results of clients with their times, on simulated clusters or on real ones.
 
-In: calls of a driver of clients: transactions with their writes and consumed records, their
-outcomes, and the records that readers with `read_committed` saw, in order. Out: a `History` that
-`history_check` judges and that can be stored as JSON lines. A record of an idempotent producer is a
-transaction alone. Values must be unique in the whole history. Must not judge, or know clients,
-clusters or time.
+In: calls of a driver of clients, a clock. Out: a `History` that `history_check` judges, that can be
+stored as JSON lines and read back, and that `history_edn` writes in Jepsen's form. Each line is one
+`Operation`. Times are seconds on one clock for the whole history. Values of records must be unique
+in the whole history. Must not judge, or know clients or clusters.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from odradek.common.types import TopicPartition
 
+Place = tuple[TopicPartition, int]
+"""A partition and an offset."""
+NO_OFFSET = -1
+NEXT = 1e-9
+"""Least seconds between two times of a history: they define an order."""
 
-class TransactionOutcome(StrEnum):
-    """Outcome of a transaction as reported to the client."""
 
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    UNKNOWN = "unknown"
-    """No outcome was reported (killed, timed out, or still open): readers decide it."""
+class Result(StrEnum):
+    """Result of an operation, in Jepsen's words."""
+
+    OK = "ok"
+    """It took effect, and the caller was told so."""
+    FAIL = "fail"
+    """It certainly took no effect, as an aborted transaction."""
+    INFO = "info"
+    """Unknown (killed, timed out, or still open): readers decide it."""
+
+
+class Call(StrEnum):
+    """Kind of operation."""
+
+    SEND = "send"
+    """One record of an idempotent producer."""
+    TXN = "txn"
+    """A transaction: records and consumed offsets that are committed together or not at all."""
+    POLL = "poll"
+    ASSIGN = "assign"
+    """The application sets the partitions."""
+    SUBSCRIBE = "subscribe"
+    """The application subscribes; the positions of its partitions may change."""
+    ASSIGNED = "assigned"
+    """A rebalance added partitions."""
+    REVOKED = "revoked"
+    """A rebalance removed partitions, or they were lost."""
+    SEEK = "seek"
+    """New positions: of the application, or because the old ones didn't exist any more."""
+    COMMIT = "commit"
+    """Offsets that a consumer commits."""
+    OFFSETS = "offsets"
+    """A group's committed offsets, as an observer reads them at the end."""
+    CLOSE = "close"
+    CRASH = "crash"
+    """The process ended without a close."""
+    HEAL = "heal"
+    """The last fault has ended."""
 
 
 @dataclass(slots=True)
@@ -34,106 +73,266 @@ class Write:
     value: str
     offset: int | None = None
     """Acknowledged offset, if there is one."""
+    invoked: float = 0.0
+    returned: float | None = None
+    """Time of the acknowledgement."""
 
 
 @dataclass(slots=True)
-class Transaction:
-    """Records and consumed offsets that are committed together or not at all."""
+class Operation:
+    """One call of a client. Its process is `client` and `incarnation`, which is one instance."""
 
-    name: str
-    producer: str
-    """A transactional id, or the name of one idempotent producer."""
-    incarnation: int = 0
-    """Counts the `init_transactions` of a producer: a higher one has fenced the lower ones."""
+    history: History = field(repr=False, compare=False)
+    number: int
+    """Position in the history."""
+    call: Call
+    client: str
+    """For writes a transactional id, or the name of one idempotent producer."""
+    incarnation: int
+    """Counts the instances; of a transactional producer its `init_transactions`: a higher one has
+    fenced the lower ones."""
+    invoked: float
+    returned: float | None = None
+    result: Result = Result.INFO
     group: str | None = None
-    """The group whose offsets it commits."""
-    outcome: TransactionOutcome = TransactionOutcome.UNKNOWN
+    """The group of a consumer, or whose offsets a transaction commits."""
     writes: list[Write] = field(default_factory=list)
-    inputs: list[tuple[TopicPartition, int]] = field(default_factory=list)
-    """Offsets of the consumed records, whose positions it commits."""
+    seen: dict[TopicPartition, list[tuple[int, str]]] = field(default_factory=dict)
+    """Offsets and values that a poll returned, in order."""
+    places: list[Place] = field(default_factory=list)
+    """Of a transaction: the consumed records whose positions it commits. Of other calls: partitions
+    with their new positions or committed offsets (`NO_OFFSET` if there are none)."""
+    committing: float | None = None
+    """When the commit of a transaction was invoked; before that it can't be committed."""
+    transaction: int | None = None
+    """Number of the transaction in which a poll took place."""
+    complete: bool = False
+    """Whether a poll stands for all records from the partitions' beginnings to their ends, after
+    the run."""
+    uncommitted: bool = False
+    """Whether a poll also returns records of open and aborted transactions."""
+
+    @property
+    def process(self) -> str:
+        """Name of the client's instance."""
+        return f"{self.client}#{self.incarnation}"
+
+    @property
+    def name(self) -> str:
+        """Name of the operation for texts."""
+        return f"{self.process}/{self.number}"
+
+    @property
+    def aborted(self) -> bool:
+        """Whether none of its records may be visible: a commit was never invoked, or it failed."""
+        never = self.call is Call.TXN and self.committing is None
+        return self.result is Result.FAIL or never
+
+    @property
+    def writing(self) -> bool:
+        """Whether it is a send or a transaction."""
+        return self.call in (Call.SEND, Call.TXN)
 
     def wrote(self, partition: TopicPartition, value: str) -> Write:
-        """Add a record that is passed to the producer; its offset may be set later."""
-        write = Write(partition, value)
+        """Add a record that is passed to the producer now."""
+        write = Write(partition, value, invoked=self.history.now())
         self.writes.append(write)
         return write
 
+    def acknowledged(self, offset: int | None = None, write: Write | None = None) -> None:
+        """Note that a record is acknowledged now, by default the only one, which ends a send."""
+        write = write or self.writes[0]
+        write.offset = None if offset is None or offset < 0 else offset
+        write.returned = self.history.now()
+        if self.call is Call.SEND:
+            self.ended(Result.OK)
+
     def consumed(self, partition: TopicPartition, offset: int) -> None:
-        """Add a consumed record."""
-        self.inputs.append((partition, offset))
+        """Add a consumed record, whose position the transaction commits."""
+        self.places.append((partition, offset))
 
-    def settled(self, outcome: TransactionOutcome) -> None:
-        """Set the outcome that the client got or requested."""
-        self.outcome = outcome
+    def saw(self, partition: TopicPartition, offset: int, value: bytes | str | None) -> None:
+        """Add a record that a poll returns."""
+        text = value if isinstance(value, str) else bytes(value or b"").decode()
+        self.seen.setdefault(partition, []).append((offset, text))
 
+    def commits(self) -> None:
+        """Note that the commit of a transaction is invoked now; its outcome is unknown again."""
+        self.committing, self.result = self.history.now(), Result.INFO
 
-@dataclass(slots=True)
-class Observation:
-    """Records that one reader saw in one partition, from one offset on, in order."""
-
-    reader: str
-    partition: TopicPartition
-    seen: list[tuple[int, str]] = field(default_factory=list)
-    complete: bool = False
-    """Whether the reader began at the partition's beginning and reached the end after the run."""
-
-    def saw(self, offset: int, value: str) -> None:
-        """Add a record that the reader got."""
-        self.seen.append((offset, value))
+    def ended(self, result: Result = Result.OK) -> None:
+        """Note that the operation returns now."""
+        self.result, self.returned = result, self.history.now()
+        if self.call is Call.TXN and result is Result.OK and self.committing is None:
+            self.committing = self.invoked
 
 
 class History:
-    """All transactions and observations, in the order in which they were added."""
+    """All operations, in the order in which they were invoked."""
 
-    def __init__(self) -> None:
-        self.transactions: list[Transaction] = []
-        self.readings: list[Observation] = []
-        self.committed: dict[str, dict[TopicPartition, int]] = {}
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock`: returns seconds, the same for all processes of the history."""
+        self.operations: list[Operation] = []
+        self._clock = clock
+        self._instances: Counter[str] = Counter()
+        self._last = -math.inf
+
+    def now(self) -> float:
+        """Return the time; each one is later than the one before, so that it defines an order."""
+        self._last = max(self._clock(), self._last + NEXT)
+        return self._last
+
+    def instance(self, client: str) -> int:
+        """Return the number of a new instance of a client, from 1."""
+        self._instances[client] += 1
+        return self._instances[client]
+
+    def only(self, kept: Callable[[Operation], bool]) -> History:
+        """Return a history with some of the operations."""
+        found = History(self._clock)
+        found.operations = [one for one in self.operations if kept(one)]
+        found._last = self._last
+        return found
+
+    # Views
+
+    @property
+    def transactions(self) -> list[Operation]:
+        """Sends and transactions."""
+        return [one for one in self.operations if one.writing]
+
+    @property
+    def polls(self) -> list[Operation]:
+        """Polls, and the complete readings at the end."""
+        return [one for one in self.operations if one.call is Call.POLL]
+
+    def partitions(self) -> dict[TopicPartition, None]:
+        """Return the partitions that were written or read."""
+        found: dict[TopicPartition, None] = {}
+        for one in self.operations:
+            found.update(dict.fromkeys(write.partition for write in one.writes))
+            found.update(dict.fromkeys(one.seen))
+        return found
+
+    @property
+    def committed(self) -> dict[str, dict[TopicPartition, int]]:
         """Committed offsets at the end of the run: group → partition → offset."""
+        found: dict[str, dict[TopicPartition, int]] = {}
+        for one in self.operations:
+            if one.call is Call.OFFSETS and one.group is not None:
+                found.setdefault(one.group, {}).update(one.places)
+        return found
 
-    def begin(
-        self, producer: str, incarnation: int = 0, *, group: str | None = None
-    ) -> Transaction:
-        """Add a transaction that a producer begins."""
-        name = f"{producer}#{incarnation}/{len(self.transactions)}"
-        made = Transaction(name, producer, incarnation, group)
-        self.transactions.append(made)
+    # Calls
+
+    def invoke(
+        self,
+        call: Call,
+        client: str,
+        incarnation: int = 0,
+        *,
+        group: str | None = None,
+        places: Iterable[Place] = (),
+    ) -> Operation:
+        """Add an operation that is invoked now; `Operation.ended` completes it."""
+        number = len(self.operations)
+        made = Operation(self, number, call, client, incarnation, self.now(), group=group)
+        made.places.extend(places)
+        self.operations.append(made)
         return made
+
+    def begin(self, producer: str, incarnation: int = 0, *, group: str | None = None) -> Operation:
+        """Add a transaction that a producer begins."""
+        return self.invoke(Call.TXN, producer, incarnation, group=group)
 
     def sent(
-        self, producer: str, partition: TopicPartition, value: str, offset: int | None = None
-    ) -> Transaction:
-        """Add one record of an idempotent producer; with its offset if it was acknowledged."""
-        made = self.begin(producer)
-        made.wrote(partition, value).offset = offset
+        self,
+        producer: str,
+        partition: TopicPartition,
+        value: str,
+        offset: int | None = None,
+        *,
+        incarnation: int = 0,
+    ) -> Operation:
+        """Add one record of an idempotent producer; with its offset if it is acknowledged."""
+        made = self.invoke(Call.SEND, producer, incarnation)
+        made.wrote(partition, value)
         if offset is not None:
-            made.settled(TransactionOutcome.COMMITTED)
+            made.acknowledged(offset)
         return made
 
-    def reading(
-        self, reader: str, partition: TopicPartition, *, complete: bool = False
-    ) -> Observation:
-        """Add a reading: a reader begins, or begins again at another offset."""
-        made = Observation(reader, partition, complete=complete)
-        self.readings.append(made)
+    def read(
+        self,
+        reader: str,
+        partition: TopicPartition,
+        rows: Iterable[tuple[int, bytes | str | None]],
+        *,
+        complete: bool = False,
+    ) -> Operation:
+        """Add a poll that returns these records of one partition."""
+        made = self.invoke(Call.POLL, reader)
+        made.seen[partition], made.complete = [], complete
+        for offset, value in rows:
+            made.saw(partition, offset, value)
+        made.ended()
         return made
 
-    def group_ends(self, group: str, offsets: Iterable[tuple[TopicPartition, int]]) -> None:
-        """Set the offsets that a group has committed at the end of the run."""
-        self.committed.setdefault(group, {}).update(offsets)
+    def note(
+        self,
+        call: Call,
+        client: str,
+        incarnation: int = 0,
+        partitions: Collection[TopicPartition] = (),
+        offset: int = NO_OFFSET,
+    ) -> None:
+        """Add an event, or a call that takes no time: an assignment, a seek, a crash."""
+        places = [(partition, offset) for partition in partitions]
+        self.invoke(call, client, incarnation, places=places).ended()
+
+    def group_ends(self, group: str, offsets: Iterable[Place]) -> None:
+        """Add the offsets that a group has committed at the end of the run."""
+        self.invoke(Call.OFFSETS, "observer", group=group, places=offsets).ended()
 
     # JSON lines
 
     def lines(self) -> Iterator[str]:
-        """Yield one line of JSON for each transaction, reading and group."""
-        for made in self.transactions:
-            writes = [[*w.partition, w.value, w.offset] for w in made.writes]
-            inputs = [[*partition, offset] for partition, offset in made.inputs]
-            place = [made.name, made.producer, made.incarnation, made.group, made.outcome.value]
-            yield json.dumps({"transaction": place, "writes": writes, "inputs": inputs})
-        for read in self.readings:
-            head = [read.reader, *read.partition, read.complete]
-            yield json.dumps({"reading": head, "seen": read.seen})
-        for group, offsets in self.committed.items():
-            rows = [[*partition, offset] for partition, offset in offsets.items()]
-            yield json.dumps({"group": group, "committed": rows})
+        """Yield one line of JSON for each operation."""
+        for one in self.operations:
+            writes = [[*w.partition, w.value, w.offset, w.invoked, w.returned] for w in one.writes]
+            row: dict[str, Any] = {
+                "call": one.call.value,
+                "process": [one.client, one.incarnation],
+                "invoked": one.invoked,
+                "returned": one.returned,
+                "result": one.result.value,
+                "group": one.group,
+                "writes": writes or None,
+                "seen": [[*partition, rows] for partition, rows in one.seen.items()] or None,
+                "places": [[*partition, offset] for partition, offset in one.places] or None,
+                **{name: getattr(one, name) for name in _OPTIONAL},
+            }
+            yield json.dumps({k: v for k, v in row.items() if v is not None and v is not False})
+
+    @classmethod
+    def of_lines(cls, lines: Iterable[str]) -> History:
+        """Read what `lines` yielded; the last time is the history's present."""
+        history = cls(lambda: -math.inf)
+        for line in lines:
+            row = json.loads(line)
+            client, incarnation = row["process"]
+            one = history.invoke(Call(row["call"]), client, incarnation, group=row.get("group"))
+            one.invoked, one.returned = row["invoked"], row.get("returned")
+            one.result = Result(row["result"])
+            for topic, index, value, offset, invoked, returned in row.get("writes", ()):
+                place = TopicPartition(topic, index)
+                one.writes.append(Write(place, value, offset, invoked, returned))
+            for topic, index, rows in row.get("seen", ()):
+                one.seen[TopicPartition(topic, index)] = [(o, value) for o, value in rows]
+            one.places = [(TopicPartition(t, index), o) for t, index, o in row.get("places", ())]
+            for name in _OPTIONAL:
+                setattr(one, name, row.get(name, getattr(one, name)))
+            history._last = max(history._last, one.invoked, one.returned or one.invoked)
+        return history
+
+
+_OPTIONAL = ("committing", "transaction", "complete", "uncommitted")
