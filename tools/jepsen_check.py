@@ -13,11 +13,12 @@ import random
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.history import History
 from odradek.simulation.checkers.history_check import check
 from odradek.simulation.checkers.history_edn import edn_lines
@@ -26,7 +27,7 @@ from odradek.simulation.runs.random_schedules import random_schedule
 from spoilt_histories import DAMAGES, Spoiler
 
 SCRIPT = Path(__file__).resolve().with_suffix(".clj")
-FAMILIES = ("read-process-write",)
+FAMILIES = ("plain", "hostile", "transactions", "groups", "read-process-write")
 NONE = "none"
 
 
@@ -53,13 +54,23 @@ class JepsenVerdict:
 
 
 def runs(families: Iterable[str], seeds: Iterable[int]) -> Iterator[tuple[str, History]]:
-    """Run the schedules and yield each with its history."""
+    """Run the schedules and yield each cluster's history, with a name."""
     for family in families:
         for seed in seeds:
-            schedule: Any = random_schedule(seed, family=family)  # type: ignore[arg-type]
+            schedule: Any = random_schedule(seed, short=False, family=family)  # type: ignore[arg-type]
             run: Any = run_of(schedule)
             run.play()
-            yield f"{family}-{seed}", run.history
+            for number, (history, undefined) in enumerate(run.histories):
+                yield f"{family}-{seed}-{number}", defined(history, undefined)
+
+
+def defined(history: History, undefined: Collection[TopicPartition]) -> History:
+    """Return a copy without the records of partitions in which offsets were assigned twice."""
+    copy = History.of_lines(history.lines())
+    for one in copy.operations:
+        one.writes = [write for write in one.writes if write.partition not in undefined]
+        one.seen = {place: rows for place, rows in one.seen.items() if place not in undefined}
+    return copy
 
 
 def cases(
