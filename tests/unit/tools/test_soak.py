@@ -122,7 +122,7 @@ PLANTS: dict[str, tuple[Callable[[World], object], str]] = {
     "a lost transaction": (forget, "lost write"),
     "a doubled record of the source": (lambda w: double(w, "in"), "duplicate"),
     "a doubled record of a chain": (lambda w: double(w, "out-classic"), "duplicate"),
-    "a record that our reader misses": (miss, "odradek at out-classic-0: skipped"),
+    "a record that our reader misses": (miss, "odradek#0 at out-classic-0: skipped"),
     "a record that nobody wrote": (no_unknown, "unwritten read"),
     "a group that doesn't get to the end": (
         lambda w: setattr(w, "committed", 3),
