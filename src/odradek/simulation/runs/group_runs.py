@@ -429,6 +429,7 @@ class GroupRun(Run):
                 for number, offset in self.ledger.committed(topic).items()
             ]
             self.history.group_ends(GROUP_ID, ends)
+        self.histories.append((self.history, undefined))
         anomalies = check(self.history, undefined=undefined)
         if again:
             anomalies = [a for a in anomalies if a.kind is not Kind.INPUT_TWICE]

@@ -18,7 +18,7 @@ from odradek.record import BatchBuilder
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, release_of_all
 from odradek.simulation.checkers.call_checkers import Complaints, listening
-from odradek.simulation.checkers.history import Call, Result
+from odradek.simulation.checkers.history import Call, History, Result
 from odradek.simulation.checkers.history_check import Anomaly, check
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage, heal, plan
@@ -94,6 +94,9 @@ class Run:
             self.stage.cluster.sasl = listener(self.world, schedule.session, schedule.heal_at)
         self.checkers = Checkers(self.world)
         self.history = self.checkers.history
+        self.histories: list[tuple[History, set[TopicPartition]]] = []
+        """Judged at the end: the history of each cluster, and its partitions in which offsets
+        were assigned twice."""
         self.complaints = Complaints()
         self.drivers: list[Driver] = []
         self.mode: Mode = mode or schedule.mode
@@ -212,6 +215,7 @@ class Run:
                     rows = [(row[0], row[4]) for row in partition.log.visible_rows()]
                     history.read("all", place, rows, complete=True)
                     undefined.discard(place)
+            self.histories.append((history, undefined))
             self.judged(check(history, undefined=undefined, seen_within=self._within))
 
     @staticmethod
