@@ -18,6 +18,7 @@ from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow
+from odradek.simulation.checkers.history import Call
 from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
 from odradek.simulation.runs.explore import RunOutcome, explore, run_schedule
 from odradek.simulation.runs.group_runs import GroupRun
@@ -168,9 +169,9 @@ def test_offsets_that_are_committed_too_far_are_found(monkeypatch: pytest.Monkey
 def test_a_client_that_gives_nothing_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     revoked = MemberDriver._told
 
-    def deaf(self: MemberDriver, note: Any, partitions: list[TopicPartition]) -> None:
-        if note == self.ledger.assigned:  # the application never hears that something goes
-            revoked(self, note, partitions)
+    def deaf(self: MemberDriver, call: Call, note: Any, partitions: list[TopicPartition]) -> None:
+        if call is Call.ASSIGNED:  # the application never hears that something goes
+            revoked(self, call, note, partitions)
 
     monkeypatch.setattr(MemberDriver, "_told", deaf)
     outcome = run_schedule(Schedule(1, members(2, "range"), partitions=3, heal_at=8.0))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import History, Operation, Result
+from odradek.simulation.checkers.history import Call, History, Operation, Result
 from odradek.simulation.checkers.history_check import Kind, check
 
 A, B, IN = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("in", 0)
@@ -20,7 +20,7 @@ Spoil = Callable[[History], object]
 
 
 def kinds(history: History) -> set[Kind]:
-    return {anomaly.kind for anomaly in check(history)}
+    return {anomaly.kind for anomaly in check(history, seen_within=60.0)}
 
 
 def transaction(
@@ -77,7 +77,11 @@ def test_a_history_is_written_line_by_line() -> None:
     history = good()
     lines = [json.loads(line) for line in history.lines()]
     assert [one["call"] for one in lines] == [one.call for one in history.operations]
-    assert lines[0]["writes"] == [["in", 0, "i0", None, history.transactions[0].writes[0].invoked]]
+    wrote = history.transactions[0].writes[0]
+    assert lines[0]["writes"] == [["in", 0, "i0", None, wrote.invoked, None]]
+    again = History.of_lines(history.lines())
+    assert again.operations == history.operations
+    assert list(again.lines()) == list(history.lines())
 
 
 def test_values_must_be_unique() -> None:
@@ -106,7 +110,9 @@ def saw(reader: TopicPartition, *more: tuple[int, str], at: int | None = None) -
     """Who reads all of a partition saw more than there was, at the end or in between."""
 
     def spoil(history: History) -> None:
-        seen = history.polls[(IN, A, B).index(reader)].seen[reader]
+        poll = history.polls[(IN, A, B).index(reader)]
+        seen = poll.seen[reader]
+        poll.returned = history.now()
         where = len(seen) if at is None else at
         seen[where:where] = more
 
@@ -149,7 +155,7 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
         (wrote("a3", "a4"), saw(A, (9, "a4"), (10, "a3"))),
     ),
     "swapped between": (
-        {Kind.NONMONOTONIC_SEND},
+        {Kind.NONMONOTONIC_SEND, Kind.REAL_TIME},
         (wrote("a3"), wrote("a4"), saw(A, (9, "a4"), (10, "a3"))),
     ),
     "zombie": (
@@ -159,10 +165,35 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
     "elsewhere": ({Kind.WRONG_PLACE}, (acknowledged(3),)),
     "another value": ({Kind.READERS_DISAGREE}, (wrote("a3", outcome=MAYBE), also_read((4, "a3")))),
     "skipped": (
-        {Kind.READERS_DISAGREE},
+        {Kind.INTERNAL_POLL_SKIP},
         (wrote("a3"), saw(A, (9, "a3")), also_read((0, "a0"), (9, "a3"))),
     ),
-    "repeated": ({Kind.READERS_DISAGREE}, (also_read((0, "a0"), (4, "a2"), (0, "a0")),)),
+    "repeated": ({Kind.INTERNAL_NONMONOTONIC_POLL}, (also_read((0, "a0"), (4, "a2"), (0, "a0")),)),
+    "skipped between polls": (
+        {Kind.POLL_SKIP},
+        (wrote("a3"), saw(A, (9, "a3")), also_read((0, "a0")), also_read((9, "a3"))),
+    ),
+    "polled again": ({Kind.NONMONOTONIC_POLL}, (also_read((4, "a2")), also_read((4, "a2")))),
+    "of another member": (
+        {Kind.UNOWNED_READ},
+        (lambda h: h.note(Call.ASSIGNED, "other", 0, [B]), also_read((0, "a0"))),
+    ),
+    "overtaken": (
+        {Kind.REAL_TIME},
+        (wrote("a3", producer="q"), wrote("a4", producer="s"), saw(A, (9, "a4"), (10, "a3"))),
+    ),
+    "before its commit": (
+        {Kind.PRECOMMITTED_READ},
+        (lambda h: setattr(h.polls[1], "returned", h.transactions[2].writes[0].invoked),),
+    ),
+    "never polled": (
+        {Kind.UNSEEN},
+        (
+            *(wrote("a3"), saw(A, (9, "a3"))),
+            lambda h: h.note(Call.HEAL, "cluster"),
+            lambda h: setattr(h.invoke(Call.POLL, "late"), "invoked", 1000.0),
+        ),
+    ),
     "not to the end": ({Kind.READERS_DISAGREE}, (also_read((0, "a0"), complete=True),)),
     "circle": (
         {Kind.CYCLE},
@@ -228,14 +259,14 @@ def test_every_kind_of_anomaly_has_a_bad_history() -> None:
 
 def test_an_anomaly_says_what_and_where() -> None:
     texts = [str(anomaly) for anomaly in check(spoilt(*ABORTED_WAS_SEEN))]
-    assert "aborted read: 'a1' of p#0/3 in a-0 at 2" in texts
+    assert "aborted read: 'a1' of p#0/4 in a-0 at 2" in texts
 
 
 def test_an_unknown_outcome_is_what_readers_saw() -> None:
     history = spoilt(wrote("a3", "b3", outcome=MAYBE, inputs=[2]))
     assert check(history) == []  # aborted: nobody saw any of it, and the offset wasn't committed
-    history.polls[1].saw(A, 9, "a3")
-    history.polls[2].saw(B, 9, "b3")
+    saw(A, (9, "a3"))(history)
+    saw(B, (9, "b3"))(history)
     assert kinds(history) == {Kind.OFFSET_BEHIND}
     history.group_ends("g", [(IN, 3)])
     assert check(history) == []  # committed: all of it is there
@@ -251,8 +282,14 @@ def test_one_without_records_whose_end_nobody_knows_excuses_its_inputs() -> None
 def test_other_orders_in_other_partitions_are_no_anomaly() -> None:
     """Kafka doesn't isolate writers (what Elle calls G0 happens)."""
     history = History(lambda: 0.0)
-    transaction(history, [(A, "a0"), (B, "b0")], producer="p")
-    transaction(history, [(A, "a1"), (B, "b1")], producer="q")
+    p, q = history.begin("p"), history.begin("q")
+    for partition, name in ((A, "a"), (B, "b")):
+        p.wrote(partition, f"{name}0")
+        q.wrote(partition, f"{name}1")
+    for made in (p, q):
+        made.commits()
+    for made in (p, q):
+        made.ended()
     read(history, A, [(0, "a0"), (1, "a1")])
     read(history, B, [(0, "b1"), (1, "b0")])
     assert check(history) == []

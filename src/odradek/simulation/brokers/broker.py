@@ -30,6 +30,12 @@ from odradek.simulation.world.environment import Peer, ReceivedRequest, Session,
 
 NAMES_WHO_IS_MEANT = 5
 """From this version on, ApiVersions requests name the cluster and the broker they are meant for."""
+REFUSALS = {
+    **dict.fromkeys((22, 25, 82, 110, 113), "member refused as fenced or unknown"),
+    **dict.fromkeys((47, 90), "producer refused as fenced"),
+    27: "member told to rejoin",
+}
+"""What error codes of whole answers show, for counts."""
 
 
 class BrokerSession:
@@ -116,10 +122,16 @@ class BrokerSession:
 
     def answer(self, request: ReceivedRequest, response: Message | None, version: int) -> None:
         """Send the response (None: the request wants none) and start with the next request."""
+        hits = self.broker.cluster.hits
         if self.ended or not self._busy:
+            hits["answer lost with its connection"] += response is not None
             return
+        code = getattr(response, "error_code", 0)
+        if code in REFUSALS:
+            hits[REFUSALS[code]] += 1
         if self.broker.fault is Misbehaviour.SILENT:
             self.swallowed = True
+            hits["answer lost"] += 1
         elif response is not None:
             self.peer.respond(request, response, version)
         if self.broker.quota:  # KIP-219: the response is sent at once, the next request waits

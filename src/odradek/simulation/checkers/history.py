@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -171,12 +172,25 @@ class History:
         """`clock`: returns seconds, the same for all processes of the history."""
         self.operations: list[Operation] = []
         self._clock = clock
+        self._instances: Counter[str] = Counter()
         self._last = -math.inf
 
     def now(self) -> float:
         """Return the time; each one is later than the one before, so that it defines an order."""
         self._last = max(self._clock(), math.nextafter(self._last, math.inf))
         return self._last
+
+    def instance(self, client: str) -> int:
+        """Return the number of a new instance of a client, from 1."""
+        self._instances[client] += 1
+        return self._instances[client]
+
+    def only(self, kept: Callable[[Operation], bool]) -> History:
+        """Return a history with some of the operations."""
+        found = History(self._clock)
+        found.operations = [one for one in self.operations if kept(one)]
+        found._last = self._last
+        return found
 
     # Views
 
@@ -189,6 +203,14 @@ class History:
     def polls(self) -> list[Operation]:
         """Polls, and the complete readings at the end."""
         return [one for one in self.operations if one.call is Call.POLL]
+
+    def partitions(self) -> dict[TopicPartition, None]:
+        """Return the partitions that were written or read."""
+        found: dict[TopicPartition, None] = {}
+        for one in self.operations:
+            found.update(dict.fromkeys(write.partition for write in one.writes))
+            found.update(dict.fromkeys(one.seen))
+        return found
 
     @property
     def committed(self) -> dict[str, dict[TopicPartition, int]]:

@@ -286,11 +286,11 @@ class _Judge:
                     continue
                 deadline = max(told, healed[-1]) + self._seen_within
                 places = [o for p, o in self._places.get(write.value, ()) if p == write.partition]
-                offset = places[0] if places else write.offset
-                if offset is None or offset < min(times) or deadline > end:
+                place = min(places, default=write.offset)
+                if place is None or place < min(times) or deadline > end:
                     continue
-                if times.get(offset, deadline + 1.0) > deadline:
-                    text = f"{write.value!r}, {write.partition} at {offset}, until {deadline}"
+                if times.get(place, deadline + 1.0) > deadline:
+                    text = f"{write.value!r}, {write.partition} at {place}, until {deadline}"
                     yield Anomaly(Kind.UNSEEN, text)
 
     # Writers

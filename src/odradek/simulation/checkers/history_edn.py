@@ -106,15 +106,20 @@ class _Export:
             done = f"[:send {key} [{offset} {value}]]" if known else sent
             parts.append((write.invoked, sent, done))
         parts.sort()
-        invoked, value = (" ".join(part[at] for part in parts) for at in (1, 2))
-        crash = one.call is Call.CRASH
+        invoked = " ".join(part for _, part, _ in parts)
+        value = " ".join(part for _, _, part in parts)
+        crash, result = one.call is Call.CRASH, one.result
+        if one.call is Call.TXN and one.aborted:  # perhaps its commit was never invoked
+            result = Result.FAIL
+        elif crash or one.returned is None:
+            result = Result.INFO
         self._rows.append(
             _Row(
                 process,
                 one.call.value,
                 start,
                 self._end if one.returned is None else one.returned,
-                Result.INFO if one.returned is None or crash else one.result,
+                result,
                 "nil" if crash else f"[{invoked}]",
                 "nil" if crash else f"[{value}]",
             )
@@ -145,6 +150,9 @@ class _Export:
             if one.call in ASSIGNING:
                 now = owned.setdefault(one.process, {})
                 partitions = [partition for partition, _ in one.places]
+                kept = partitions
+                if one.call is Call.SEEK and now:
+                    kept = [partition for partition in partitions if partition in now]
                 if one.call in (Call.ASSIGN, Call.SUBSCRIBE):
                     now.clear()
                 for partition in partitions:
@@ -152,8 +160,8 @@ class _Export:
                 # (The analysis also forgets the partitions that are assigned again.)
                 if partitions or one.call is Call.SUBSCRIBE:
                     self._assign(one, now, spans.get(one.process, []))
-                if partitions and one.call is not Call.REVOKED:
-                    now.update(dict.fromkeys(partitions))
+                if kept and one.call is not Call.REVOKED:
+                    now.update(dict.fromkeys(kept))
                     self._assign(one, now, spans.get(one.process, []))
 
     def _assign(self, one: Operation, owned: Iterable[TopicPartition], rows: list[_Row]) -> None:

@@ -21,6 +21,7 @@ from odradek.network.connection import SECONDARY
 from odradek.network.network_client import SUSPICION
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, lost_values
+from odradek.simulation.checkers.history import History
 from odradek.simulation.world.world import World
 
 SLACK = 1e-6
@@ -400,10 +401,11 @@ def no_hot_loop(world: World) -> None:
 
 
 class Checkers:
-    """All checkers that only need a client's events."""
+    """All checkers that only need a client's events, and the history of all clients' calls."""
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.history = History(lambda: world.now)
         self.violations: list[Violation] = []
         """Violations so far, of all watched clients."""
 

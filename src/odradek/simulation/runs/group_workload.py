@@ -23,6 +23,7 @@ from odradek.metadata.cluster import NO_ID
 from odradek.network.flow import Flow
 from odradek.simulation.checkers.call_checkers import check_limits
 from odradek.simulation.checkers.group_checkers import GroupLedger
+from odradek.simulation.checkers.history import Call, Operation, Result
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.checkers.own_commits import OwnCommits
 from odradek.simulation.faults.verbs import Stage
@@ -75,7 +76,17 @@ class MemberDriver(ReadingDriver):
         """The highest generation in which a callback was called."""
         self._idle_until = 0.0
         self.own_commits = OwnCommits(ledger, COMMITTED_WITHIN)
+        self.instance = checkers.history.instance(client.name)
+        self.reading: Operation | None = None
+        """Its last poll in the history."""
+        self._owned: dict[TopicPartition, TopicPartition] = {}
+        """Its partitions, with the names of their topics' lives in the history."""
         super().__init__(stage, client, mode, checkers)
+
+    @property
+    def reader(self) -> str:
+        """Name of its consumer in the history."""
+        return self.name
 
     @property
     def group(self) -> ConsumerGroup:
@@ -174,22 +185,29 @@ class MemberDriver(ReadingDriver):
         self._subscribe()
 
     def _subscribe(self) -> None:
-        def told(note: Callable[..., None]) -> Callable[..., None]:
-            return lambda _, partitions: self._told(note, partitions)
+        def told(call: Call, note: Callable[..., None]) -> Callable[..., None]:
+            return lambda _, partitions: self._told(call, note, partitions)
 
+        self.history.note(Call.SUBSCRIBE, self.reader, self.instance)
         named = {
-            "on_assigned": told(self.ledger.assigned),
-            "on_revoked": told(self.ledger.revoked),
-            "on_lost": told(self.ledger.revoked),
+            "on_assigned": told(Call.ASSIGNED, self.ledger.assigned),
+            "on_revoked": told(Call.REVOKED, self.ledger.revoked),
+            "on_lost": told(Call.REVOKED, self.ledger.revoked),
         }
         pattern = self.habits.pattern
         topics = [] if pattern is not None else list(self.topics)
         flow = self.consumer.subscribe(topics, pattern, None, named, ref(self))
         self.caller.begin(f"{self.name}: subscribe", flow, lambda _: self.poll(), self._failed)
 
-    def _told(self, note: Callable[..., None], partitions: list[TopicPartition]) -> None:
+    def _told(
+        self, call: Call, note: Callable[..., None], partitions: list[TopicPartition]
+    ) -> None:
         for partition in partitions:
             self._lost.pop(partition, None)
+            place = self._owned.pop(partition, partition)
+            if call is Call.ASSIGNED:
+                place = self._owned[partition] = self.ledger.place(partition)
+            self.history.note(call, self.reader, self.instance, [place])
         self.newest_generation = max(self.newest_generation, self.identity[1])
         try:
             note(self, partitions)
@@ -197,6 +215,12 @@ class MemberDriver(ReadingDriver):
             self.violations.append(violation)
         if self.habits.raises and self.rng.random() < 0.3:
             raise ApplicationError("a callback failed")
+
+    def sought(self, partition: TopicPartition) -> None:
+        """Note that the application has sought another offset."""
+        self.ledger.sought(self, partition)
+        place = self._owned.get(partition, partition)
+        self.history.note(Call.SEEK, self.reader, self.instance, [place])
 
     def stop_polling(self, seconds: float) -> None:
         """Let the application do something else for this time."""
@@ -275,18 +299,36 @@ class MemberDriver(ReadingDriver):
             return
         self._polling = True
         self.ledger.works_on(self, {})
+        self.reading = self.history.invoke(Call.POLL, self.reader, self.instance)
         flow = self.consumer.poll(self.habits.poll, self.habits.most)
         self.caller.begin(f"{self.name}: poll", flow, self._given, self._failed)
 
     def _given(self, records: list[ConsumerRecord] | None) -> None:
         self.engine.delivery.handed_over()
+        self._note(records or [])
         self._polled(records or [])
+
+    def _note(self, records: list[ConsumerRecord]) -> None:
+        """Add the records of a poll to the history."""
+        reading = self.reading
+        if reading is None:
+            return
+        for record in records:
+            partition = record.topic_partition
+            place = self.ledger.place(partition, record.value)
+            if self._owned.get(partition, place) != place:  # the topic was created again
+                self._owned[partition] = place
+                self.history.note(Call.ASSIGNED, self.reader, self.instance, [place])
+            reading.saw(place, record.offset, record.value)
+        reading.ended()
 
     def _failed(self, error: Exception) -> None:
         """Store the error and poll again; a violation isn't one of its errors."""
         if not isinstance(error, KafkaError | ApplicationError):
             raise error
         self.errors.append(error)
+        if self.reading is not None and self.reading.returned is None:
+            self.reading.ended(Result.FAIL)
         if self.engine.ended is not None:
             return
         if self.group.error is not None:  # the group has a fatal error: only this continues
@@ -407,6 +449,7 @@ class MemberDriver(ReadingDriver):
             self._end()
 
     def _end(self) -> None:
+        self.history.note(Call.CRASH if self.died else Call.CLOSE, self.reader, self.instance)
         self.host.close(self.world.now)
         self.over = True
         self.ledger.gone(self)

@@ -167,7 +167,7 @@ class HeldRecords:
         def seek(partition: TopicPartition) -> None:
             with suppress(TopicRecreatedError):  # the records are of the deleted topic
                 driver.consumer.seek(partition, first[partition])
-                driver.ledger.sought(driver, partition)
+                driver.sought(partition)
 
         self._each("seek()", seek, first)
 

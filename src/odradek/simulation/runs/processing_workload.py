@@ -15,22 +15,25 @@ from typing import TypeVar
 
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
-from odradek.clients.producer.batch import ProducerBatch
 from odradek.common.errors import AbortableTransactionError, KafkaError
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.group_checkers import GroupLedger
-from odradek.simulation.checkers.history import History, Operation, Result, Write
+from odradek.simulation.checkers.history import Operation, Result
 from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.faults.verbs import Stage
 from odradek.simulation.runs.caller import Caller, pause
 from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.schedule import GROUP_ID, TOPIC, ScheduledClient
-from odradek.simulation.runs.transaction_workload import CALL, PAUSE, TransactionalDriver
+from odradek.simulation.runs.transaction_workload import (
+    CALL,
+    PAUSE,
+    Acknowledged,
+    TransactionalDriver,
+)
 from odradek.simulation.runs.workload import Driver
 from odradek.simulation.world.link import Mode
 
 T = TypeVar("T")
-Acknowledged = tuple[Write, ProducerBatch, int]
 
 
 class Writer(TransactionalDriver):
@@ -77,11 +80,9 @@ class ProcessorDriver(MemberDriver):
         checkers: Checkers,
         ledger: GroupLedger,
         topics: Collection[str],
-        history: History,
         incarnations: Callable[[str], int],
         enlist: Callable[[Driver], None],
     ) -> None:
-        self.history = history
         self.incarnation = 0
         self.writer: Writer | None = None
         self._ready = False
@@ -89,6 +90,11 @@ class ProcessorDriver(MemberDriver):
         self._incarnations, self._enlist = incarnations, enlist
         self._mode, self._checkers = mode, checkers
         super().__init__(stage, client, mode, checkers, ledger, topics)
+
+    @property
+    def reader(self) -> str:
+        """Name of its consumer in the history; its own is that of its producer."""
+        return f"{self.name}'s consumer"
 
     # The application's thread
 
@@ -163,7 +169,7 @@ class ProcessorDriver(MemberDriver):
         for partition, found in committed.items():
             with suppress(KafkaError):  # it was lost
                 self.consumer.seek(partition, found or 0)
-                self.ledger.sought(self, partition)
+                self.sought(partition)
         return 0.0
 
     # One transaction
@@ -180,6 +186,8 @@ class ProcessorDriver(MemberDriver):
     def _process(self, writer: Writer, records: list[ConsumerRecord]) -> CallerFlow[float]:
         """Run a transaction; return how long the application works before it polls again."""
         made = self.history.begin(self.name, self.incarnation, group=GROUP_ID)
+        if self.reading is not None:
+            self.reading.transaction = made.number
         for record in records:
             made.consumed(self._source(record), record.offset)
         yield from self._works()

@@ -23,6 +23,7 @@ from odradek.network.flow import START
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, size
 from odradek.simulation.checkers.call_checkers import check_limits
+from odradek.simulation.checkers.history import Call, Operation, Result
 from odradek.simulation.checkers.invariants import (
     PositionsGoForward,
     RecordLedger,
@@ -80,7 +81,7 @@ class ProducerDriver(WritingDriver):
     def build(self, config: Config) -> ProducerCalls:
         """Create the producer and the ledger."""
         self.ledger = RecordLedger()
-        self.unsettled: set[bytes] = set()
+        self.unsettled: dict[bytes, Operation] = {}
         self.reached: dict[TopicPartition, None] = {}
         """Partitions that acknowledged a record after the faults."""
         return super().build(config)
@@ -100,8 +101,9 @@ class ProducerDriver(WritingDriver):
         value = self.value(self.name)
 
         def made(batch: ProducerBatch, index: int, _: int) -> None:
-            self.ledger.sent(TopicPartition(TOPIC, partition), value)
-            self.unsettled.add(value)
+            place = TopicPartition(TOPIC, partition)
+            self.ledger.sent(place, value)
+            self.unsettled[value] = self.history.sent(self.name, place, value.decode())
             self.await_outcome(batch, batch, index, value)
             check_limits(self.engine, len(self.calls))
 
@@ -120,16 +122,18 @@ class ProducerDriver(WritingDriver):
         if not batch.done.done:
             self.await_outcome(batch, first, index, value)
             return
-        self.unsettled.remove(value)
+        sent = self.unsettled.pop(value)
         if batch.done.error is None:
             if self.probed_at is not None and batch.created_at >= self.probed_at:
                 self.reached[batch.partition] = None
             offset = first.metadata(index, 0).offset
+            sent.acknowledged(offset)
             if offset >= 0:
                 self.ledger.acknowledged(batch.partition, value, offset)
             else:  # a duplicate with an unknown offset: it must exist
                 self.ledger.acknowledged(batch.partition, value, None)
         else:
+            sent.ended(Result.INFO)
             self.judged(batch.done.error, f"record {value!r}")
 
     def probe(self) -> None:
@@ -202,6 +206,7 @@ class ConsumerDriver(ReadingDriver):
         """Assign every partition of the topic."""
         count = size(self.cluster, TOPIC)
         self.partitions = [TopicPartition(TOPIC, p) for p in range(count)]
+        self.history.note(Call.ASSIGN, self.name, partitions=self.partitions)
         kept = self.world.rng(f"kept/{self.name}")
         if not self.client.start or kept.random() < 0.5:
             self.consumer.assign(self.partitions, None)
@@ -238,6 +243,7 @@ class ConsumerDriver(ReadingDriver):
         if position:
             offset = self.rng.randrange(position + 1)
             self.consumer.seek(partition, offset)
+            self.history.note(Call.SEEK, self.name, 0, [partition], offset)
             self.once.sought(partition, offset)
             self.forward.sought(partition, offset)
 
@@ -246,17 +252,24 @@ class ConsumerDriver(ReadingDriver):
         if self.polling:
             return
         self.polling = True
+        made = self.history.invoke(Call.POLL, self.name)
+        made.uncommitted = self.engine.config["isolation.level"] != "read_committed"
+
+        def returned(records: list[ConsumerRecord] | None) -> None:
+            for record in records or ():
+                made.saw(record.topic_partition, record.offset, record.value)
+            made.ended()
+            self.take(records or [], then)
 
         def failed(error: Exception) -> None:
+            made.ended(Result.FAIL)
             if not isinstance(error, KafkaError):
                 self.judged(error, "poll")
             # An error of a partition goes to the caller, which may poll again after a moment.
             self.world.after(POLL_AGAIN, lambda: self.take([], then))
 
         flow = self.consumer.poll(timeout, self.rng.randrange(1, 30))
-        self.caller.begin(
-            f"{self.name}: poll", flow, lambda records: self.take(records or [], then), failed
-        )
+        self.caller.begin(f"{self.name}: poll", flow, returned, failed)
 
     def take(self, records: list[ConsumerRecord], then: Callable[[], None] | None) -> None:
         """Check the records that `poll` returned."""

@@ -13,13 +13,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
+from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
 from odradek.simulation.brokers.cluster import SimulatedCluster
-from odradek.simulation.brokers.disturbances import release_of_all
+from odradek.simulation.brokers.disturbances import disturbed, release_of_all
 from odradek.simulation.checkers.call_checkers import Complaints, listening
+from odradek.simulation.checkers.history import Call, Result
+from odradek.simulation.checkers.history_check import Anomaly, check
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage, heal, plan
 from odradek.simulation.logs.partition_log import check_batch
+from odradek.simulation.logs.topics import SimulatedPartition
 from odradek.simulation.runs.operator_workload import OperatorDriver
 from odradek.simulation.runs.record_workload import ConsumerDriver, ProducerDriver
 from odradek.simulation.runs.sasl_runs import listener
@@ -51,6 +55,19 @@ LOSSY_WITHIN = 3 * CONVERGED_WITHIN
 """The same if links still lose frames, or clients lacked descriptors or memory: each lost response
 may cost as much as a silent connection, and two in a row occurred once in 190,701 schedules; a
 client that can't connect meanwhile waits for metadata and then for a coordinator on such ones."""
+EFFECTS: dict[tuple[Call, Result], str] = {
+    (Call.ASSIGNED, Result.OK): "partition assigned in a rebalance",
+    (Call.REVOKED, Result.OK): "partition revoked in a rebalance, or lost",
+    (Call.CRASH, Result.OK): "process died",
+    (Call.SEEK, Result.OK): "application sought another offset",
+    (Call.TXN, Result.OK): "transaction committed",
+    (Call.TXN, Result.FAIL): "transaction aborted",
+    (Call.TXN, Result.INFO): "transaction without a known outcome",
+    (Call.SEND, Result.INFO): "record without a known outcome",
+}
+"""What operations of a history show."""
+SOURCE, HEALER = "source", "cluster"
+"""Processes that are no clients: of the first records, and of the end of all faults."""
 BEGINS_WITHIN = 2.0
 """Seconds within which calls are made whose answers take their time."""
 EXPIRY_INTERVAL = 10.0
@@ -76,6 +93,7 @@ class Run:
         if schedule.session is not None:
             self.stage.cluster.sasl = listener(self.world, schedule.session, schedule.heal_at)
         self.checkers = Checkers(self.world)
+        self.history = self.checkers.history
         self.complaints = Complaints()
         self.drivers: list[Driver] = []
         self.mode: Mode = mode or schedule.mode
@@ -87,7 +105,11 @@ class Run:
 
     def prepare(self) -> None:
         """Write the records that exist before the first client starts."""
-        _write_some(self.stage.cluster)
+        for partition in self.stage.cluster.topics[TOPIC].partitions:
+            values = _write_some(partition)
+            for offset, value in enumerate(values):
+                place = TopicPartition(TOPIC, partition.index)
+                self.history.sent(SOURCE, place, value.decode(), offset)
 
     def _plan(self, client: ScheduledClient) -> None:
         """Schedule the client's start and its operations."""
@@ -125,7 +147,7 @@ class Run:
             for driver in self.drivers if self.schedule.patient else ():
                 driver.served()
                 driver.end_patience()
-            heal(self.stage)
+            self.heal()
             self._converge()
             self.verify()
             for driver in self.drivers:
@@ -138,16 +160,22 @@ class Run:
             for bystander in self.stage.bystanders:
                 untouched(bystander)
             self.verify()
+            self._judge()
 
     def _until(self) -> float:
         return max([self.schedule.heal_at, *(c.start for c in self.schedule.clients)])
+
+    @property
+    def _within(self) -> float:
+        """Virtual seconds after the last fault within which clients must recover."""
+        lossy = self.schedule.link.loss or any(f.verb == "exhaust" for f in self.schedule.faults)
+        return LOSSY_WITHIN if lossy else CONVERGED_WITHIN
 
     def _converge(self) -> None:
         world = self.world
         # The cluster itself needs a moment: brokers start and register, leaders are elected.
         world.advance(0.1)
-        lossy = self.schedule.link.loss or any(f.verb == "exhaust" for f in self.schedule.faults)
-        within = LOSSY_WITHIN if lossy else CONVERGED_WITHIN
+        within = self._within
         end = world.now + within
         waiting = list(self.drivers)
         while True:
@@ -162,6 +190,35 @@ class Run:
             for driver in waiting:
                 driver.again()
             world.run_until(min(end, world.now + PROBE_AGAIN))
+
+    def heal(self) -> None:
+        """End all faults."""
+        heal(self.stage)
+        self.history.note(Call.HEAL, HEALER)
+
+    def _judge(self) -> None:
+        """Judge the history of the clients of each cluster."""
+        clusters = (*self.stage.left, self.stage.cluster)
+        for cluster in clusters:
+            home = cluster.cluster_id
+            mine = {d.name for d in self.drivers if d.engine.metadata.cluster_id == home}
+            mine |= {SOURCE, HEALER} if cluster is clusters[0] else {HEALER}
+            topic = cluster.topics.get(TOPIC)
+            history = self.history.only(lambda one, mine=mine: one.client in mine)  # type: ignore[misc]
+            undefined = set(history.partitions())
+            for partition in topic.partitions if topic is not None else ():
+                place = TopicPartition(TOPIC, partition.index)
+                if not disturbed(cluster, *place) and not partition.log.start_offset:
+                    rows = [(row[0], row[4]) for row in partition.log.visible_rows()]
+                    history.read("all", place, rows, complete=True)
+                    undefined.discard(place)
+            self.judged(check(history, undefined=undefined, seen_within=self._within))
+
+    @staticmethod
+    def judged(anomalies: list[Anomaly]) -> None:
+        """Raise a `Violation` if a history has anomalies."""
+        if anomalies:
+            raise Violation("; ".join(map(str, anomalies[:3])))
 
     def verify(self) -> None:
         """Raise the first violation found so far."""
@@ -181,7 +238,14 @@ class Run:
         hits = sum((cluster.hits for cluster in clusters), Counter(self.stage.hits))
         for cluster in clusters:
             hits.update({f"{api} arrived late": n for api, n in cluster.late.items()})
-        return hits
+            hits["topic deleted"] += len(cluster.deleted)
+            if cluster.sasl is not None:
+                hits["connection closed at the end of its session"] += cluster.sasl.killed
+                hits["authenticated again"] += cluster.sasl.reauthenticated
+                hits["credentials refused"] += cluster.sasl.refused
+        for one in self.history.operations:
+            hits[EFFECTS.get((one.call, one.result), "")] += 1
+        return +Counter({what: n for what, n in hits.items() if what})
 
     def lines(self) -> list[str]:
         """Return the traces of all clients, ordered by time."""
@@ -230,12 +294,13 @@ def untouched(bystander: SimulatedCluster) -> None:
                 raise Violation(f"{where} holds {len(partition.log.batches)} batches")
 
 
-def _write_some(cluster: SimulatedCluster) -> None:
-    """Write records to each partition, so that consumers alone have some."""
-    for partition in cluster.topics[TOPIC].partitions:
-        builder = BatchBuilder(1 << 16, None)
-        for n in range(WRITTEN_BEFORE):
-            builder.append(None, b"before/%d/%d" % (partition.index, n), (), 0)
-        data = bytes(builder.build(producer_id=-1, producer_epoch=-1, base_sequence=-1))
-        stored = partition.log.append(data, check_batch(data), partition.leader_epoch)
-        partition.log.commit(stored)
+def _write_some(partition: SimulatedPartition) -> list[bytes]:
+    """Write records to an empty partition, so that consumers alone have some; return them."""
+    values = [b"before/%d/%d" % (partition.index, n) for n in range(WRITTEN_BEFORE)]
+    builder = BatchBuilder(1 << 16, None)
+    for value in values:
+        builder.append(None, value, (), 0)
+    data = bytes(builder.build(producer_id=-1, producer_epoch=-1, base_sequence=-1))
+    stored = partition.log.append(data, check_batch(data), partition.leader_epoch)
+    partition.log.commit(stored)
+    return values

@@ -16,6 +16,7 @@ from enum import Enum
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.transaction_requests import WITH_BUMPS
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -29,6 +30,7 @@ from odradek.common.types import TopicPartition
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, lost_values
+from odradek.simulation.checkers.history import Operation, Result, Write
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.coordinators.committed_offsets import Committed
 from odradek.simulation.runs.caller import pause
@@ -36,6 +38,7 @@ from odradek.simulation.runs.habits import Habits
 from odradek.simulation.runs.record_workload import WritingDriver
 from odradek.simulation.runs.workload import TOPIC
 
+Acknowledged = tuple[Write, ProducerBatch, int]
 CALL = 5.0
 """Timeout of a call in seconds; one that ends a transaction continues, and is repeated."""
 PAUSE = 0.05
@@ -182,20 +185,27 @@ class TransactionalDriver(WritingDriver):
                 self.wrong.append(Violation(told))
             raise
         commits = made.commits
+        noted = self.history.begin(self.name)
+        sent: list[Acknowledged] = []
         try:
-            yield from self._fill(made)
+            yield from self._fill(made, noted, sent)
         except KafkaError as error:
             yield from self.bear(error, "metadata or offsets")
             commits = False
         if commits:
             made.ending = True
+            noted.commits()
             failed = yield from self.commit()
             if failed is None:
                 made.fate = Fate.COMMITTED
+                for write, batch, index in sent:
+                    noted.acknowledged(batch.metadata(index, 0).offset, write)
+                noted.ended()
             if not isinstance(failed, AbortableTransactionError):
                 return
         if (yield from self.abort()) is None:
             made.fate = Fate.ABORTED
+            noted.ended(Result.FAIL)
 
     def _rightly_refused(self, error: KafkaError) -> bool:
         """Return whether the producer may have ended after a successful commit (R-TX-1).
@@ -207,16 +217,25 @@ class TransactionalDriver(WritingDriver):
             return self.cluster.versions[InitProducerIdRequest.API_KEY][1] < WITH_BUMPS
         return isinstance(error, FatalTransactionError)
 
-    def _fill(self, made: Made) -> CallerFlow[None]:
+    def _fill(self, made: Made, noted: Operation, sent: list[Acknowledged]) -> CallerFlow[None]:
         there = yield from self.producer.partitions_for(TOPIC, self.patience)
         few = max(self.client.volume, 3)
         with suppress(KafkaError):  # its commit raises it, too
             for _ in range(self.rng.randint(0, few) if self.probed_at is None else 1):
                 partition = self.rng.choice(there)
-                wrote = (partition, self.value(self.name))
-                yield from self.send(
-                    partition.partition, wrote[1], lambda *_, wrote=wrote: made.writes.append(wrote)
-                )
+                value = self.value(self.name)
+
+                def wrote(
+                    batch: ProducerBatch,
+                    index: int,
+                    _: int,
+                    place: TopicPartition = partition,
+                    value: bytes = value,
+                ) -> None:
+                    made.writes.append((place, value))
+                    sent.append((noted.wrote(place, value.decode()), batch, index))
+
+                yield from self.send(partition.partition, value, wrote)
         habits = Habits(**{"work": 0.0, **self.client.habits})
         if self.rng.random() < 0.5:
             made.offset = len(self.made) * habits.parts

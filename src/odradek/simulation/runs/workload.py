@@ -69,6 +69,7 @@ class Driver(ABC):
         self.host: ClientHost = stage.world.host(client.name, mode=mode)
         self.host.limit_steps(STEPS_IN_A_SECOND, TIMED_STEPS_IN_A_SECOND)
         self.config = settings(client)
+        self.history = checkers.history
         half = self.build(self.config)
         self.engine: ClientEngine = half.engine
         if stage.cluster.sasl is not None:
