@@ -12,7 +12,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -62,6 +62,8 @@ class Companions:
         self.tokens = 0
         """OAuth tokens that clients have fetched."""
         self.failures: list[str] = []
+        self.clients = 1
+        """Clients of this process: the bound of log lines is for each of them."""
         self._events = plan.folder / "events"
         self._lines = LogLines()
         self._threads: list[threading.Thread] = []
@@ -124,7 +126,7 @@ class Companions:
     def _sample(self) -> None:
         at = time.monotonic() - self._begun
         values = of_process(os.getpid())
-        values["log_lines"] = self._lines.count
+        values["log_lines"] = self._lines.count / self.clients
         if at - self._objects_at >= OBJECTS:
             self._objects_at = at
             values["objects"] = objects_of_clients()
@@ -166,10 +168,13 @@ class Companions:
         for group in self.groups:
             group.calm.set()
 
-    def join(self) -> GroupReport:
+    def join(self, faults: Iterable[tuple[float, float]]) -> GroupReport:
         """Wait until the groups have worked off what is left; return what they did."""
         for thread in self._threads:
             thread.join()
+        spans = list(faults)
+        for group in self.groups:
+            group.conclude(spans)
         self._sample_objects()
         return group_soak.conclude(self.groups)
 

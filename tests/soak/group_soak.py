@@ -67,6 +67,9 @@ PLAIN_SOURCES = ("eager", "consumer")
 """Groups whose records librdkafka writes; Odradek's module of its interface writes the others."""
 HANDED_OUT_WITHIN = 240.0
 """Seconds that members may take to read what is left of a topic, after the last SIGCONT."""
+Span = tuple[float, float]
+AWAY_BEFORE, AWAY_AFTER = 5.0, 30.0
+"""Seconds before and after a fault of brokers in which a coordinator may not be loaded."""
 AWAY = (0.0, 5.0)
 """Seconds for which a deleted topic doesn't exist."""
 
@@ -97,6 +100,8 @@ class GroupReport:
     frozen: int = 0
     grown: int = 0
     """Partitions that were added."""
+    left_over: int = 0
+    """Offsets of a deleted topic that a coordinator returned for the new one."""
     lost: int = 0
     """How often members were removed from their groups."""
     styles: dict[str, int] = field(default_factory=dict)
@@ -126,7 +131,9 @@ class MemberProcess:
             [sys.executable, "-m", "tests.soak.group_member", told],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
         )  # fmt: skip
-        self._reader = threading.Thread(target=self._read, args=(self.process.stdout,), name=name)
+        self._reader = threading.Thread(
+            target=self._read, args=(self.process.stdout,), name=name, daemon=True
+        )
         self._reader.start()
 
     def _read(self, stdout: IO[str]) -> None:
@@ -170,6 +177,10 @@ class GroupUnderTest:
         self.written: list[int] = []
         """Records of each incarnation."""
         self.frozen = self.grown = 0
+        self.left_over = 0
+        """Offsets of a deleted topic that a coordinator returned for the new one."""
+        self._deleted: dict[int, float] = {}
+        """When the topic before each incarnation was deleted."""
         self.sent: list[tuple[int, Write]] = []
         """All writes with the topic's incarnation, for the history."""
         self._replication = min(3, len(cluster.broker_addresses))
@@ -202,7 +213,9 @@ class GroupUnderTest:
             for style in STYLES[kind]
         ]
         self._over = threading.Event()
-        self._observer = threading.Thread(target=self._observe, name=f"observer-{kind}")
+        self._observer = threading.Thread(
+            target=self._observe, name=f"observer-{kind}", daemon=True
+        )
         self._observer.start()
 
     # The topic
@@ -218,6 +231,7 @@ class GroupUnderTest:
     def recreate(self) -> None:
         """Delete the topic and create it again after a while."""
         self._watching.clear()
+        self._deleted[self.incarnation + 1] = time.monotonic()
         done = confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
         self._again(lambda: self._admin.delete_topics([self.topic])[self.topic].result(30), done)
         time.sleep(self._rng.uniform(*AWAY))
@@ -320,7 +334,7 @@ class GroupUnderTest:
 
     def turn(self, *, last: bool) -> None:
         """Write the records of one topic, freeze members meanwhile, and recreate the topic."""
-        writer = threading.Thread(target=self._guarded, args=(self.write,))
+        writer = threading.Thread(target=self._guarded, args=(self.write,), daemon=True)
         writer.start()
         while writer.is_alive():
             self.freeze_one()
@@ -362,7 +376,6 @@ class GroupUnderTest:
         for member in self.members:
             member.end(self.failures)
         self._observer.join()
-        self._conclude()
 
     def handed(self) -> Counter[str]:
         """Return how often each value was handed out."""
@@ -401,38 +414,51 @@ class GroupUnderTest:
     def _saw(self, incarnation: int, offsets: Mapping[int, int]) -> None:
         before, now = self._seen.setdefault(incarnation, {}), time.monotonic()
         for partition, offset in offsets.items():
-            if before.get(partition) == offset:
-                continue
-            self._sightings.append((now, incarnation, partition, offset))
-            if offset < before.get(partition, 0):
-                self.failures.append(
-                    f"{self._place(incarnation, partition)}: the committed offset went back from "
-                    f"{before[partition]} to {offset} (seen at {now:.3f})"
-                )
+            if before.get(partition) != offset:
+                self._sightings.append((now, incarnation, partition, offset))
         before.update(offsets)
 
     def _place(self, incarnation: int, partition: int) -> str:
         return f"{self.kind}: topic {incarnation}, partition {partition}"
 
-    def _check_sightings(self) -> None:
-        """No offset was committed before the record before it was handed out."""
+    def _check_sightings(self, faults: Iterable[Span]) -> None:
+        """Find offsets that moved back, or that were committed before their records were read."""
         handed: dict[tuple[int, int], list[tuple[float, int]]] = {}
         for member in self.members:
             for line in member.lines:
                 for partition, offset, value in line.get("rows", ()):
                     incarnation = int(value.split("/")[1])
                     handed.setdefault((incarnation, partition), []).append((line["at"], offset + 1))
+        last: dict[tuple[int, int], int] = {}
         for seen_at, incarnation, partition, offset in self._sightings:
-            ends = handed.get((incarnation, partition), [])
+            place = incarnation, partition
+            ends = handed.get(place, [])
             end = max((end for at, end in ends if at <= seen_at), default=0)
+            old = max((end for _, end in handed.get((incarnation - 1, partition), [])), default=0)
+            if place not in last and end < offset <= old and self._was_away(incarnation, faults):
+                self.left_over += 1
+                continue
+            before = last.get(place, 0)
+            last[place] = offset
+            what = f"{self._place(incarnation, partition)}: offset {offset} was committed, "
+            if offset < before:
+                self.failures.append(f"{what}though {before} was before (seen at {seen_at:.3f})")
             if offset > end:
                 self.failures.append(
-                    f"{self._place(incarnation, partition)}: offset {offset} was committed, but "
-                    f"only {end} records were handed out (seen at {seen_at:.3f})"
+                    f"{what}but only {end} records were handed out (seen at {seen_at:.3f})"
                 )
 
-    def _conclude(self) -> None:
-        self._check_sightings()
+    def _was_away(self, incarnation: int, faults: Iterable[Span]) -> bool:
+        """Return whether the group's coordinator may have been away when a topic was deleted.
+
+        Kafka's then keeps the offsets of the deleted topic, and returns them for the new one.
+        """
+        deleted = self._deleted.get(incarnation, 0.0)
+        return any(a - AWAY_BEFORE <= deleted <= b + AWAY_AFTER for a, b in faults)
+
+    def conclude(self, faults: Iterable[Span] = ()) -> None:
+        """Judge what was seen, and store what members reported; `faults`: those of brokers."""
+        self._check_sightings(list(faults))
         folder = self.plan.folder
         for member in self.members:
             text = "".join(json.dumps(line) + "\n" for line in member.lines)
@@ -453,6 +479,7 @@ def conclude(groups: Sequence[GroupUnderTest]) -> GroupReport:
         report.handed_out_again += handed.total() - len(handed)
         report.frozen += group.frozen
         report.grown += group.grown
+        report.left_over += group.left_over
         report.failures += group.failures
         for member, line in ((m, line) for m in group.members for line in m.lines):
             styles[member.style] += len(line.get("rows", ()))

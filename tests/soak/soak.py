@@ -248,6 +248,7 @@ class Soak:
                 for worker in self.workers:
                     worker.start()
                 if self.companions is not None:
+                    self.companions.clients = len(self.workers)
                     self.companions.start(SOURCE, self.plan.partitions)
                 self._trouble()
                 self.report.trouble_seconds = round(time.monotonic() - self._begun, 1)
@@ -407,7 +408,8 @@ class Soak:
 
     def _conclude_companions(self, companions: Companions) -> None:
         """Judge what ran beside the chains, and add it to the history."""
-        report, groups = self.report, companions.join()
+        report = self.report
+        groups = companions.join((a, b) for _, a, b in self.troubles.times)
         group_soak.add_to_history(self.history, companions.groups)
         report.groups = asdict(groups)
         report.failures += [*groups.failures, *companions.failures, *companions.samples.failures()]

@@ -7,6 +7,7 @@ import os
 import random
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.proxy_server import take
 from tests.soak import page, slopes
 from tests.soak.copier import differences
 from tests.soak.coverage import BY_EVENT, EVENTS, LONG, Coverage, missed
-from tests.soak.group_soak import STYLES, GroupPlan
+from tests.soak.group_soak import STYLES, GroupPlan, GroupUnderTest
 from tests.soak.lossy_proxy import END_TXN, PRODUCE, LossyProxy
 from tests.soak.soak import PROXIED, Plan, required
 from tests.soak.troubles import MORE_TROUBLES, TROUBLES
@@ -122,6 +123,45 @@ def test_a_copy_is_compared_with_its_source() -> None:
     assert swapped == [
         "odradek copy: partition 0 has 2 records of 2; at record 0: ['a'] became ['b']"
     ]
+
+
+def group_that_saw(
+    handed: list[tuple[float, int, int]], seen: list[tuple[float, int, int]], deleted: float = 10.0
+) -> GroupUnderTest:
+    """A group with one partition: records by time, incarnation and offset; committed offsets."""
+    group = GroupUnderTest.__new__(GroupUnderTest)
+    lines = [{"at": at, "rows": [[0, offset, f"eager/{n}/0"]]} for at, n, offset in handed]
+    group.kind, group.failures, group.left_over = "eager", [], 0
+    group.members = [SimpleNamespace(lines=lines)]  # type: ignore[list-item]
+    group._sightings = [(at, n, 0, offset) for at, n, offset in seen]
+    group._deleted = {1: deleted}
+    return group
+
+
+READ = [(1.0, 0, 0), (2.0, 0, 1), (12.0, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "faults", "failures", "left_over"),
+    [
+        ([(1.5, 0, 1), (2.5, 0, 2), (12.5, 1, 1)], [], 0, 0),
+        ([(2.5, 0, 2), (3.5, 0, 1)], [], 1, 0),
+        ([(1.5, 0, 2)], [], 1, 0),
+        ([(2.5, 0, 2), (11.0, 1, 2), (12.5, 1, 1)], [(8.0, 9.0)], 0, 1),
+        ([(2.5, 0, 2), (11.0, 1, 2), (12.5, 1, 1)], [(80.0, 90.0)], 2, 0),
+        ([(12.5, 1, 1), (13.0, 1, 2)], [(8.0, 9.0)], 1, 0),
+    ],
+    ids=["right", "back", "beyond", "kept by Kafka", "kept without a fault", "of the old topic"],
+)
+def test_committed_offsets_of_a_group_are_judged(
+    seen: list[tuple[float, int, int]],
+    faults: list[tuple[float, float]],
+    failures: int,
+    left_over: int,
+) -> None:
+    group = group_that_saw(READ, seen)
+    group._check_sightings(faults)
+    assert (len(group.failures), group.left_over) == (failures, left_over), group.failures
 
 
 class Silent(LossyProxy):
