@@ -1,4 +1,4 @@
-"""What runs beside the chains of a long soak: processes, a copy, admin clients, a proxy, samples.
+"""Processes, a copy, a proxy and samples of resources beside the chains of a long soak.
 
 In: a cluster, a plan of groups. Out: clients' settings that lead through the proxy and expire, and
 at the end failures, counts of the kinds of events that were hit, and samples of resources. Must

@@ -59,20 +59,21 @@ def picture(title: str, course: Mapping[str, Any]) -> str:
     """Return the faults, the throughput, the lag and the resources of a round as SVG."""
     series: Mapping[str, Points] = course["series"]
 
-    def lines(prefix: str, *, rate: bool = False) -> list[Line]:
+    def lines(prefix: str, *, rate: bool = False, first: int = 0) -> list[Line]:
         found = [(name, points) for name, points in series.items() if name.startswith(prefix)]
         return [
             Line(
                 name.partition(", ")[2] or name,
-                LINES[n % len(LINES)],
+                LINES[(first + n) % len(LINES)],
                 rates(points) if rate else [(x, y) for x, y in points],
             )
             for n, (name, points) in enumerate(found)
         ]
 
+    done = [*lines("acknowledged", rate=True), *lines("processed", rate=True, first=1)]
     panels = [
-        Panel("records/s", [*lines("acknowledged", rate=True), *lines("processed", rate=True)]),
-        Panel("lag, records", lines("lag"), 0.7),
+        Panel("records/s", done),
+        Panel("lag, records", lines("lag", first=1), 0.7),
         Panel("memory, MB", lines("memory_mb"), 1.0),
         Panel("objects", lines("objects"), 0.8),
         Panel("descriptors", lines("descriptors"), 0.7),

@@ -109,7 +109,7 @@ class Troubles:
     # By an admin client of Odradek
 
     def _reassign(self) -> None:
-        """Take one replica of each partition of a topic away, give it back, elect other leaders."""
+        """Remove one replica of each partition of a topic, add it again, elect other leaders."""
         topic = self._rng.choice(self._topics)
         with Admin(self._config) as admin:
             try:
@@ -132,7 +132,7 @@ class Troubles:
                 self.errors[type(error).__name__] += 1
 
     def _throttle(self) -> None:
-        """Give the clients' user a quota that is far too low, for a while."""
+        """Set a quota for the clients' user that is far too low, for a while."""
         entity = ClientQuotaEntity(user=USER)
         with Admin(self._config) as admin:
             admin.alter_client_quotas({entity: QUOTAS}, ADMIN_TIMEOUT)
