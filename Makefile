@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help peer-suites setup kernel demo test test-long test-lowest test-newest test-python quick check format broken-rules mutants soak soak-groups soak-spark bench bench-all bench-history bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard site site-check lock dist dist-check release clean
+.PHONY: help peer-suites setup kernel demo test test-long test-lowest test-newest test-python quick check format broken-rules mutants soak soak-hour soak-groups soak-spark bench bench-all bench-history bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard site site-check lock dist dist-check release clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -84,10 +84,13 @@ fuzz-interruptions: setup ## an exception at every bytecode of the paths that us
 fuzz-properties: setup ## the property tests under other examples
 	ODRADEK_WHOLE=1 HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q tests/property
 
-soak: setup ## real brokers killed, paused and moved for MINUTES (30): transactions, groups, judged by their history
-	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
+soak: setup ## faults of real brokers and processes for MINUTES (30), judged by their history (KAFKA=3.9)
+	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),30) $(if $(KAFKA),--kafka $(KAFKA)) $(ARGS)
 
-soak-groups: setup ## real group members under SIGSTOP, topics recreated, MINUTES (15) on Kafka 4.4 and on 3.9
+soak-hour: ## the same in one round of an hour: each kind of fault must be hit (KAFKA=3.9)
+	@$(MAKE) soak MINUTES=60 ARGS="--round-minutes 60 $(ARGS)"
+
+soak-groups: setup ## groups of Java, librdkafka, aiokafka, kafka-python and ours, MINUTES (15) on Kafka 4.4 and 3.9
 	@$(BIN)/python tools/soak_groups.py --minutes $(or $(MINUTES),15) $(ARGS)
 
 soak-spark: setup ## topic, exactly-once topic, exactly-once Parquet under FAULTS (50): every record counted

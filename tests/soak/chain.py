@@ -212,6 +212,7 @@ class Chain:
             return
         made.ended()
         self.tally.counts["committed"] += 1
+        self.tally.counts["records"] += len(places)
         for write, future in pending:
             offset = future.result().offset
             write.offset = offset if offset >= 0 else None

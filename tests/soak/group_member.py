@@ -8,6 +8,7 @@ Must not: judge.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import select
@@ -34,12 +35,39 @@ STOPPED = 2.0
 """Seconds of work after which the process was probably stopped."""
 BUSY = 4.0
 """Seconds that a program is still busy then with what it holds: its client rejoins meanwhile."""
+SAMPLE = 10.0
+"""Seconds between two reports of the number of Python objects."""
+_telling = threading.Lock()
 
 
 def tell(kind: str, **what: Any) -> None:
     """Write one line for the soak."""
-    sys.stdout.write(json.dumps({"kind": kind, "at": time.monotonic(), **what}) + "\n")
-    sys.stdout.flush()
+    with _telling:
+        sys.stdout.write(json.dumps({"kind": kind, "at": time.monotonic(), **what}) + "\n")
+        sys.stdout.flush()
+
+
+def rebalanced(*_: object) -> None:
+    """Report that positions may change: partitions were assigned, revoked or lost."""
+    tell("rebalanced")
+
+
+def lost(*_: object) -> None:
+    """Report that the member was removed from its group."""
+    tell("lost")
+
+
+CALLBACKS: dict[str, Any] = {
+    "on_assigned": rebalanced, "on_revoked": rebalanced, "on_lost": lost,
+}  # fmt: skip
+
+
+def watch_objects() -> None:
+    """Report the number of Python objects again and again."""
+    while True:
+        time.sleep(SAMPLE)
+        gc.collect()
+        tell("objects", count=len(gc.get_objects()))
 
 
 def got(records: Iterable[ConsumerRecord]) -> None:
@@ -87,7 +115,7 @@ def read(consumer: Consumer, topic: str, style: str) -> None:
         else:
             tell("refused", offsets=told, error=f"{type(error).__name__}: {error}")
 
-    consumer.subscribe([topic])
+    consumer.subscribe([topic], **CALLBACKS)
     while not stopped():
         try:
             records = consumer.poll(POLL, AT_ONCE)
@@ -115,7 +143,7 @@ def read(consumer: Consumer, topic: str, style: str) -> None:
 async def read_in_loop(config: dict[str, Any], topic: str) -> None:
     """Do the same as a task of an event loop."""
     async with AsyncConsumer(config) as consumer:
-        await consumer.subscribe([topic])
+        await consumer.subscribe([topic], **CALLBACKS)
         while not stopped():
             try:
                 records = await consumer.poll(POLL, AT_ONCE)
@@ -159,14 +187,113 @@ def work(consumer: Consumer, topic: str) -> None:
         tell("error", error=f"{type(error).__name__}: {error}")
 
 
+def like_confluent(config: dict[str, Any], topic: str) -> None:
+    """Do the same with the consumer that has confluent-kafka's interface."""
+    from odradek.compat.confluent_kafka import Consumer as ConfluentConsumer
+    from odradek.compat.confluent_kafka import KafkaException
+
+    consumer = ConfluentConsumer(config)
+    consumer.subscribe([topic], on_assign=rebalanced, on_revoke=rebalanced, on_lost=lost)
+    while not stopped():
+        for message in consumer.consume(AT_ONCE, POLL):
+            if (error := message.error()) is not None:
+                tell("error", error=f"{error.name()}: {error}")
+                continue
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None
+            assert offset is not None
+            tell("got", rows=[[partition, offset, bytes(message.value() or b"").decode()]])
+            since = time.monotonic()
+            time.sleep(WORK)
+            time.sleep(busy(since))
+            offsets = {partition: offset + 1}
+            tell("commit", offsets=offsets)
+            try:
+                consumer.commit(message, asynchronous=False)
+            except KafkaException as error:
+                tell("refused", offsets=offsets, error=f"{_name(error)}: {error}")
+            else:
+                tell("committed", offsets=offsets)
+    consumer.close()
+
+
+def _name(error: Any) -> str:
+    return str(error.args[0].name())
+
+
+async def like_aiokafka(config: dict[str, Any], topic: str) -> None:
+    """Do the same with the consumer that has aiokafka's interface."""
+    from odradek.compat.aiokafka import AIOKafkaConsumer
+    from odradek.compat.aiokafka import TopicPartition as Place
+    from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
+    from odradek.compat.aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from odradek.compat.aiokafka.errors import KafkaError as TheirError
+
+    rebalances = 0
+
+    class Listener(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            nonlocal rebalances
+            rebalances += 1
+            tell("rebalanced")
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            tell("rebalanced")
+
+    given = {name.replace(".", "_"): value for name, value in config.items()}
+    given["partition_assignment_strategy"] = [RangePartitionAssignor]
+    for theirs, ours in (("sasl_mechanism", "sasl_mechanisms"),
+                         ("sasl_plain_username", "sasl_username"),
+                         ("sasl_plain_password", "sasl_password")):  # fmt: skip
+        if ours in given:
+            given[theirs] = given.pop(ours)
+    consumer = AIOKafkaConsumer(**given)
+    consumer.subscribe([topic], listener=Listener())
+    await consumer.start()
+    try:
+        while not stopped():
+            try:
+                found = await consumer.getmany(timeout_ms=int(POLL * 1000), max_records=AT_ONCE)
+            except TheirError as error:
+                tell("error", error=f"{type(error).__name__}: {error}")
+                await asyncio.sleep(POLL)
+                continue
+            before = rebalances
+            for record in (record for records in found.values() for record in records):
+                if rebalances != before:
+                    break  # other members may have read the rest, and committed more of it
+                value = bytes(record.value or b"").decode()
+                tell("got", rows=[[record.partition, record.offset, value]])
+                since = time.monotonic()
+                await asyncio.sleep(WORK)
+                await asyncio.sleep(busy(since))
+                if rebalances != before:
+                    break
+                offsets = {record.partition: record.offset + 1}
+                tell("commit", offsets=offsets)
+                try:
+                    await consumer.commit({Place(topic, record.partition): record.offset + 1})
+                except TheirError as error:
+                    tell("refused", offsets=offsets, error=f"{type(error).__name__}: {error}")
+                else:
+                    tell("committed", offsets=offsets)
+    finally:
+        await consumer.stop()
+
+
 def main() -> None:
     """Run as the command line says."""
     told = json.loads(sys.argv[1])
     config, topic, style = told["config"], told["topic"], told["style"]
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     tell("began", style=style)
+    threading.Thread(target=watch_objects, daemon=True).start()
     if style == "asyncio":
         asyncio.run(read_in_loop(config, topic))
+    elif style == "confluent":
+        like_confluent(config, topic)
+    elif style == "aiokafka":
+        asyncio.run(like_aiokafka(config, topic))
     else:
         with Consumer(config) as consumer:
             if style == "workers":

@@ -1,13 +1,13 @@
 """Members of real groups that are stopped with SIGSTOP, and topics that are deleted and recreated.
 
-In: a plan. Out: a `GroupReport`. Each group has one topic and members that are programs of their
-own (`group_member`). Turn by turn a source writes records to the topic, members are stopped for
-longer than their sessions while they hold records, and when every record was handed to a member the
-topic is deleted and created again, under members that still hold records of the old one.
-librdkafka writes the records and reads the committed offsets, so nothing is judged by the client
-that is tested. Judged are: every record of every topic was handed to a member (nothing lost); the
-offset of a group never goes back while its topic is the same; it is never beyond what was handed
-out of that topic. Records that were handed out twice are counted.
+In: a plan, a cluster of a soak. Out: a `GroupReport`. Each group has one topic and members that are
+programs of their own (`group_member`). Turn by turn a source writes records to the topic, members
+are stopped for longer than their sessions while they hold records, the topic gets a partition, and
+when every record was handed to a member the topic is deleted and created again, under members that
+still hold records of the old one. librdkafka reads the committed offsets. Judged are: every record
+of every topic was handed to a member (nothing lost); the offset of a group never goes back while
+its topic is the same; it is never beyond what was handed out of that topic. Records that were
+handed out twice are counted.
 """
 
 from __future__ import annotations
@@ -20,29 +20,38 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.interop.other_client import settings
-from tests.soak.soak import SESSIONS
 
+from odradek.common.types import TopicPartition
+from odradek.compat.confluent_kafka import KafkaException
+from odradek.compat.confluent_kafka import Producer as LikeConfluent
+from odradek.simulation.checkers.history import Call, History, Result, Write
 from odradek.testing import LocalCluster
-from odradek.testing.jars import DEFAULT_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SESSION = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
 FROZEN = (8.0, 20.0)
 """Seconds of a SIGSTOP. Sessions are 6 s (classic) and 10 s (KIP-848)."""
-BY_HAND = ("record", "all", "later", "asyncio")
+BY_HAND = ("record", "all", "later", "asyncio", "confluent")
 """Styles of members that hold records while they are stopped, and commit them themselves."""
-STYLES = (*BY_HAND, "auto", "workers")
+STYLES: Mapping[str, tuple[str, ...]] = {
+    "eager": ("aiokafka", "auto", "confluent"),
+    "cooperative": ("all", "workers", "asyncio"),
+    "consumer": ("record", "later", "workers"),
+}
+"""The styles of each group's members."""
+THEIRS = ("confluent", "aiokafka")
+"""Styles of members that use the interface of another library."""
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "eager": {"partition.assignment.strategy": "range", **SESSION},
     "cooperative": {"partition.assignment.strategy": "cooperative-sticky", **SESSION},
@@ -50,11 +59,17 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 }
 WITHOUT_KIP_848 = "3."
 """How the versions begin whose brokers offer group.protocol=consumer only if configured to."""
-REFUSED_BY = 10
-"""Freezes after which commits must have been refused; otherwise the run shows nothing."""
 WATCH_EVERY = 0.2
-HANDED_OUT_WITHIN = 120.0
+FLUSHED_WITHIN = 120.0
+MADE_WITHIN = 90.0
+"""Seconds of all attempts to create or delete a topic, or to add partitions."""
+PLAIN_SOURCES = ("eager", "consumer")
+"""Groups whose records librdkafka writes; Odradek's module of its interface writes the others."""
+HANDED_OUT_WITHIN = 240.0
 """Seconds that members may take to read what is left of a topic, after the last SIGCONT."""
+Span = tuple[float, float]
+AWAY_BEFORE, AWAY_AFTER = 5.0, 30.0
+"""Seconds before and after a fault of brokers in which a coordinator may not be loaded."""
 AWAY = (0.0, 5.0)
 """Seconds for which a deleted topic doesn't exist."""
 
@@ -63,12 +78,8 @@ AWAY = (0.0, 5.0)
 class GroupPlan:
     """How long, and with what."""
 
-    seconds: float
     seed: int = 1
-    kafka: str = DEFAULT_VERSION
     kinds: tuple[str, ...] = tuple(KINDS)
-    members: int = 3
-    """Of each group; each has a style of its own."""
     partitions: int = 4
     records: int = 400
     """Of each topic."""
@@ -80,27 +91,27 @@ class GroupPlan:
 
 @dataclass(slots=True)
 class GroupReport:
-    """Result of a run."""
+    """Result of all groups."""
 
-    seed: int = 0
-    kafka: str = ""
-    seconds: float = 0.0
     topics: int = 0
     records: int = 0
     handed_out: int = 0
     handed_out_again: int = 0
     frozen: int = 0
+    grown: int = 0
+    """Partitions that were added."""
+    left_over: int = 0
+    """Offsets of a deleted topic that a coordinator returned for the new one."""
+    lost: int = 0
+    """How often members were removed from their groups."""
+    styles: dict[str, int] = field(default_factory=dict)
+    """Records handed out, by style of the member."""
     refused: dict[str, int] = field(default_factory=dict)
     """Commits that raised, by type of error."""
     committed: int = 0
     errors: dict[str, int] = field(default_factory=dict)
     """Errors of polls, by type."""
     failures: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was lost and no offset moved where it must not."""
-        return not self.failures
 
 
 class MemberProcess:
@@ -113,13 +124,16 @@ class MemberProcess:
         self.frozen = False
         self.lines: list[dict[str, Any]] = []
         config = {**settings_, "client.id": name, "enable.auto.commit": style == "auto"}
+        self.log = folder / f"{name}.log"
         told = json.dumps({"config": config, "topic": topic, "style": style})
-        self._log = (folder / f"{name}.log").open("ab")
+        self._log = self.log.open("ab")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.soak.group_member", told],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
         )  # fmt: skip
-        self._reader = threading.Thread(target=self._read, args=(self.process.stdout,), name=name)
+        self._reader = threading.Thread(
+            target=self._read, args=(self.process.stdout,), name=name, daemon=True
+        )
         self._reader.start()
 
     def _read(self, stdout: IO[str]) -> None:
@@ -150,7 +164,9 @@ class MemberProcess:
 class GroupUnderTest:
     """One group, its topic, its members, and what an observer sees of its offsets."""
 
-    def __init__(self, kind: str, cluster: LocalCluster, plan: GroupPlan) -> None:
+    def __init__(
+        self, kind: str, cluster: LocalCluster, plan: GroupPlan, proxy: str | None = None
+    ) -> None:
         self.kind, self.plan = kind, plan
         self.group, self.topic = f"group-{kind}", f"topic-{kind}"
         self._theirs = cluster.librdkafka_config()
@@ -160,82 +176,151 @@ class GroupUnderTest:
         self.failures: list[str] = []
         self.written: list[int] = []
         """Records of each incarnation."""
-        self.frozen = 0
+        self.frozen = self.grown = 0
+        self.left_over = 0
+        """Offsets of a deleted topic that a coordinator returned for the new one."""
+        self._deleted: dict[int, float] = {}
+        """When the topic before each incarnation was deleted."""
+        self.sent: list[tuple[int, Write]] = []
+        """All writes with the topic's incarnation, for the history."""
+        self._replication = min(3, len(cluster.broker_addresses))
         self._seen: dict[int, dict[int, int]] = {}
         """The committed offsets of each incarnation, as the observer saw them last."""
         self._sightings: list[tuple[float, int, int, int]] = []
         """Time, incarnation, partition and offset of each. They are compared with the times at
         which members were handed records when the run is over: reports may arrive late."""
         self._watching = threading.Event()
+        self.calm = threading.Event()
+        """The faults are over: the next turn is the last one."""
         config = {
-            **cluster.client_config(),
             "group.id": self.group,
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 500,
             "metadata.max.age.ms": 2000,
             **KINDS[kind],
         }
+        ours = {**cluster.client_config(), **({} if proxy is None else {"proxy.url": proxy})}
+        theirs = cluster.librdkafka_config()
         self.create()
-        by_hand = self._rng.choice(BY_HAND)
-        others = [style for style in STYLES if style != by_hand]
-        styles = [by_hand, *self._rng.sample(others, plan.members - 1)]
         self.members = [
-            MemberProcess(f"{kind}-{number}", config, self.topic, style, plan.folder)
-            for number, style in enumerate(styles)
+            MemberProcess(
+                f"{kind}-{style}",
+                {**(theirs if style in THEIRS else ours), **config},
+                self.topic,
+                style,
+                plan.folder,
+            )
+            for style in STYLES[kind]
         ]
         self._over = threading.Event()
-        self._observer = threading.Thread(target=self._observe, name=f"observer-{kind}")
+        self._observer = threading.Thread(
+            target=self._observe, name=f"observer-{kind}", daemon=True
+        )
         self._observer.start()
 
     # The topic
 
     def create(self) -> None:
         """Create the topic, and start the observer's book of its offsets."""
-        new = NewTopic(self.topic, self.plan.partitions, 1)
-        self._again(lambda: self._admin.create_topics([new])[self.topic].result(30))
+        new = NewTopic(self.topic, self.plan.partitions, self._replication)
+        done = confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
+        self._again(lambda: self._admin.create_topics([new])[self.topic].result(30), done)
         self.incarnation += 1
         self._watching.set()
 
     def recreate(self) -> None:
         """Delete the topic and create it again after a while."""
         self._watching.clear()
-        self._again(lambda: self._admin.delete_topics([self.topic])[self.topic].result(30))
+        self._deleted[self.incarnation + 1] = time.monotonic()
+        done = confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+        self._again(lambda: self._admin.delete_topics([self.topic])[self.topic].result(30), done)
         time.sleep(self._rng.uniform(*AWAY))
         self.create()
 
-    def _again(self, act: Callable[[], object]) -> None:
-        """Try until the cluster takes it: a topic that is being deleted can't be created yet."""
-        end = time.monotonic() + 60
+    def _again(self, act: Callable[[], object], done: int) -> None:
+        """Try until the cluster takes it: a topic that is being deleted can't be created yet.
+
+        `done` is the error that says, after a request without an answer, that it took effect.
+        """
+        end, unanswered = time.monotonic() + MADE_WITHIN, False
         while True:
             try:
                 act()
                 return
-            except confluent_kafka.KafkaException:
+            except confluent_kafka.KafkaException as error:
+                code = error.args[0].code()
+                if unanswered and code == done:
+                    return
+                unanswered = unanswered or code != done
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.1)
 
+    def place(self, incarnation: int, partition: int) -> TopicPartition:
+        """Return the name in the history of a partition of one of the topics of this name."""
+        return TopicPartition(f"{self.topic}@{incarnation}", partition)
+
     def write(self) -> None:
-        """Write the records of this incarnation, and wait for their acknowledgements."""
+        """Write the records of this incarnation, and wait for their acknowledgements.
+
+        After half of them the topic gets another partition, which is written, too.
+        """
         plan = self.plan
-        producer = confluent_kafka.Producer(
-            settings(self._theirs, **{"enable.idempotence": True, "linger.ms": 5})
+        make: Any = confluent_kafka.Producer if self.kind in PLAIN_SOURCES else LikeConfluent
+        producer = make(
+            settings(
+                self._theirs,
+                **{
+                    "enable.idempotence": True,
+                    "linger.ms": 5,
+                    "topic.metadata.refresh.interval.ms": 500,
+                },
+            )
         )
         failed: list[str] = []
-        begun = time.monotonic()
+        begun, partitions = time.monotonic(), plan.partitions
         for number in range(plan.records):
             time.sleep(max(0.0, begun + number / plan.rate - time.monotonic()))
-            producer.produce(
-                self.topic,
-                f"{self.incarnation}/{number}",
-                partition=number % plan.partitions,
-                on_delivery=lambda error, _: failed.append(str(error)) if error else None,
-            )
+            if number == plan.records // 2:
+                partitions += self._grow(partitions + 1)
+            self._produce(producer, number, number % partitions, failed)
             producer.poll(0)
-        producer.flush(60)
+        producer.flush(FLUSHED_WITHIN)
         if failed:
             raise RuntimeError(f"the source failed: {failed[0]}")
         self.written.append(plan.records)
+
+    def _grow(self, count: int) -> int:
+        """Add a partition to the topic; return how many were added."""
+        new = NewPartitions(self.topic, count)
+        done = confluent_kafka.KafkaError.INVALID_PARTITIONS
+        self._again(lambda: self._admin.create_partitions([new])[self.topic].result(30), done)
+        self.grown += 1
+        return 1
+
+    def _produce(self, producer: Any, number: int, partition: int, failed: list[str]) -> None:
+        """Hand a record to the producer, which needs some time to see a new partition."""
+        value = f"{self.kind}/{self.incarnation}/{number}"
+        place = self.place(self.incarnation, partition)
+        write = Write(place, value, invoked=time.monotonic())
+        self.sent.append((self.incarnation, write))
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                failed.append(str(error))
+                return
+            write.offset, write.returned = message.offset(), time.monotonic()
+
+        until = time.monotonic() + MADE_WITHIN
+        while True:
+            try:
+                producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
+                return
+            except (confluent_kafka.KafkaException, KafkaException) as error:
+                unknown = error.args[0].code() == confluent_kafka.KafkaError._UNKNOWN_PARTITION
+                if not unknown or time.monotonic() > until:
+                    raise
+            producer.poll(0.2)
 
     # Members
 
@@ -249,7 +334,7 @@ class GroupUnderTest:
 
     def turn(self, *, last: bool) -> None:
         """Write the records of one topic, freeze members meanwhile, and recreate the topic."""
-        writer = threading.Thread(target=self._guarded, args=(self.write,))
+        writer = threading.Thread(target=self._guarded, args=(self.write,), daemon=True)
         writer.start()
         while writer.is_alive():
             self.freeze_one()
@@ -257,7 +342,7 @@ class GroupUnderTest:
         end = time.monotonic() + HANDED_OUT_WITHIN
         while (left := self.left()) and time.monotonic() < end and not self.failures:
             time.sleep(0.1)
-        if left:
+        if left and not self.failures:
             self.failures.append(
                 f"{self.kind}: topic {self.incarnation}: {len(left)} of {self.plan.records} "
                 f"records were handed to no member within {HANDED_OUT_WITHIN:.0f} s: {left[:10]}"
@@ -279,12 +364,11 @@ class GroupUnderTest:
         except Exception as error:
             self.failures.append(f"{self.kind}: {error!r}")
 
-    def run(self, seconds: float) -> None:
-        """Turn after turn."""
-        end = time.monotonic() + seconds
+    def run(self) -> None:
+        """Turn after turn, until the last one that `calm` announces."""
         with suppress(Exception):
             while not self.failures:
-                last = time.monotonic() > end
+                last = self.calm.is_set()
                 self._guarded(partial(self.turn, last=last))
                 if last:
                     break
@@ -292,7 +376,6 @@ class GroupUnderTest:
         for member in self.members:
             member.end(self.failures)
         self._observer.join()
-        self._conclude()
 
     def handed(self) -> Counter[str]:
         """Return how often each value was handed out."""
@@ -306,7 +389,7 @@ class GroupUnderTest:
     def left(self) -> list[str]:
         """Return the values of this topic that no member was handed."""
         handed = self.handed()
-        wanted = (f"{self.incarnation}/{n}" for n in range(self.plan.records))
+        wanted = (f"{self.kind}/{self.incarnation}/{n}" for n in range(self.plan.records))
         return [value for value in wanted if not handed[value]]
 
     # The observer
@@ -315,7 +398,7 @@ class GroupUnderTest:
         """Read the group's committed offsets again and again, with another client."""
         consumer = confluent_kafka.Consumer(settings(self._theirs, **{"group.id": self.group}))
         places = [
-            confluent_kafka.TopicPartition(self.topic, p) for p in range(self.plan.partitions)
+            confluent_kafka.TopicPartition(self.topic, p) for p in range(self.plan.partitions + 1)
         ]
         while not self._over.wait(WATCH_EVERY):
             incarnation, watching = self.incarnation, self._watching.is_set()
@@ -331,77 +414,63 @@ class GroupUnderTest:
     def _saw(self, incarnation: int, offsets: Mapping[int, int]) -> None:
         before, now = self._seen.setdefault(incarnation, {}), time.monotonic()
         for partition, offset in offsets.items():
-            if before.get(partition) == offset:
-                continue
-            self._sightings.append((now, incarnation, partition, offset))
-            if offset < before.get(partition, 0):
-                self.failures.append(
-                    f"{self._place(incarnation, partition)}: the committed offset went back from "
-                    f"{before[partition]} to {offset} (seen at {now:.3f})"
-                )
+            if before.get(partition) != offset:
+                self._sightings.append((now, incarnation, partition, offset))
         before.update(offsets)
 
     def _place(self, incarnation: int, partition: int) -> str:
         return f"{self.kind}: topic {incarnation}, partition {partition}"
 
-    def _check_sightings(self) -> None:
-        """No offset was committed before the record before it was handed out."""
+    def _check_sightings(self, faults: Iterable[Span]) -> None:
+        """Find offsets that moved back, or that were committed before their records were read."""
         handed: dict[tuple[int, int], list[tuple[float, int]]] = {}
         for member in self.members:
             for line in member.lines:
                 for partition, offset, value in line.get("rows", ()):
-                    incarnation = int(value.partition("/")[0])
+                    incarnation = int(value.split("/")[1])
                     handed.setdefault((incarnation, partition), []).append((line["at"], offset + 1))
+        last: dict[tuple[int, int], int] = {}
         for seen_at, incarnation, partition, offset in self._sightings:
-            ends = handed.get((incarnation, partition), [])
+            place = incarnation, partition
+            ends = handed.get(place, [])
             end = max((end for at, end in ends if at <= seen_at), default=0)
+            old = max((end for _, end in handed.get((incarnation - 1, partition), [])), default=0)
+            if place not in last and end < offset <= old and self._was_away(incarnation, faults):
+                self.left_over += 1
+                continue
+            before = last.get(place, 0)
+            last[place] = offset
+            what = f"{self._place(incarnation, partition)}: offset {offset} was committed, "
+            if offset < before:
+                self.failures.append(f"{what}though {before} was before (seen at {seen_at:.3f})")
             if offset > end:
                 self.failures.append(
-                    f"{self._place(incarnation, partition)}: offset {offset} was committed, but "
-                    f"only {end} records were handed out (seen at {seen_at:.3f})"
+                    f"{what}but only {end} records were handed out (seen at {seen_at:.3f})"
                 )
 
-    def _conclude(self) -> None:
-        self._check_sightings()
+    def _was_away(self, incarnation: int, faults: Iterable[Span]) -> bool:
+        """Return whether the group's coordinator may have been away when a topic was deleted.
+
+        Kafka's then keeps the offsets of the deleted topic, and returns them for the new one.
+        """
+        deleted = self._deleted.get(incarnation, 0.0)
+        return any(a - AWAY_BEFORE <= deleted <= b + AWAY_AFTER for a, b in faults)
+
+    def conclude(self, faults: Iterable[Span] = ()) -> None:
+        """Judge what was seen, and store what members reported; `faults`: those of brokers."""
+        self._check_sightings(list(faults))
         folder = self.plan.folder
         for member in self.members:
             text = "".join(json.dumps(line) + "\n" for line in member.lines)
             (folder / f"{member.name}.{member.style}.jsonl").write_text(text)
 
 
-def run(plan: GroupPlan, say: Callable[[str], None]) -> GroupReport:
-    """Run all groups beside each other on one broker."""
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    begun, old = time.monotonic(), plan.kafka.startswith(WITHOUT_KIP_848)
-    if old and "consumer" in plan.kinds:
-        say(f"without group.protocol=consumer, which Kafka {plan.kafka} doesn't offer by default")
-    with LocalCluster(brokers=1, version=plan.kafka, config=SESSIONS) as cluster:
-        kinds = [k for k in plan.kinds if k != "consumer" or not old]
-        groups = [GroupUnderTest(kind, cluster, plan) for kind in kinds]
-        threads = [threading.Thread(target=g.run, args=(plan.seconds,)) for g in groups]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            threads[0].join(10)
-            say(
-                f"{time.monotonic() - begun:6.0f} s  "
-                + ", ".join(
-                    f"{g.kind}: {g.incarnation + 1} topics, {g.frozen} freezes, "
-                    f"{len(g.left())} records not read yet"
-                    for g in groups
-                )
-            )
-            if not threads[0].is_alive():
-                for thread in threads:
-                    thread.join()
-    return conclude(plan, groups, time.monotonic() - begun)
-
-
-def conclude(plan: GroupPlan, groups: list[GroupUnderTest], seconds: float) -> GroupReport:
+def conclude(groups: Sequence[GroupUnderTest]) -> GroupReport:
     """Add up what all groups did."""
-    report = GroupReport(plan.seed, plan.kafka, round(seconds, 1))
+    report = GroupReport()
     refused: Counter[str] = Counter()
     errors: Counter[str] = Counter()
+    styles: Counter[str] = Counter()
     for group in groups:
         handed = group.handed()
         report.topics += group.incarnation + 1
@@ -409,20 +478,47 @@ def conclude(plan: GroupPlan, groups: list[GroupUnderTest], seconds: float) -> G
         report.handed_out += len(handed)
         report.handed_out_again += handed.total() - len(handed)
         report.frozen += group.frozen
+        report.grown += group.grown
+        report.left_over += group.left_over
         report.failures += group.failures
-        for line in (line for member in group.members for line in member.lines):
+        for member, line in ((m, line) for m in group.members for line in m.lines):
+            styles[member.style] += len(line.get("rows", ()))
             report.committed += line["kind"] == "committed"
+            report.lost += line["kind"] == "lost"
             if line["kind"] in ("refused", "error"):
                 counted = refused if line["kind"] == "refused" else errors
                 counted[f"{group.kind}: {line['error'].split(':')[0]}"] += 1
-    report.refused, report.errors = dict(refused), dict(errors)
-    if not report.frozen or report.topics <= len(groups):
-        report.failures.append("nothing was frozen or recreated: this run shows nothing")
-    if report.frozen > REFUSED_BY and not report.refused:
-        report.failures.append("no commit was refused after a freeze: this run shows nothing")
+    report.refused, report.errors, report.styles = dict(refused), dict(errors), dict(styles)
     return report
 
 
-def as_json(report: GroupReport) -> str:
-    """Return the report as a JSON document."""
-    return json.dumps({"ok": report.ok, **asdict(report)}, indent=1)
+def add_to_history(history: History, groups: Iterable[GroupUnderTest]) -> None:
+    """Add the writes and polls of groups to a history; each recreated topic is another one.
+
+    Members of `Workers` finish the records of a partition by keys, in any order: their reads are
+    judged by their group alone.
+    """
+    for group in groups:
+        for incarnation, write in group.sent:
+            made = history.invoke(Call.SEND, f"source-{group.kind}", incarnation)
+            made.writes.append(write)
+            made.invoked, made.returned = write.invoked, write.returned
+            made.result = Result.INFO if write.returned is None else Result.OK
+        for member in group.members:
+            if member.style != "workers":
+                for line in member.lines:
+                    _add_line(history, group, member.name, line)
+
+
+def _add_line(history: History, group: GroupUnderTest, name: str, line: Mapping[str, Any]) -> None:
+    if line["kind"] in ("rebalanced", "lost"):
+        made = history.invoke(Call.SUBSCRIBE, name, group=group.group)
+        made.invoked = made.returned = line["at"]
+        made.result = Result.OK
+    elif line["kind"] == "got" and line["rows"]:
+        made = history.invoke(Call.POLL, name, group=group.group)
+        made.invoked = made.returned = line["at"]
+        made.result = Result.OK
+        for partition, offset, value in line["rows"]:
+            _, incarnation, _ = value.split("/")
+            made.saw(group.place(int(incarnation), partition), offset, value)

@@ -81,7 +81,7 @@ class Judge:
             if not any(offset in seen.get(partition, ()) for seen in every)
         ]
 
-    def compare(self, groups: Iterable[str]) -> None:
+    def compare(self, groups: Iterable[str], seen_within: float | None = None) -> None:
         """Have everything read by our client, too, and hold it all against the history."""
         if not self._logs:
             self.failures.append("nothing was read at the end, so nothing can be judged")
@@ -97,4 +97,6 @@ class Judge:
                 self.failures.append(f"the offsets of {group} can't be had: {error!r}")
                 continue
             self._history.group_ends(group, [(p, committed) for p, (committed, _) in ends])
-        self.failures += [str(anomaly) for anomaly in check(self._history)[:MOST]]
+        self.failures += [
+            str(anomaly) for anomaly in check(self._history, seen_within=seen_within)[:MOST]
+        ]

@@ -1,33 +1,41 @@
-"""Minutes of random kills, pauses, moves and restarts of real brokers, and a judgement.
+"""Minutes of random faults of real brokers and of client processes, and a judgement.
 
 In: a cluster of three, a plan. Out: a `Report`: what was done and whether anything was lost,
-doubled or out of order. Beside each other run an idempotent producer, for each group protocol a
-read-process-write chain with transactions and a group of readers that come and go, and the trouble.
-Some of all these may be tasks of one event loop, with asyncio's clients, some of whose polls are
-cancelled.
+doubled or out of order. Beside each other run idempotent producers, for each group protocol a
+read-process-write chain with transactions and a group of readers that come and go, and the faults
+(`troubles`). Some of all these may be tasks of one event loop, with asyncio's clients, some of
+whose polls are cancelled. A whole soak (`run`) has more: groups of processes, a copy, admin clients
+(`companions`).
 At the end another client reads everything with read_committed, ours too, and the history of all
-is judged (`judgement`).
+is judged (`judgement`), the kinds of events that were hit are counted (`coverage`), and the growth
+of processes is compared with bounds (`slopes`).
 """
 
 from __future__ import annotations
 
 import random
 import resource
+import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.soak import group_soak
 from tests.soak.chain import Tally
+from tests.soak.companions import Companions, styles
+from tests.soak.coverage import EVENTS, Coverage
+from tests.soak.group_soak import WITHOUT_KIP_848, GroupPlan
 from tests.soak.judgement import Judge
+from tests.soak.troubles import MORE_TROUBLES, TROUBLES, Troubles
 from tests.soak.ways import InLoop, InThreads, Way
 from tests.soak.witness import ClusterWitness
-from tests.soak.workers import GroupReader, Member, Source, Worker
+from tests.soak.workers import Administrator, GroupReader, Member, Source, Worker
 
-from odradek.simulation.checkers.history import History, Result
+from odradek.simulation.checkers.history import Call, History, Result
 from odradek.testing import LocalCluster
 from odradek.testing.jars import DEFAULT_VERSION
 
@@ -47,8 +55,18 @@ SECURED: dict[str, Any] = {
 }
 REAUTHENTICATION = {"connections.max.reauth.ms": "10000"}
 """With it sessions end every 10 s, amid all the rest (KIP-368)."""
-TROUBLES = ("kill", "kill", "pause", "move", "roll")
+EXPIRING: dict[str, Any] = {
+    "security": "SASL_PLAINTEXT",
+    "mechanisms": ["SCRAM-SHA-512", "OAUTHBEARER"],
+    "users": {"alice": "alice-secret"},
+}
+"""Passwords and tokens without TLS, so that a proxy can tell which answer it loses."""
+PROXIED = ("lose answers", "answers lost", "produce answers lost", "transaction answers lost")
+"""Kinds that need connections without TLS, as tokens do."""
 PROGRESS = 10.0
+SEEN_WITHIN = 120.0
+"""Seconds after the last fault within which a poll has to return each record: a member whose
+session has to end first (10 s) and a coordinator that loads its log are below 60 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +93,7 @@ class Plan:
     """Seconds, on average, until a member of a chain leaves or is replaced."""
     reader_disorder: float = 25.0
     """The same for the groups that only read."""
-    troubles: tuple[str, ...] = TROUBLES
+    troubles: tuple[str, ...] = (*TROUBLES, *MORE_TROUBLES)
     """Each comes once, in a random order, before any comes again."""
     rounds: int | None = None
     """The end comes sooner when each trouble has come so often."""
@@ -106,6 +124,14 @@ class Report:
     transactions: dict[str, int] = field(default_factory=dict)
     repeats: dict[str, int] = field(default_factory=dict)
     """How many records each group of readers read again: those of members that were lost."""
+    groups: dict[str, Any] = field(default_factory=dict)
+    """Result of the groups of processes."""
+    coverage: dict[str, int] = field(default_factory=dict)
+    """How often each kind of fault and event was hit."""
+    slopes: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Growth per hour by kind of resource and process."""
+    course: dict[str, Any] = field(default_factory=lambda: {"faults": [], "series": {}})
+    """For the picture: faults with begin and end, and series of points, in seconds."""
     asyncio: dict[str, int] = field(default_factory=dict)
     """What the clients in the event loop did; failed if they did nothing of a kind."""
     longest_silence: float = 0.0
@@ -126,27 +152,34 @@ class Report:
 class Soak:
     """One run."""
 
-    def __init__(self, cluster: LocalCluster, plan: Plan, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        plan: Plan,
+        report: Callable[[str], None],
+        companions: Companions | None = None,
+    ) -> None:
         self.cluster, self.plan = cluster, plan
+        self.companions = companions
         self.history = History(time.monotonic)
         self.report = Report(seed=plan.seed)
         self._say = report
         self._rng = random.Random(plan.seed)
         self._begun = time.monotonic()
-        self._troubles: Counter[str] = Counter()
-        self._victims: list[Worker] = []
         config = cluster.client_config()
+        in_loop = config if companions is None else companions.loop_config()
         self.loop = InLoop()
         threads = InThreads()
         ways: list[Way] = [threads, self.loop] if plan.asyncio else [threads]
         rate = plan.rate / len(ways)
+        configs: dict[Way, dict[str, Any]] = {threads: config, self.loop: in_loop}
         self.sources = [
-            Source(config, self.history, way, SOURCE, plan.partitions, rate) for way in ways
+            Source(configs[way], self.history, way, SOURCE, plan.partitions, rate) for way in ways
         ]
         self.tallies = {protocol: Tally() for protocol in plan.protocols}
         self.members = [
             Member(
-                config,
+                configs[way],
                 self.history,
                 way,
                 protocol,
@@ -161,7 +194,7 @@ class Soak:
         ]
         self.readers = [
             GroupReader(
-                config,
+                configs[way],
                 self.history,
                 way,
                 protocol,
@@ -177,11 +210,30 @@ class Soak:
         self._chains = [f"chain-{protocol}" for protocol in plan.protocols]
         self._witness = ClusterWitness(cluster, SOURCE, plan.partitions, plan.drain)
         self._judge = Judge(self.history, self._witness, self.topics)
+        self.admins = [
+            Administrator(configs[way], way, self.topics, self._chains)
+            for way in ways
+            if companions is not None
+        ]
+        self.troubles = self._new_troubles(config)
+        self._course: dict[str, list[tuple[float, float]]] = {}
+
+    def _new_troubles(self, config: dict[str, Any]) -> Troubles:
+        return Troubles(
+            self.cluster,
+            self._rng,
+            [*self.sources, *self.members, *self.readers],
+            pause=self.plan.pause,
+            victims=self.plan.victims,
+            proxy=None if self.companions is None else self.companions.proxy,
+            topics=self.topics,
+            config=config,
+        )
 
     @property
     def workers(self) -> list[Worker]:
         """All programs."""
-        return [*self.sources, *self.members, *self.readers]
+        return [*self.sources, *self.members, *self.readers, *self.admins]
 
     def run(self) -> Report:
         """From the first topic to the judgement."""
@@ -195,6 +247,9 @@ class Soak:
             try:
                 for worker in self.workers:
                     worker.start()
+                if self.companions is not None:
+                    self.companions.clients = len(self.workers)
+                    self.companions.start(SOURCE, self.plan.partitions)
                 self._trouble()
                 self.report.trouble_seconds = round(time.monotonic() - self._begun, 1)
                 self._wind_down()
@@ -226,54 +281,24 @@ class Soak:
             if not coming:
                 coming = rng.sample(plan.troubles, len(plan.troubles))
                 rounds += 1
-            kind = coming.pop()
-            self._troubles[kind] += 1
-            if kind in ("kill", "pause"):
-                self._hurt_one(kind)
-            else:
-                self._say(self._line(kind))
-                self._hurt_all(kind)
-            self._say(self._line(f"{kind} is over"))
+            self.troubles.cause(coming.pop(), lambda line: self._say(self._line(line)))
             if lost := self._lost():
                 self._say(self._line(f"Kafka itself has lost groups, so this is the end: {lost}"))
                 return
 
-    def _hurt_one(self, kind: str) -> None:
-        broker, why = self._victim()
-        self._say(self._line(f"{kind} of broker {broker}, {why}"))
-        if kind == "kill":
-            self.cluster.kill(broker)
-            time.sleep(self._rng.uniform(1.0, 6.0))
-            self.cluster.start(broker)
-        else:
-            self.cluster.pause(broker)
-            time.sleep(self.plan.pause)
-            self.cluster.resume(broker)
-
-    def _hurt_all(self, kind: str) -> None:
-        if kind == "move":
-            self.cluster.move()
-            return
-        for broker in sorted(self.cluster.running):
-            self.cluster.stop(broker)
-            self.cluster.start(broker)
-
-    def _victim(self) -> tuple[int, str]:
-        """A broker that somebody needs now: one that came back leads nothing for minutes."""
-        if not self._victims:
-            names = self.plan.victims or [worker.name for worker in self.workers]
-            self._victims = [worker for worker in self.workers if worker.name in names]
-            self._rng.shuffle(self._victims)
-        worker = self._victims.pop()
-        broker = worker.needs()
-        running = sorted(self.cluster.running)
-        if broker not in running:
-            return self._rng.choice(running), "any"
-        return broker, f"which {worker.name} needs"
-
     def _progress(self, over: threading.Event) -> None:
         while not over.wait(PROGRESS):
             self._say(self._line(""))
+            at = round(time.monotonic() - self._begun, 1)
+            acknowledged = sum(source.acknowledged for source in self.sources)
+            self._note_course("acknowledged", at, acknowledged)
+            for protocol, tally in self.tallies.items():
+                done = tally.counts["records"]
+                self._note_course(f"processed, {protocol}", at, done)
+                self._note_course(f"lag, {protocol}", at, max(0, acknowledged - done))
+
+    def _note_course(self, name: str, at: float, value: float) -> None:
+        self._course.setdefault(name, []).append((at, value))
 
     def _line(self, trouble: str) -> str:
         chains = ", ".join(
@@ -294,8 +319,13 @@ class Soak:
 
     def _wind_down(self) -> None:
         """No trouble any more: the source ends, the chains work off what is left."""
+        self.history.note(Call.HEAL, "cluster")
+        if self.companions is not None:
+            self.companions.calm()
         for worker in (*self.members, *self.readers):
             worker.calm.set()
+        for admin in self.admins:
+            admin.stopping.set()
         for source in self.sources:
             source.stopping.set()
         for source in self.sources:
@@ -313,6 +343,8 @@ class Soak:
         while (unread := self._unread()) and self._may_go_on(end):
             time.sleep(0.1)
         self.report.failures += [f"no reader of its group has read {u}" for u in unread[:20]]
+        if self.companions is not None:
+            self.companions.judge_copy(self._witness, SOURCE)
 
     def _left(self) -> str:
         """What chains that Kafka still has haven't worked off."""
@@ -343,14 +375,18 @@ class Soak:
         for worker in self.workers:
             if worker.failure is not None:
                 report.failures.append(f"{worker.name}: {worker.failure!r}")
+        self.coverage = Coverage(required(self.plan, self.companions))
+        if self.companions is not None:
+            self._conclude_companions(self.companions)
         try:
-            self._judge.compare(c for c in self._chains if c not in report.lost_groups)
+            chains = [c for c in self._chains if c not in report.lost_groups]
+            self._judge.compare(chains, SEEN_WITHIN)
         except Exception as error:
             report.failures.append(f"the judgement itself: {error!r}")
         report.failures += self._judge.failures
         report.records = self._judge.records
         report.seconds = round(time.monotonic() - self._begun, 1)
-        report.troubles = dict(self._troubles)
+        report.troubles = dict(self.troubles.counts)
         report.chains = {p: dict(t.counts) for p, t in self.tallies.items()}
         report.errors = {f"chain-{p}": dict(t.errors) for p, t in self.tallies.items()}
         for source in self.sources:
@@ -367,7 +403,50 @@ class Soak:
         report.longest_silence = round(max(s.longest_silence for s in self.sources), 2)
         if self.plan.asyncio:
             self._conclude_loop()
+        self._cover()
         report.rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+    def _conclude_companions(self, companions: Companions) -> None:
+        """Judge what ran beside the chains, and add it to the history."""
+        report = self.report
+        groups = companions.join((a, b) for _, a, b in self.troubles.times)
+        group_soak.add_to_history(self.history, companions.groups)
+        report.groups = asdict(groups)
+        report.failures += [*groups.failures, *companions.failures, *companions.samples.failures()]
+        report.slopes = companions.samples.judged()
+        companions.cover(self.coverage, groups)
+        for admin in self.admins:
+            report.errors[admin.name] = dict(admin.errors)
+            report.failures += [*admin.late, *admin.wrong]
+        for process, series in companions.samples.series.items():
+            for kind, points in series.items():
+                self._course[f"{kind}, {process}"] = points
+
+    def _cover(self) -> None:
+        """Count what the workers of this process have hit."""
+        report, coverage = self.report, self.coverage
+        found = {
+            **self.troubles.counts,
+            "rebalances": sum(t.counts["rebalances"] for t in self.tallies.values()),
+            "partitions lost": sum(reader.lost for reader in self.readers),
+            "zombies fenced": sum(t.counts["fenced"] for t in self.tallies.values()),
+            "transactions aborted": sum(t.counts["aborted"] for t in self.tallies.values()),
+            "answers throttled": sum(source.throttled for source in self.sources),
+            "partitions moved": self.troubles.moved,
+            "admin calls": sum(admin.answered for admin in self.admins),
+            "polls cancelled": self.loop.cancelled["polls cancelled"],
+        }
+        if self.companions is not None:
+            found["tokens fetched again"] = max(0, self.companions.tokens - self._clients_in_loop())
+        for kind, count in found.items():
+            coverage.add(kind, count)
+        report.coverage = dict(coverage.counts)
+        times = [(kind, a - self._begun, b - self._begun) for kind, a, b in self.troubles.times]
+        report.course = {"faults": times, "series": self._course}
+
+    def _clients_in_loop(self) -> int:
+        """Return how many clients were created in the event loop: each fetches a first token."""
+        return self.loop.made
 
     def _conclude_loop(self) -> None:
         """What the clients in the event loop did; of what they didn't do nothing is known."""
@@ -391,25 +470,56 @@ class Soak:
         ]
 
 
-def run(plan: Plan, say: Callable[[str], None], keep: Path | None = None) -> Report:
-    """A cluster of its own, and a soak on it; where it fails the history is kept as JSON lines,
-    and what the brokers have logged.
+def required(plan: Plan, companions: Companions | None) -> list[str]:
+    """Return the kinds of faults and events that a long run of a plan has to hit."""
+    kinds = [*dict.fromkeys(plan.troubles), *EVENTS]
+    if companions is None:
+        return [*dict.fromkeys(plan.troubles)]
+    if companions.proxy is None:
+        kinds = [k for k in kinds if k not in (*PROXIED, "tokens fetched again")]
+    if not plan.asyncio:
+        kinds = [k for k in kinds if k not in ("polls cancelled", "tokens fetched again", *PROXIED)]
+    return [*kinds, *(f"records handed to {style}" for style in styles(companions.plan))]
+
+
+def run(plan: Plan, say: Callable[[str], None], keep: Path) -> Report:
+    """Run a whole soak on a cluster of its own.
+
+    If it fails, the history is kept as JSON lines, and the logs of the brokers.
     """
-    secured = SECURED if plan.secured else {}
-    config = SESSIONS | (REAUTHENTICATION if plan.secured else {})
-    with LocalCluster(brokers=3, version=plan.kafka, config=config, **secured) as cluster:
-        soak = Soak(cluster, plan, say)
-        report = soak.run()
-        if keep is not None and not report.ok:
+    if plan.secured:  # the proxy can't read what is encrypted
+        plan = replace(plan, troubles=tuple(t for t in plan.troubles if t not in PROXIED))
+    if plan.kafka.startswith(WITHOUT_KIP_848):
+        say(f"without group.protocol=consumer, which Kafka {plan.kafka} doesn't offer")
+        plan = replace(plan, protocols=tuple(p for p in plan.protocols if p != "consumer"))
+    kinds = [k for k in group_soak.KINDS if k != "consumer" or "consumer" in plan.protocols]
+    folder = keep.with_suffix("")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    groups = GroupPlan(plan.seed, tuple(kinds), folder=folder)
+    with LocalCluster(
+        brokers=3,
+        version=plan.kafka,
+        config=SESSIONS | REAUTHENTICATION,
+        **(SECURED if plan.secured else EXPIRING),
+    ) as cluster:
+        with Companions(cluster, groups, proxied=not plan.secured) as companions:
+            soak = Soak(cluster, plan, say, companions)
+            report = soak.run()
+        if not report.ok:
             for broker in range(3):
                 keep.with_suffix(f".broker-{broker}.log").write_text(cluster.logs(broker))
-    if keep is not None and not report.ok:
+    if report.ok:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
         path = keep.with_suffix(".history.jsonl")
         path.write_text("".join(f"{line}\n" for line in soak.history.lines()))
-        say(f"the history is in {path}")
+        say(f"the history is in {path}, members' reports and clients' events in {folder}")
     return report
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """The report as it is in JSON documents."""
-    return {"ok": report.ok, **asdict(report)}
+    """Return the report as it is in JSON documents; the points of its picture aren't."""
+    found = {"ok": report.ok, **asdict(report)}
+    del found["course"]
+    return found

@@ -17,6 +17,8 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from odradek.api.admin import Admin
+from odradek.api.asyncio_admin import AsyncAdmin
 from odradek.api.asyncio_consumer import AsyncConsumer
 from odradek.api.asyncio_producer import AsyncProducer
 from odradek.api.consumer import Consumer
@@ -29,6 +31,7 @@ T = TypeVar("T")
 Program = Callable[[], Coroutine[Any, Any, None]]
 AnyConsumer = Consumer | AsyncConsumer
 AnyProducer = Producer | AsyncProducer
+AnyAdmin = Admin | AsyncAdmin
 Delivery = RecordFuture | DeliveryFuture
 HASTE = 0.1
 """The share of polls in an event loop that are cancelled if they take a little longer."""
@@ -102,6 +105,10 @@ class Way(ABC):
     def producer(self, settings: dict[str, Any]) -> AnyProducer:
         """Make a producer."""
 
+    @abstractmethod
+    def admin(self, settings: dict[str, Any]) -> AnyAdmin:
+        """Make an admin client."""
+
 
 class InThreads(Way):
     """Each program has a thread, and sync clients."""
@@ -131,6 +138,10 @@ class InThreads(Way):
         """Make a sync one."""
         return Producer(settings)
 
+    def admin(self, settings: dict[str, Any]) -> Admin:
+        """Make a sync one."""
+        return Admin(settings)
+
 
 class InLoop(Way):
     """All programs are tasks of one event loop, which has a thread; clients are asyncio's."""
@@ -140,6 +151,8 @@ class InLoop(Way):
     def __init__(self) -> None:
         """It runs while this is entered."""
         self.cancelled: Counter[str] = Counter()
+        self.made = 0
+        """Clients that were created."""
         self._thread = threading.Thread(target=self._run, name="event loop")
 
     def _run(self) -> None:
@@ -173,8 +186,15 @@ class InLoop(Way):
 
     def consumer(self, name: str, settings: dict[str, Any]) -> AsyncConsumer:
         """Make one some of whose polls are cancelled."""
+        self.made += 1
         return HastyConsumer(settings).hurried(random.Random(name), self.cancelled)
 
     def producer(self, settings: dict[str, Any]) -> AsyncProducer:
         """Make one of asyncio's."""
+        self.made += 1
         return AsyncProducer(settings)
+
+    def admin(self, settings: dict[str, Any]) -> AsyncAdmin:
+        """Make one of asyncio's."""
+        self.made += 1
+        return AsyncAdmin(settings)

@@ -17,14 +17,20 @@ from contextlib import suppress
 from typing import Any
 
 from tests.soak.chain import Chain, Tally
-from tests.soak.ways import AnyConsumer, AnyProducer, Delivery, Way, of, sent
+from tests.soak.ways import AnyAdmin, AnyConsumer, AnyProducer, Delivery, Way, of, sent
 
+from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
+from odradek.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from odradek.simulation.checkers.history import Call, History, Operation, Result
 
 Config = Mapping[str, Any]
 TICK = 0.02
+CALLS_EVERY = 0.5
+CALL_TIMEOUT = 20.0
+LATE = 5.0
+"""Seconds by which a busy machine may delay the end of a call of an admin client."""
 PATIENCE = 300.0
 """Seconds after which a worker counts as hanging: some of its calls may come to their deadlines,
 one after the other."""
@@ -87,7 +93,9 @@ class Source(Worker):
         self, config: Config, history: History, way: Way, topic: str, partitions: int, rate: float
     ) -> None:
         super().__init__("source", way)
-        self.sent = 0
+        self.sent = self.acknowledged = 0
+        self.throttled = 0
+        """Answers with a throttle time."""
         self.longest_silence = 0.0
         """Seconds between two acknowledgements."""
         self.errors: Counter[str] = Counter()
@@ -109,6 +117,7 @@ class Source(Worker):
         with suppress(KafkaError):
             await of(producer.flush(PATIENCE))
         self._settle()
+        self.throttled = int(producer.metrics().value("throttle-total"))
         await of(producer.close())
         if self._open:
             raise TimeoutError(f"{len(self._open)} records have no outcome")
@@ -146,6 +155,7 @@ class Source(Worker):
                 self.errors[type(error).__name__] += 1
                 continue
             made.acknowledged(offset)
+            self.acknowledged += 1
             now = time.monotonic()
             self.longest_silence = max(self.longest_silence, now - self._settled_at)
             self._settled_at = now
@@ -301,3 +311,58 @@ class GroupReader(Worker):
     def _lost(self, consumer: object, partitions: list[TopicPartition]) -> None:
         self.lost += 1
         self._revoked(consumer, partitions)
+
+
+class Administrator(Worker):
+    """An admin client that reads and changes, call after call; each must keep its timeout."""
+
+    def __init__(self, config: Config, way: Way, topics: list[str], groups: list[str]) -> None:
+        super().__init__("admin", way)
+        self.answered = 0
+        self.late: list[str] = []
+        """Calls that took longer than their timeout."""
+        self.wrong: list[str] = []
+        """Answers that can't be true."""
+        self.errors: Counter[str] = Counter()
+        self._config, self._topics, self._groups = config, topics, groups
+        self._scratch = f"{self.name}-scratch"
+
+    def needs(self) -> int | None:
+        return None
+
+    async def work(self) -> None:
+        admin = self.way.admin({**self._config, "client.id": self.name})
+        steps = (self._look, self._offsets, self._create, self._delete)
+        turn = 0
+        while not await self.way.pause(CALLS_EVERY, self.stopping):
+            step = steps[turn % len(steps)]
+            turn += 1
+            begun = time.monotonic()
+            try:
+                await step(admin)
+            except KafkaError as error:
+                self.errors[type(error).__name__] += 1
+            else:
+                self.answered += 1
+            if (took := time.monotonic() - begun) > CALL_TIMEOUT * 2 + LATE:
+                self.late.append(f"{self.name}: {step.__name__} took {took:.1f} s")
+        await of(admin.close())
+
+    async def _look(self, admin: AnyAdmin) -> None:
+        missing = {*self._topics} - {*(await of(admin.list_topics(CALL_TIMEOUT)))}
+        if missing:
+            self.wrong.append(f"{self.name}: list_topics lacks {sorted(missing)}")
+        await of(admin.describe_consumer_groups(self._groups, CALL_TIMEOUT))
+
+    async def _offsets(self, admin: AnyAdmin) -> None:
+        places: dict[TopicPartition, Any] = {TopicPartition(t, 0): "LATEST" for t in self._topics}
+        await of(admin.list_offsets(places, CALL_TIMEOUT))
+        await of(admin.list_group_offsets(self._groups, CALL_TIMEOUT))
+
+    async def _create(self, admin: AnyAdmin) -> None:
+        with suppress(TopicAlreadyExistsError):  # an attempt before may have taken effect
+            await of(admin.create_topics([NewTopic(self._scratch, 2)], CALL_TIMEOUT))
+
+    async def _delete(self, admin: AnyAdmin) -> None:
+        with suppress(UnknownTopicOrPartitionError):
+            await of(admin.delete_topics([self._scratch], CALL_TIMEOUT))

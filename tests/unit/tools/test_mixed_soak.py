@@ -1,4 +1,4 @@
-"""The judge of `make soak-groups ARGS=--mixed` finds each kind of fault, and no other."""
+"""The judge of `make soak-groups` finds each kind of fault, and no other."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 import pytest
 from tests.soak import soak, witness
 from tests.soak.judgement import Judge, Rows
+from tests.soak.troubles import MORE_TROUBLES, TROUBLES
 from tests.unit.tools.loading import load_tool
 
 from odradek.common.types import TopicPartition
@@ -207,8 +208,23 @@ def test_the_exit_status_and_the_report_say_so(
     [one] = document["rounds"]
     assert (document["ok"], one["failures"], one["seed"]) == (not failures, failures, 5)
     [plan] = run.plans
-    assert (plan.seconds, set(plan.troubles)) == (120.0, {"kill", "pause", "move", "roll"})
+    assert (plan.seconds, set(plan.troubles)) == (120.0, {*TROUBLES, *MORE_TROUBLES})
+    assert (tmp_path / "deep" / "soak.html").read_text().startswith("<!DOCTYPE html>")
     assert ("FAILED" in capsys.readouterr().out) == bool(failures)
+
+
+def test_a_long_soak_that_hit_none_of_a_kind_fails_and_names_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Rounds count together; a short soak needn't hit all."""
+    counts = [{"kill": 3, "move": 0, "roll": 0}, {"kill": 0, "move": 2, "roll": 0}]
+    for minutes, code, missed in (("14", 0, 0), ("60", 1, 1)):
+        seconds = float(minutes) * 30
+        run = FakeRun(*(soak.Report(trouble_seconds=seconds, coverage=one) for one in counts))
+        ended, document = told(run, monkeypatch, tmp_path / "soak.json", "--minutes", minutes)
+        assert (ended, document["ok"], len(document["missed"])) == (code, not code, missed)
+        assert all("roll" in text for text in document["missed"])
+        assert document["coverage"] == {"kill": 3, "move": 2, "roll": 0}
 
 
 def test_a_long_soak_goes_in_rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -136,3 +136,16 @@ def test_what_is_suspended_goes_on_where_it_was_unless_it_was_withheld_for_good(
     assert s.get(C).position == 7
     s.resume()
     assert not s.get(A).wants_fetch()
+
+
+def test_a_recreated_topic_is_reported_once_for_all_of_its_partitions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state = subscription()
+    places = [TopicPartition(topic, n) for topic in ("a", "b") for n in range(3)]
+    state.assign(places, {})
+    for id_ in (b"1" * 16, b"2" * 16, b"3" * 16):
+        for place in places:
+            state.identify(state.partitions[place], id_)
+    lines = [line for line in caplog.messages if "was deleted and created again" in line]
+    assert [line.split()[1] for line in lines] == ["a", "b", "a", "b"]

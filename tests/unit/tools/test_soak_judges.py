@@ -1,0 +1,245 @@
+"""A soak fails on growth, on kinds that it didn't hit, on a copy that differs; its page says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.proxy_server import take
+from tests.soak import page, slopes
+from tests.soak.copier import differences
+from tests.soak.coverage import BY_EVENT, EVENTS, LONG, Coverage, missed
+from tests.soak.group_soak import STYLES, GroupPlan, GroupUnderTest
+from tests.soak.lossy_proxy import END_TXN, PRODUCE, LossyProxy
+from tests.soak.soak import PROXIED, Plan, required
+from tests.soak.troubles import MORE_TROUBLES, TROUBLES
+
+from odradek.common.events import KINDS
+
+HOUR = 3600.0
+
+
+def series(
+    per_hour: float, noise: float = 0.0, seconds: float = 900.0
+) -> list[tuple[float, float]]:
+    """A straight line with noise, from 100 on, every 10 s."""
+    chance = random.Random(7)
+    times = [10.0 * n for n in range(int(seconds / 10) + 1)]
+    return [(at, 100 + per_hour * at / HOUR + chance.uniform(-noise, noise)) for at in times]
+
+
+def judged(kind: str, points: list[tuple[float, float]]) -> list[str]:
+    samples = slopes.Samples()
+    for at, value in points:
+        samples.add("member", at, {kind: value})
+    return samples.failures()
+
+
+@pytest.mark.parametrize("kind", slopes.BOUNDS)
+def test_growth_above_a_bound_is_found_in_noise_and_below_it_is_not(kind: str) -> None:
+    bound = slopes.BOUNDS[kind]
+    fast = max(bound.per_hour * 1.5, bound.growth * HOUR / 700.0)
+    [found] = judged(kind, series(fast, noise=bound.growth / 4))
+    assert found.startswith(f"{kind} of member grows by")
+    assert bound.why in found
+    assert judged(kind, series(bound.per_hour * 0.5, noise=bound.growth / 4)) == []
+
+
+@pytest.mark.parametrize("kind", slopes.BOUNDS)
+def test_a_warm_up_and_one_step_are_no_slope(kind: str) -> None:
+    bound = slopes.BOUNDS[kind]
+    grown = [(at, min(at, slopes.WARM_UP) * bound.per_hour) for at, _ in series(0.0)]
+    assert judged(kind, grown) == []
+    step = [(at, bound.growth * 10 * (at > 600)) for at, _ in series(0.0)]
+    assert judged(kind, step) == []
+
+
+def test_a_short_series_is_not_judged() -> None:
+    short = series(1e6, seconds=slopes.WARM_UP + slopes.SHORTEST - 20)
+    assert judged("memory_mb", short) == []
+    assert slopes.slope([]) == 0.0
+
+
+def test_long_series_are_thinned() -> None:
+    assert slopes.slope(series(50.0, seconds=36_000.0)) * HOUR == pytest.approx(50.0)
+
+
+def test_samples_of_this_process() -> None:
+    found = slopes.of_process(os.getpid())
+    with Path("/dev/null").open():
+        assert slopes.of_process(os.getpid())["descriptors"] >= found["descriptors"] + 1
+    assert found["memory_mb"] > 1
+    assert found["threads"] >= 1
+    assert slopes.of_process(2**22 + 1) == {}
+    assert slopes.objects_of_clients() >= 0
+
+
+def test_a_long_run_fails_for_each_kind_that_it_did_not_hit() -> None:
+    counts = {"kill": 2, "zombies fenced": 0, "throttle": 0}
+    found = missed(counts, LONG)
+    assert ["zombies fenced" in found[0], "throttle" in found[1], len(found)] == [True, True, 2]
+    assert EVENTS["zombies fenced"] in found[0]
+    assert missed(counts, LONG - 1) == []
+    assert missed(dict.fromkeys(counts, 1), LONG) == []
+
+
+def test_events_of_clients_are_counted(tmp_path: Path) -> None:
+    assert set(BY_EVENT) <= set(KINDS)
+    coverage = Coverage(["kill"])
+    lines = [json.dumps({"kind": kind}) for kind in ("retry", "rebootstrap", "retry", "closed")]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"kind": "ret']))
+    coverage.read_events(tmp_path)
+    assert coverage.counts == {"kill": 0, "retries": 2, "rebootstraps": 1}
+    with pytest.raises(ValueError, match="unknown kind"):
+        coverage.add("something else")
+
+
+def test_what_is_required_depends_on_the_plan() -> None:
+    plan = Plan(60.0, asyncio=1)
+    companions: Any = type("", (), {"proxy": object(), "plan": GroupPlan()})()
+    kinds = required(plan, companions)
+    assert {*TROUBLES, *MORE_TROUBLES, *EVENTS} <= {*kinds}
+    members = [style for styles in STYLES.values() for style in styles]
+    assert {f"records handed to {style}" for style in members} <= {*kinds}
+    companions.proxy = None
+    assert not {*PROXIED} & {*required(plan, companions)}
+    assert required(plan, None) == list(dict.fromkeys(plan.troubles))
+
+
+def test_a_copy_is_compared_with_its_source() -> None:
+    source = {0: [(0, "a"), (2, "b")], 1: [(0, "c")]}
+    assert differences(source, {0: [(0, "a"), (1, "b")], 1: [(5, "c")]}) == []
+    lost = differences(source, {0: [(0, "a")], 1: [(0, "c")]})
+    assert lost == ["odradek copy: partition 0 has 1 records of 2; at record 1: ['b'] became []"]
+    twice = differences(source, {0: source[0], 1: [(0, "c"), (1, "c")]})
+    assert twice == ["odradek copy: partition 1 has 2 records of 1; at record 1: [] became ['c']"]
+    swapped = differences(source, {0: [(0, "b"), (1, "a")], 1: source[1]})
+    assert swapped == [
+        "odradek copy: partition 0 has 2 records of 2; at record 0: ['a'] became ['b']"
+    ]
+
+
+def group_that_saw(
+    handed: list[tuple[float, int, int]], seen: list[tuple[float, int, int]], deleted: float = 10.0
+) -> GroupUnderTest:
+    """A group with one partition: records by time, incarnation and offset; committed offsets."""
+    group = GroupUnderTest.__new__(GroupUnderTest)
+    lines = [{"at": at, "rows": [[0, offset, f"eager/{n}/0"]]} for at, n, offset in handed]
+    group.kind, group.failures, group.left_over = "eager", [], 0
+    group.members = [SimpleNamespace(lines=lines)]  # type: ignore[list-item]
+    group._sightings = [(at, n, 0, offset) for at, n, offset in seen]
+    group._deleted = {1: deleted}
+    return group
+
+
+READ = [(1.0, 0, 0), (2.0, 0, 1), (12.0, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "faults", "failures", "left_over"),
+    [
+        ([(1.5, 0, 1), (2.5, 0, 2), (12.5, 1, 1)], [], 0, 0),
+        ([(2.5, 0, 2), (3.5, 0, 1)], [], 1, 0),
+        ([(1.5, 0, 2)], [], 1, 0),
+        ([(2.5, 0, 2), (11.0, 1, 2), (12.5, 1, 1)], [(8.0, 9.0)], 0, 1),
+        ([(2.5, 0, 2), (11.0, 1, 2), (12.5, 1, 1)], [(80.0, 90.0)], 2, 0),
+        ([(12.5, 1, 1), (13.0, 1, 2)], [(8.0, 9.0)], 1, 0),
+    ],
+    ids=["right", "back", "beyond", "kept by Kafka", "kept without a fault", "of the old topic"],
+)
+def test_committed_offsets_of_a_group_are_judged(
+    seen: list[tuple[float, int, int]],
+    faults: list[tuple[float, float]],
+    failures: int,
+    left_over: int,
+) -> None:
+    group = group_that_saw(READ, seen)
+    group._check_sightings(faults)
+    assert (len(group.failures), group.left_over) == (failures, left_over), group.failures
+
+
+class Silent(LossyProxy):
+    """Notes what it has lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[int] = []
+
+    def told(self, api: int) -> None:
+        self.noted.append(api)
+
+
+def frame(api: int, correlation: int) -> bytes:
+    body = api.to_bytes(2, "big") + b"\0\0" + correlation.to_bytes(4, "big")
+    return len(body).to_bytes(4, "big") + body
+
+
+def test_the_proxy_loses_the_answer_that_it_is_told_to_and_no_other() -> None:
+    with Silent() as proxy, socket.create_server(("127.0.0.1", 0)) as broker:
+        port = broker.getsockname()[1]
+
+        def connect() -> tuple[socket.socket, socket.socket]:
+            client = socket.create_connection(("127.0.0.1", proxy.port), 10)
+            client.sendall(b"\x05\x01\x00\x05\x01\x00\x01" + bytes([127, 0, 0, 1]))
+            client.sendall(port.to_bytes(2, "big"))
+            accepted, _ = broker.accept()
+            take(client, 2)
+            take(client, 12)
+            return client, accepted
+
+        def exchange(client: socket.socket, there: socket.socket, api: int, number: int) -> bytes:
+            client.sendall(frame(api, number))
+            assert take(there, 12)[8:] == number.to_bytes(4, "big")
+            there.sendall((4).to_bytes(4, "big") + number.to_bytes(4, "big"))
+            return client.recv(8)
+
+        client, there = connect()
+        with client, there:
+            proxy.lose(END_TXN)
+            assert len(exchange(client, there, PRODUCE, 1)) == 8
+            assert exchange(client, there, END_TXN, 2) == b""
+        client, there = connect()
+        with client, there:
+            assert len(exchange(client, there, END_TXN, 3)) == 8
+        assert proxy.noted == [END_TXN]
+
+
+def test_the_page_has_the_faults_the_failures_and_pictures() -> None:
+    course: dict[str, Any] = {
+        "faults": [("kill", 10.0, 14.0), ("lose answers", 20.0, 30.0)],
+        "series": {
+            "acknowledged": [(0.0, 0.0), (10.0, 600.0), (20.0, 900.0)],
+            "lag, classic": [(0.0, 0.0), (10.0, 20.0)],
+            "memory_mb, eager-auto": [(0.0, 40.0), (10.0, 41.0)],
+            "log_lines, soak": [(0.0, 0.0), (10.0, 3.0)],
+        },
+    }
+    report = {
+        "seed": 7, "seconds": 30.0, "failures": ["lost write: <a>"],
+        "slopes": {"memory_mb": {"eager-auto": 1.5}},
+    }  # fmt: skip
+    document = {"ok": False, "coverage": {"kill": 1, "move": 0}, "missed": ["no move"],
+                "rounds": [report]}  # fmt: skip
+    text = page.page("Soak", document, [course])
+    for words in (
+        "FAILED",
+        "lost write: &lt;a&gt;",
+        "no move",
+        "<svg",
+        "eager-auto",
+        "lose answers",
+    ):
+        assert words in text
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert page.GOOD in page.page("Soak", {**document, "ok": True}, [course])
+    assert page.rates(course["series"]["acknowledged"]) == [(10.0, 60.0), (20.0, 30.0)]
+
+
+def test_every_fault_has_a_colour() -> None:
+    assert {*TROUBLES, *MORE_TROUBLES} == set(page.COLOURS)
