@@ -135,7 +135,7 @@ def test_a_registry_lives_as_long_as_its_cluster(
 
 def test_security_that_does_not_fit_together_is_refused(odradek: Odradek) -> None:
     refused = odradek("cluster", "start", "--security", "SSL", "--acls")
-    assert (refused.exit_code, "acls=True needs users" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "--acls needs --security SASL_SSL" in refused.stderr) == (2, True)
 
 
 def test_with_acls_the_first_user_may_do_everything(

@@ -234,7 +234,7 @@ def test_rights_for_topics(strict: LocalCluster, settings: Settings) -> None:
     status, found = doctor(strict.bootstrap_servers, "--topic", SEEN, *settings())
     assert status == STATUSES[Trouble.RIGHTS] == 20
     assert first(found)["what"] == (
-        f"This client's user may describe topic {SEEN}, but not READ or WRITE it."
+        f"User 'alice' may describe topic {SEEN}, but not READ or WRITE it."
     )
     status, found = doctor(strict.bootstrap_servers, "--topic", THEIRS, *settings())
     assert status == STATUSES[Trouble.RIGHTS]

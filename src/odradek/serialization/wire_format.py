@@ -106,7 +106,8 @@ def _read(data: bytes, *, indexed: bool) -> tuple[SchemaId, int]:
         found = (
             "it is empty"
             if magic is None
-            else f"it has {len(data)} byte{'' if len(data) == 1 else 's'} and starts with {magic}"
+            else f"it has {len(data)} byte{'' if len(data) == 1 else 's'} and starts with "
+            f"{bytes(data[:1])!r}"
         )
         raise DeserializationError(
             "the data doesn't start with a zero byte and a 4-byte schema id, as Confluent's "

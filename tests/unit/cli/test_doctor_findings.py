@@ -216,3 +216,13 @@ def test_a_group_whose_offset_is_not_in_the_log() -> None:
     assert one.what == (
         "Group g has committed offset 9 of t-0, which doesn't exist: the log has offsets 20 to 30."
     )
+
+
+@pytest.mark.parametrize(("user", "principal"), [("al ice", "'User:al ice'"), (None, "User:…")])
+def test_the_acl_names_the_user(user: str | None, principal: str) -> None:
+    topic = TopicStanding("t", 3, (), frozenset({"DESCRIBE"}))
+    reached = replace(WELL, standings=(topic,))
+    seen = Seen(PICTURE, None, Examination(reached, None), "SASL_SSL", topics_named=True, user=user)
+    (found,) = findings(seen)
+    assert f"--allow-principal {principal} --operation READ --topic t" in found.cure
+    assert "WRITE to produce" in found.cure

@@ -24,6 +24,7 @@ from odradek.common.printable import (
     cleaned,
     json_escape,
     printable,
+    sentence,
     shell_quoted,
     uuid_text,
 )
@@ -162,3 +163,14 @@ def test_a_word_is_quoted_as_by_the_shells_module(word: str) -> None:
 @given(st.binary(min_size=16, max_size=16))
 def test_a_uuid_has_its_usual_text(octets: bytes) -> None:
     assert uuid_text(octets) == str(UUID(bytes=octets))
+
+
+@pytest.mark.parametrize("text", ["It failed", "It failed.", "It failed. "])
+def test_a_sentence_has_one_full_stop(text: str) -> None:
+    assert sentence(text) == sentence(ValueError(text)) == "It failed."
+
+
+def test_no_text_adds_a_full_stop_to_an_error() -> None:
+    added = re.compile(r"""\{\w*error\w*(?:![rs])?\}\.(?:[ "']|$)""")
+    texts = {path: path.read_text() for path in Path(errors.__file__).parents[2].rglob("*.py")}
+    assert [path for path, text in texts.items() if added.search(text)] == []

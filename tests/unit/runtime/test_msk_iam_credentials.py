@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from odradek.common.config import Config
-from odradek.common.errors import ConfigurationError, TokenError
+from odradek.common.errors import ConfigurationError, MissingExtraError, TokenError
 from odradek.common.secret import Secret
 from odradek.common.types import Address
 from odradek.network.sasl.msk_iam import AwsCredentials, bearer_token
@@ -61,8 +61,8 @@ def test_static_credentials_need_no_botocore() -> None:
         source().credentials()
     with pytest.raises(TokenError, match=r"botocore is needed to find .*iam.profile"):
         source({"sasl.aws.msk.iam.profile": "dev"}).credentials()
-    with pytest.raises(TokenError, match=r"role.arn needs botocore"):
-        source({"sasl.aws.msk.iam.role.arn": ROLE}).credentials()
+    with pytest.raises(MissingExtraError, match=r"role.arn needs botocore: .*odradek\[aws\]"):
+        source({"sasl.aws.msk.iam.role.arn": ROLE})
 
 
 def test_half_a_pair_is_refused() -> None:

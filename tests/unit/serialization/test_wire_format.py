@@ -49,9 +49,9 @@ def test_a_guid_may_be_the_prefix() -> None:
     ("data", "why"),
     [
         (b"", "it is empty"),
-        (b"\0\0\0\1", "4 bytes and starts with 0"),
-        (b"\1" + bytes(15), "16 bytes and starts with 1"),
-        (b'{"a": 1}', "starts with 123"),
+        (b"\0\0\0\1", r"4 bytes and starts with b'\\x00'"),
+        (b"\1" + bytes(15), r"16 bytes and starts with b'\\x01'"),
+        (b'{"a": 1}', r"starts with b'\{'"),
     ],
 )
 def test_what_has_no_schema(data: bytes, why: str) -> None:

@@ -46,10 +46,16 @@ UserOption = Annotated[
         "generated and written to the user's properties file.",
     ),
 ]
-MutualTls = Annotated[bool, typer.Option("--mutual-tls", help="Require client certificates.")]
+MutualTls = Annotated[
+    bool, typer.Option("--mutual-tls", help="Require client certificates; needs TLS.")
+]
 Acls = Annotated[
     bool,
-    typer.Option("--acls", help="Deny everything that no ACL allows, except to the first --user."),
+    typer.Option(
+        "--acls",
+        help="Deny everything that no ACL allows, except to the first --user. Needs --security "
+        "SASL_SSL or SASL_PLAINTEXT, or --mutual-tls.",
+    ),
 ]
 Simulated = Annotated[
     bool,
@@ -228,7 +234,23 @@ def _security(
     acls: bool,
 ) -> dict[str, Any]:
     """Return the security options of the cluster; refuse invalid combinations."""
-    named = users or (["odradek"] if security.startswith("SASL") else [])
+    sasl, ssl = security.startswith("SASL"), security.endswith("SSL")
+    if mutual_tls and not ssl:
+        raise typer.BadParameter("--mutual-tls needs --security SSL or SASL_SSL")
+    if acls and not (sasl or mutual_tls):
+        raise typer.BadParameter(
+            "--acls needs --security SASL_SSL or SASL_PLAINTEXT, or --security SSL with "
+            "--mutual-tls"
+        )
+    if (mechanisms and not sasl) or (users and not (sasl or mutual_tls)):
+        raise typer.BadParameter(
+            "--mechanism and --user need --security SASL_SSL or SASL_PLAINTEXT; --user may also "
+            "be used with --mutual-tls"
+        )
+    for one in users or ():
+        if "=" in one.partition(":")[0]:  # it may contain a password
+            raise typer.BadParameter("--user must be name or name:password, without =")
+    named = users or (["odradek"] if sasl else [])
     words = [one.partition(":") for one in named]
     options: dict[str, Any] = {
         "security": security,

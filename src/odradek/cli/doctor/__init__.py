@@ -154,8 +154,9 @@ def _examined(
     answering = [] if found is None else [a.address for a in found.reach.addresses if not a.error]
     protocol = options["security.protocol"]
     mechanism = options["sasl.mechanism"] if protocol.startswith("SASL") else None
+    user = options["sasl.username"] if mechanism else None
     around = look_around(options, answering if left > 0 else [])
-    return Seen(picture, error, found, protocol, mechanism, around, bool(topics))
+    return Seen(picture, error, found, protocol, mechanism, around, bool(topics), user)
 
 
 def _registry(

@@ -126,6 +126,8 @@ class Seen:
     around: Surroundings = field(default_factory=Surroundings)
     topics_named: bool = False
     """Whether topics were named, so that their authorized operations were requested."""
+    user: str | None = None
+    """User of PLAIN or SCRAM; brokers alone know those of other mechanisms."""
 
     @property
     def ahead(self) -> float | None:
@@ -474,8 +476,12 @@ def _of_topics(reach: Reachability) -> Iterator[Finding]:
             )
 
 
+def _user(name: str | None) -> str:
+    return "This client's user" if name is None else f"User {name!r}"
+
+
 def _no_right(error: AuthorizationError) -> Finding:
-    who = "This client's user" if error.user is None else f"User {error.user!r}"
+    who = _user(error.user)
     right = (
         "this operation" if error.operation is None else f"{error.operation} on {error.resource}"
     )
@@ -569,12 +575,14 @@ def _of_standings(seen: Seen, reach: Reachability) -> Iterator[Finding]:
         if may is not None and not (may & {"READ"} if wants_read else may & {"READ", "WRITE"}):
             missing = "READ" if wants_read else "READ or WRITE"
             right = f"{missing.partition(' ')[0]} --topic {shlex.quote(topic.topic)}"
-            create = f"acls create --allow-principal User:… --operation {right}"
+            who = "User:…" if seen.user is None else shlex.quote(f"User:{seen.user}")
+            create = f"acls create --allow-principal {who} --operation {right}"
+            both = "" if wants_read else " (READ to consume, WRITE to produce)"
             yield Finding(
                 Trouble.RIGHTS,
-                f"This client's user may describe topic {topic.topic}, but not {missing} it.",
+                f"{_user(seen.user)} may describe topic {topic.topic}, but not {missing} it.",
                 DENIED,
-                "Have an ACL created: " + command(create, reach.servers),
+                f"Have an ACL created{both}: {command(create, reach.servers)}",
             )
     behind = [topic for topic in reach.standings if topic.under_replicated]
     if behind:

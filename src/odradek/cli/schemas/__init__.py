@@ -161,11 +161,12 @@ def compatibility(
         if set_.upper() not in LEVELS:
             refuse(f"--set must be one of {', '.join(LEVELS)}, not {set_!r}")
         whose = {"subject": subject, "level": set_.upper()}
+        whose_level = f"the compatibility level{'' if subject is None else f' of {subject}'}"
         if run.dry_run:
-            shown = f"Would set the compatibility level to {set_.upper()}."
+            shown = f"Would set {whose_level} to {set_.upper()}."
             return Result({"dry_run": True, **whose}, [shown])
         level = run.registry.set_compatibility(set_, subject)
-        return Result({**whose, "level": level}, [f"Set the compatibility level to {level}."])
+        return Result({**whose, "level": level}, [f"Set {whose_level} to {level}."])
     level, own = _level(run, subject)
     shown = level if own or subject is None else f"{level} (the registry's default)"
     return Result({"subject": subject, "level": level, "own": own}, [shown])

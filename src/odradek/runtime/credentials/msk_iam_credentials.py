@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from odradek.common.config import Config
-from odradek.common.errors import ConfigurationError, TokenError
+from odradek.common.errors import ConfigurationError, MissingExtraError, TokenError
 from odradek.common.secret import Secret
 from odradek.common.types import Address
 from odradek.network.sasl.msk_iam import AwsCredentials, MskIam, bearer_token, payload, region_of
@@ -71,6 +71,10 @@ class CredentialSource:
         self._role: tuple[AwsCredentials, float] | None = None
         self._pair(f"{OPTIONS}.access.key.id", f"{OPTIONS}.secret.access.key")
         self._pair(f"{OPTIONS}.role.access.key.id", f"{OPTIONS}.role.secret.access.key")
+        if self._option("role.arn") and not self._botocore():
+            raise MissingExtraError(
+                f"{OPTIONS}.role.arn needs botocore: pip install 'odradek[aws]'"
+            )
 
     def _option(self, name: str) -> Any:
         return self._config[f"{OPTIONS}.{name}"]
@@ -148,11 +152,6 @@ class CredentialSource:
         """Take on a role, and again shortly before its end."""
         if self._role is not None and time.time() < self._role[1] - AHEAD:
             return self._role[0]
-        if not self._botocore():
-            raise TokenError(
-                f"{OPTIONS}.role.arn needs botocore",
-                cure="Install it with: pip install 'odradek[aws]'",
-            )
         own = self._given("role.access.key.id", "role.secret.access.key", "role.session.token")
         own = own or self._given("access.key.id", "secret.access.key", "session.token")
         keys: dict[str, str] = {}
