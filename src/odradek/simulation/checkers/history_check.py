@@ -71,7 +71,7 @@ class Kind(StrEnum):
     """Two visible transactions consumed the same record."""
     INPUT_LOST = "input lost"
     """A group has committed past a record that no visible transaction consumed."""
-    OFFSET_BEHIND = "offset behind"
+    OFFSET_BEHIND = "offset too low"
     """A visible transaction consumed a record, but the group's offset is before it."""
 
 
