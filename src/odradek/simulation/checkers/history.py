@@ -21,6 +21,8 @@ from odradek.common.types import TopicPartition
 Place = tuple[TopicPartition, int]
 """A partition and an offset."""
 NO_OFFSET = -1
+NEXT = 1e-9
+"""Least seconds between two times of a history: they define an order."""
 
 
 class Result(StrEnum):
@@ -105,7 +107,7 @@ class Operation:
     transaction: int | None = None
     """Number of the transaction in which a poll took place."""
     complete: bool = False
-    """Whether a poll stands for all records from the partitions' beginnings to their ends, after
+    """Whether a poll has all records from the partitions' beginnings to their ends, after
     the run."""
     uncommitted: bool = False
     """Whether a poll also returns records of open and aborted transactions."""
@@ -177,7 +179,7 @@ class History:
 
     def now(self) -> float:
         """Return the time; each one is later than the one before, so that it defines an order."""
-        self._last = max(self._clock(), math.nextafter(self._last, math.inf))
+        self._last = max(self._clock(), self._last + NEXT)
         return self._last
 
     def instance(self, client: str) -> int:

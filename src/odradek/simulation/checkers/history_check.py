@@ -264,7 +264,7 @@ class _Judge:
                         yield Anomaly(Kind.PRECOMMITTED_READ, text)
 
     def _unseen(self) -> Iterator[Anomaly]:
-        """Yield acknowledged records that no poll returned in time, where polls go on."""
+        """Yield acknowledged records that no poll returned in time, while polls continue."""
         healed = [one.invoked for one in self._history.operations if one.call is Call.HEAL]
         if self._seen_within is None or not healed:
             return
