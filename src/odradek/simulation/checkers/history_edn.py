@@ -133,7 +133,9 @@ class _Export:
                 for offset, value in rows
                 if not (poll.uncommitted and value in self._transactional)
             )
-            found.append(f"{self._key(partition)} [{pairs}]")
+            # (Jepsen's check for lost writes fails on a key without records.)
+            if pairs:
+                found.append(f"{self._key(partition)} [{pairs}]")
         return ", ".join(found)
 
     def _assignments(self) -> None:

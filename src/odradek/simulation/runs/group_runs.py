@@ -411,7 +411,7 @@ class GroupRun(Run):
                 max(settings(c)["transaction.timeout.ms"] for c in self._writers()) + 5.0
             )
         undefined = set()
-        for topic in (TOPIC, *self.inputs):
+        for topic in dict.fromkeys((TOPIC, *self.inputs)):
             for life, there in self.ledger.lives(topic).items():
                 for partition in there.partitions:
                     place = TopicPartition(life, partition.index)
