@@ -26,6 +26,8 @@ from odradek.cli.simulate.collector import seldom_collecting
 from odradek.cli.simulate.hosts import HOSTS, SIMULATED, flag, host_maker
 
 if TYPE_CHECKING:
+    from odradek.simulation.checkers.history import History as RunHistory
+    from odradek.simulation.runs.explore import RunOutcome
     from odradek.simulation.runs.random_schedules import Family
 
 CHUNK_SHORT, CHUNK_LONG = 40, 2
@@ -52,6 +54,14 @@ Short = Annotated[
 ]
 
 
+History = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        help="Write the calls of all clients: FILE.edn in the form of Jepsen's Kafka workload, "
+        "another name as JSON lines.",
+    ),
+]
 Which = Annotated[str, typer.Option("--host", help=f"The runtime of the clients: {HOSTS}.")]
 
 
@@ -123,13 +133,18 @@ def explore(
     directory: Annotated[
         Path, typer.Option(help="Folder for the schedule file of a failure.")
     ] = Path(),
+    history: History = None,
     json: Json = False,
 ) -> None:
     """Run random schedules of faults against the clients, and check every invariant.
 
     Each seed determines one schedule: brokers, links, clients, and faults with their times. The
     first schedule that violates an invariant is shrunk and written to a file for `replay`.
+    `--history` writes the calls of the first schedule that fails, or of the first one. A search of
+    1,000 schedules or more that never hits an expected kind of trouble has the exit status 1.
     """
+    from odradek.simulation.runs.coverage import missing
+
     if seconds is None and seeds is None:
         raise typer.BadParameter("use --seconds or --seeds A..B")
     first, last = seed_range(seeds)
@@ -145,6 +160,9 @@ def explore(
     totals, failed, faults = _explore(_tasks(kind, last, until), jobs)
     took = time.monotonic() - begin
     found = _smallest(failed[0], directory, kind) if failed else None
+    unhit = missing(of, totals["schedules"], faults["drawn"], faults["took_effect"])
+    if history is not None:
+        _write(history, _again(failed[0][0] if failed else first, kind).history)
     result: dict[str, Any] = {
         "host": host,
         "first_seed": first,
@@ -152,6 +170,7 @@ def explore(
         "seconds": round(took, 3),
         "schedules_per_second": round(totals["schedules"] / took, 1) if took else None,
         "faults": {name: dict(sorted(found.items())) for name, found in faults.items()},
+        "missing": unhit,
         "failed": [{"seed": seed, "violation": text} for seed, text in failed],
         "shrunk": found,
     }
@@ -168,9 +187,11 @@ def explore(
         for name, counts in faults.items():
             words = (f"{fault} {n:,}" for fault, n in sorted(counts.items()))
             typer.echo(f"faults {name.replace('_', ' ')}: {', '.join(words) or 'none'}")
-    if found is not None:
-        if not json:
-            _tell(found)
+        if unhit:
+            typer.echo(f"never hit: {', '.join(unhit)}")
+    if found is not None and not json:
+        _tell(found)
+    if found is not None or unhit:
         raise typer.Exit(1)
 
 
@@ -281,6 +302,27 @@ def _smallest(failure: tuple[int, str], directory: Path, like: SeedsTask) -> dic
     }
 
 
+def _again(seed: int, like: SeedsTask) -> RunOutcome:
+    """Run the schedule of a seed once more."""
+    from odradek.simulation.runs.explore import run_schedule
+    from odradek.simulation.runs.random_schedules import random_schedule
+
+    schedule = random_schedule(seed, short=like.short, family=like.family)
+    return run_schedule(schedule, hosts=host_maker(like.host))
+
+
+def _write(path: Path, history: RunHistory | None) -> None:
+    """Write a history in the form that the file's name asks for."""
+    from odradek.simulation.checkers.history_edn import edn_lines
+
+    if history is not None:
+        lines = edn_lines(history) if path.suffix == ".edn" else history.lines()
+        try:
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        except OSError as error:
+            raise typer.BadParameter(f"--history {path}: {error.strerror}") from None
+
+
 def _tell(found: dict[str, Any]) -> None:
     typer.echo(f"\nseed {found['seed']} violates an invariant:\n  {found['violation']}")
     typer.echo(f"replay it: {found['replay']}")
@@ -299,6 +341,7 @@ def replay(
     verbs: Annotated[
         bool, typer.Option("--verbs", help="List the faults with their arguments.")
     ] = False,
+    history: History = None,
     json: Json = False,
 ) -> None:
     """Run one schedule, from its seed or from a file; it goes the same way each time.
@@ -330,6 +373,8 @@ def replay(
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     outcome = run_schedule(schedule, hosts=hosts, trace=trace)
+    if history is not None:
+        _write(history, outcome.history)
     if json:
         plain = {
             "schedule": jsonlib.loads(schedule.to_json()),

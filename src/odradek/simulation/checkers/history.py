@@ -21,6 +21,8 @@ from odradek.common.types import TopicPartition
 Place = tuple[TopicPartition, int]
 """A partition and an offset."""
 NO_OFFSET = -1
+NEXT = 1e-9
+"""Least seconds between two times of a history: they define an order."""
 
 
 class Result(StrEnum):
@@ -177,7 +179,7 @@ class History:
 
     def now(self) -> float:
         """Return the time; each one is later than the one before, so that it defines an order."""
-        self._last = max(self._clock(), math.nextafter(self._last, math.inf))
+        self._last = max(self._clock(), self._last + NEXT)
         return self._last
 
     def instance(self, client: str) -> int:

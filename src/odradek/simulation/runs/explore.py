@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from odradek.simulation.checkers.history import History
 from odradek.simulation.runs.group_runs import run_of
 from odradek.simulation.runs.random_schedules import Family, random_schedule
 from odradek.simulation.runs.schedule import Schedule
@@ -36,6 +37,8 @@ class RunOutcome:
     """How often faults had an effect, by effect."""
     late: Mapping[str, int] = field(default_factory=dict)
     """Requests that arrived after their connection had ended, by API."""
+    history: History | None = None
+    """The calls of all clients."""
 
     @property
     def ok(self) -> bool:
@@ -71,6 +74,7 @@ def run_schedule(
         tuple(run.lines()) if trace else (),
         run.hits(),
         sum((cluster.late for cluster in (*run.stage.left, run.stage.cluster)), Counter()),
+        run.history,
     )
 
 

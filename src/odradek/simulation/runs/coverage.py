@@ -1,0 +1,57 @@
+"""Say which kinds of trouble a search should have hit and didn't.
+
+In: how many schedules of a family ran, how often each fault was drawn, and each effect counted.
+Out: what is missing. A search that never hits a kind says nothing about it. Must not run anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek.simulation.runs.random_schedules import Family
+
+LONG = 1_000
+"""Schedules from which on nothing may be missing."""
+BROKERS = ("crash", "bounce", "stop", "pause", "blackhole", "half_open", "move", "stale_metadata")
+"""Faults of brokers that plain schedules draw."""
+LOGS = ("answer_error", "append_but_refuse", "late_packets", "late_requests", "max_message_bytes")
+LOST = ("answer lost with its connection",)
+RECREATED = ("recreate_topic", "topic deleted")
+TRANSACTIONS = (
+    "transaction committed",
+    "transaction aborted",
+    "transaction without a known outcome",
+)
+GROUPS = (
+    *("leave", "die", "freeze", "rejoin", "stop_polling", "subscribe_anew", "grow_topic"),
+    *("partition assigned in a rebalance", "partition revoked in a rebalance, or lost"),
+    *("process died", "member refused as fenced or unknown", "member told to rejoin"),
+    *("frozen beyond its session", "coordinator moved and loaded its state"),
+    *("authenticated again", "topic created again with offsets of the deleted one pending"),
+)
+EXPECTED: dict[Family | None, tuple[str, ...]] = {
+    None: (*BROKERS, *LOGS, *LOST, *RECREATED, *TRANSACTIONS, "slow_api", "zombie_leader"),
+    "plain": (*BROKERS, *LOST, "authenticated again"),
+    "hostile": (*LOGS, *LOST, *RECREATED, "unclean_election", "delete_records", "error answered"),
+    "slow": ("slow_api", "answer delayed by slow_api"),
+    "transactions": (*LOGS, *TRANSACTIONS, "EndTxn arrived late"),
+    "misled": ("swap", "lead_astray", "lead_abroad"),
+    "shortages": ("exhaust", "quota", "trickle"),
+    "operators": (),
+    "groups": (*GROUPS, *RECREATED, *LOST),
+    "read-process-write": (
+        *(one for one in GROUPS if one not in ("rejoin", "subscribe_anew")),
+        *TRANSACTIONS,
+        *("producer refused as fenced", "EndTxn arrived late", "zombie_leader"),
+    ),
+}
+"""Faults and effects that a long search of a family hits; None: seeds choose the families."""
+
+
+def missing(
+    family: Family | None, schedules: float, drawn: Mapping[str, int], effects: Mapping[str, int]
+) -> list[str]:
+    """Return what a long search never hit; a short one may miss anything."""
+    if schedules < LONG:
+        return []
+    return [what for what in EXPECTED[family] if not drawn.get(what) and not effects.get(what)]
