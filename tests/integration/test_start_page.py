@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs/start.md").read_text()
 BIN = Path(sys.executable).parent
 SAYS = {
     "topic": ["Created topic departures"],
-    "send": ["all acknowledged"],
+    "send": ["0 of 300 records failed"],
     "read": ["300 records of 3 airports", "board"],
     "columns": ["300 rows"],
     "explain": ["all 3 brokers answer"],

@@ -382,7 +382,7 @@ _OAUTHBEARER = (
         f"{OAUTH}.config."
     ),
     unset(f"{OAUTH}.config", secret).says(
-        "This text is the argument of the token function, or contains the claims (principal=… "
+        "A token function with a parameter gets this text; or it has the claims (principal=… "
         "scope=…) for enable.sasl.oauthbearer.unsecure.jwt."
     ),
     unset(f"{OAUTH}.unsecured", pairs, kip="KIP-255").says(

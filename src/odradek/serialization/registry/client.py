@@ -546,7 +546,7 @@ def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
         cure = f"Set {URL} to the URL that it redirects to."
     elif not _is_final(answer):
         kind = SchemaRegistryError
-        cure = f"Check the path in {URL}: a registry with Confluent's REST API isn't there."
+        cure = f"Check the path in {URL}: no registry with Confluent's REST API has this URL."
         better = apicurio(answer.place)
         if "/apis" in urlsplit(answer.place).path and better != answer.place:
             cure = f"If this is Apicurio Registry, set {URL} to {better}."
