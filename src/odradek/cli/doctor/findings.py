@@ -274,7 +274,7 @@ def _for_localhost(seen: Seen, address: str) -> str:
         )
     return (
         f"Start the broker. If it runs in a container, publish its port (`docker run -p {port}:"
-        f"{port} …`). `odradek cluster start --simulated` starts local brokers to experiment "
+        f"{port} …`). `odradek cluster start --simulated` starts simulated brokers to experiment "
         "with."
     )
 
