@@ -195,7 +195,7 @@ class RestServers:
             over = self._clock.now() >= deadline
             if not (over and words):  # else the time of this round was cut
                 words = now.said
-            self._log.last = str(now.credentials or "; ".join(now.said))
+            self._log.last = str(now.credentials or "; ".join(now.said) or self._log.last)
             first = min(later.get(url, 0.0) for url in self._urls) - self._clock.now()
             wait = max(self._backoff.delay(failures, self._rng), first)
             failures += 1
