@@ -37,6 +37,9 @@ from odradek.runtime.credentials.http_until import Until, opener
 from odradek.runtime.resolver import Resolver
 from odradek.runtime.system_clock import SystemClock
 
+logger = logging.getLogger("odradek")
+LOGGED_S = 3.0
+"""Seconds that a call waits before a WARNING says so."""
 LONGEST_ANSWER = 32 << 20
 """Bytes of an answer."""
 SAID = 300
@@ -50,9 +53,6 @@ STRANGE_S = 5.0
 proxy may send such responses while its server restarts, or the URL may be wrong."""
 STEADY_GAP_S = 1.0
 """Seconds without a request after which a server may have been restarted meanwhile."""
-LOGGED_S = 3.0
-"""Seconds that a call waits before a WARNING says so."""
-logger = logging.getLogger("odradek")
 _TAGS = re.compile(r"<(?:style|script)\b[^>]{0,999}>[^<]*|<[^<>]{0,999}>", re.IGNORECASE)
 
 
@@ -195,7 +195,7 @@ class RestServers:
             over = self._clock.now() >= deadline
             if not (over and words):  # else the time of this round was cut
                 words = now.said
-            self._log.last = str(now.credentials or "; ".join(now.said))
+            self._log.last = str(now.credentials or "; ".join(now.said) or self._log.last)
             first = min(later.get(url, 0.0) for url in self._urls) - self._clock.now()
             wait = max(self._backoff.delay(failures, self._rng), first)
             failures += 1

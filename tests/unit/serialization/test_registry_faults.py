@@ -722,10 +722,11 @@ def test_a_wait_for_a_registry_is_logged(
     one = SchemaRegistryClient({"url": server.url, **QUICK})
     one.get_subjects()
     began, ended = caplog.messages
-    assert began.startswith("schema registry: no usable response for 0 s: ")
+    assert began.startswith("schema registry: no usable response for ")
     assert began.endswith("; the call is retried until default.api.timeout.ms")
-    assert ended == "schema registry: answers again after 0 s"
+    assert ended.startswith("schema registry: answers again after ")
     caplog.clear()
+    monkeypatch.setattr(rest, "LOGGED_S", 600.0)
     server.rule = lambda _: None
     one.get_subjects()
     assert not caplog.messages
