@@ -258,7 +258,7 @@ class GroupUnderTest:
 
     def place(self, incarnation: int, partition: int) -> TopicPartition:
         """Return the name in the history of a partition of one of the topics of this name."""
-        return TopicPartition(f"{self.topic}@{incarnation}", partition)
+        return TopicPartition(f"{self.topic}#{incarnation + 1}", partition)
 
     def write(self) -> None:
         """Write the records of this incarnation, and wait for their acknowledgements.
