@@ -163,7 +163,7 @@ class Model:
             if self.rng.random() < 0.7:
                 made.ended(Result.OK if visible else Result.FAIL)
 
-    # What damages choose from
+    # Choices for damages
 
     def polls(self, least: int = 1, partition: TopicPartition | None = None) -> list[Any]:
         """Return polls of the reader with partitions of which they returned `least` records."""

@@ -35,7 +35,7 @@ REFUSALS = {
     **dict.fromkeys((47, 90), "producer refused as fenced"),
     27: "member told to rejoin",
 }
-"""What error codes of whole answers show, for counts."""
+"""Counts by the error code of a whole answer."""
 
 
 class BrokerSession:

@@ -107,7 +107,7 @@ class Operation:
     transaction: int | None = None
     """Number of the transaction in which a poll took place."""
     complete: bool = False
-    """Whether a poll stands for all records from the partitions' beginnings to their ends, after
+    """Whether a poll has all records from the partitions' beginnings to their ends, after
     the run."""
     uncommitted: bool = False
     """Whether a poll also returns records of open and aborted transactions."""

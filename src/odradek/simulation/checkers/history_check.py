@@ -71,7 +71,7 @@ class Kind(StrEnum):
     """Two visible transactions consumed the same record."""
     INPUT_LOST = "input lost"
     """A group has committed past a record that no visible transaction consumed."""
-    OFFSET_BEHIND = "offset behind"
+    OFFSET_BEHIND = "offset too low"
     """A visible transaction consumed a record, but the group's offset is before it."""
 
 
@@ -264,7 +264,7 @@ class _Judge:
                         yield Anomaly(Kind.PRECOMMITTED_READ, text)
 
     def _unseen(self) -> Iterator[Anomaly]:
-        """Yield acknowledged records that no poll returned in time, where polls go on."""
+        """Yield acknowledged records that no poll returned in time, while polls continue."""
         healed = [one.invoked for one in self._history.operations if one.call is Call.HEAL]
         if self._seen_within is None or not healed:
             return

@@ -65,7 +65,7 @@ EFFECTS: dict[tuple[Call, Result], str] = {
     (Call.TXN, Result.INFO): "transaction without a known outcome",
     (Call.SEND, Result.INFO): "record without a known outcome",
 }
-"""What operations of a history show."""
+"""Effects by operations of the history."""
 SOURCE, HEALER = "source", "cluster"
 """Processes that are no clients: of the first records, and of the end of all faults."""
 BEGINS_WITHIN = 2.0
