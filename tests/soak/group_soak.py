@@ -261,8 +261,8 @@ class GroupUnderTest:
     def write(self) -> None:
         """Write the records of this incarnation, and wait for their acknowledgements.
 
-        librdkafka can't be the source: on Kafka 3.9, while brokers restarted, 2.16.0 acknowledged the
-        first record of a new partition without an offset, and the partition didn't contain it.
+        librdkafka can't be the source: on Kafka 3.9, while brokers restarted, 2.16.0 acknowledged
+        the first record of a new partition without an offset, and no log contained it.
         After half of the records the topic gets another partition, which is written, too.
         """
         plan = self.plan
