@@ -63,8 +63,6 @@ WATCH_EVERY = 0.2
 FLUSHED_WITHIN = 120.0
 MADE_WITHIN = 90.0
 """Seconds of all attempts to create or delete a topic, or to add partitions."""
-PLAIN_SOURCES = ("eager", "consumer")
-"""Groups whose records librdkafka writes; Odradek's module of its interface writes the others."""
 HANDED_OUT_WITHIN = 240.0
 """Seconds that members may take to read what is left of a topic, after the last SIGCONT."""
 Span = tuple[float, float]
@@ -258,16 +256,17 @@ class GroupUnderTest:
 
     def place(self, incarnation: int, partition: int) -> TopicPartition:
         """Return the name in the history of a partition of one of the topics of this name."""
-        return TopicPartition(f"{self.topic}@{incarnation}", partition)
+        return TopicPartition(f"{self.topic}#{incarnation + 1}", partition)
 
     def write(self) -> None:
         """Write the records of this incarnation, and wait for their acknowledgements.
 
-        After half of them the topic gets another partition, which is written, too.
+        librdkafka can't be the source: on Kafka 3.9, while brokers restarted, 2.16.0 acknowledged
+        the first record of a new partition without an offset, and no log contained it.
+        After half of the records the topic gets another partition, which is written, too.
         """
         plan = self.plan
-        make: Any = confluent_kafka.Producer if self.kind in PLAIN_SOURCES else LikeConfluent
-        producer = make(
+        producer = LikeConfluent(
             settings(
                 self._theirs,
                 **{
@@ -298,7 +297,9 @@ class GroupUnderTest:
         self.grown += 1
         return 1
 
-    def _produce(self, producer: Any, number: int, partition: int, failed: list[str]) -> None:
+    def _produce(
+        self, producer: LikeConfluent, number: int, partition: int, failed: list[str]
+    ) -> None:
         """Hand a record to the producer, which needs some time to see a new partition."""
         value = f"{self.kind}/{self.incarnation}/{number}"
         place = self.place(self.incarnation, partition)
@@ -316,7 +317,7 @@ class GroupUnderTest:
             try:
                 producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
                 return
-            except (confluent_kafka.KafkaException, KafkaException) as error:
+            except KafkaException as error:
                 unknown = error.args[0].code() == confluent_kafka.KafkaError._UNKNOWN_PARTITION
                 if not unknown or time.monotonic() > until:
                     raise
