@@ -10,14 +10,22 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import Call, History, Operation, Result, Write
+from odradek.simulation.checkers.history import CallKind, CallResult, History, Operation, Write
 from odradek.simulation.checkers.history_check import Kind
 
 Place = TypeVar("Place")
 Row = tuple[int, str]
 Found = frozenset[Kind]
 EVENTS = frozenset(
-    (Call.ASSIGN, Call.SUBSCRIBE, Call.ASSIGNED, Call.REVOKED, Call.SEEK, Call.CRASH, Call.CLOSE)
+    (
+        CallKind.ASSIGN,
+        CallKind.SUBSCRIBE,
+        CallKind.ASSIGNED,
+        CallKind.REVOKED,
+        CallKind.SEEK,
+        CallKind.CRASH,
+        CallKind.CLOSE,
+    )
 )
 SOON = 1e-6
 
@@ -28,7 +36,7 @@ class Spoiler:
     def __init__(self, history: History, rng: random.Random) -> None:
         self.history = History.of_lines(list(history.lines()))
         self.rng = rng
-        self.polls = [one for one in self.history.polls if one.result is Result.OK]
+        self.polls = [one for one in self.history.polls if one.result is CallResult.OK]
         self.writers: dict[str, tuple[Operation, Write]] = {
             write.value: (one, write) for one in self.history.transactions for write in one.writes
         }
@@ -61,7 +69,7 @@ class Spoiler:
         for one in sorted(done, key=lambda one: one.returned or 0.0):
             if one.call in EVENTS:
                 last = {place: rows for place, rows in last.items() if place[0] != one.process}
-            if one.call is not Call.POLL or one.complete or one.result is not Result.OK:
+            if one.call is not CallKind.POLL or one.complete or one.result is not CallResult.OK:
                 continue
             for partition, rows in one.seen.items():
                 place = one.process, partition
@@ -70,14 +78,14 @@ class Spoiler:
                 if rows:
                     last[place] = rows
 
-    def writes(self, call: Call) -> Iterator[tuple[Operation, Write]]:
+    def writes(self, call: CallKind) -> Iterator[tuple[Operation, Write]]:
         """Yield the acknowledged writes of a kind that were read."""
         for one, write in self.writers.values():
-            if one.call is call and one.result is Result.OK and write.value in self.places:
+            if one.call is call and one.result is CallResult.OK and write.value in self.places:
                 yield one, write
 
     def pairs(
-        self, call: Call, fits: Callable[[Operation, Operation], bool]
+        self, call: CallKind, fits: Callable[[Operation, Operation], bool]
     ) -> Iterator[tuple[Write, Write]]:
         """Yield two writes to one partition whose operations fit, the earlier one first."""
         by_partition: dict[TopicPartition, list[tuple[Operation, Write]]] = {}
@@ -113,7 +121,7 @@ def lost_write(spoiler: Spoiler) -> Found | None:
         value
         for _, _, rows in spoiler.readings(complete=True)
         for _, value in rows[:-1]
-        if spoiler.writers[value][0].result is Result.OK
+        if spoiler.writers[value][0].result is CallResult.OK
     )
     if chosen is None:
         return None
@@ -126,7 +134,7 @@ def unread_end(spoiler: Spoiler) -> Found | None:
     chosen = spoiler.pick(
         rows[-1][1]
         for _, _, rows in spoiler.readings(complete=True)
-        if spoiler.writers[rows[-1][1]][0].result is Result.OK
+        if spoiler.writers[rows[-1][1]][0].result is CallResult.OK
     )
     if chosen is None:
         return None
@@ -150,7 +158,7 @@ def aborted_read(spoiler: Spoiler) -> Found | None:
     chosen = spoiler.pick(
         write
         for one, write in spoiler.writers.values()
-        if one.aborted and one.result is Result.FAIL and write.partition in ends
+        if one.aborted and one.result is CallResult.FAIL and write.partition in ends
     )
     if chosen is None:
         return None
@@ -218,7 +226,7 @@ def inconsistent_offsets(spoiler: Spoiler) -> Found | None:
 
 
 def _swapped(
-    spoiler: Spoiler, call: Call, fits: Callable[[Operation, Operation], bool], kind: Kind
+    spoiler: Spoiler, call: CallKind, fits: Callable[[Operation, Operation], bool], kind: Kind
 ) -> Found | None:
     chosen = spoiler.pick(spoiler.pairs(call, fits))
     if chosen is None:
@@ -235,7 +243,7 @@ def nonmonotonic_send(spoiler: Spoiler) -> Found | None:
     """Exchange the places of two sends of a producer, one after the other."""
     return _swapped(
         spoiler,
-        Call.SEND,
+        CallKind.SEND,
         lambda one, other: one.process == other.process and _after(one, other),
         Kind.NONMONOTONIC_SEND,
     )
@@ -245,7 +253,7 @@ def reordered_pipeline(spoiler: Spoiler) -> Found | None:
     """Exchange the places of two sends of a producer that overlap."""
     return _swapped(
         spoiler,
-        Call.SEND,
+        CallKind.SEND,
         lambda one, other: one.process == other.process and not _after(one, other),
         Kind.NONMONOTONIC_SEND,
     )
@@ -255,7 +263,7 @@ def real_time(spoiler: Spoiler) -> Found | None:
     """Exchange the places of two sends of two producers, one after the other."""
     return _swapped(
         spoiler,
-        Call.SEND,
+        CallKind.SEND,
         lambda one, other: one.client != other.client and _after(one, other),
         Kind.REAL_TIME,
     )
@@ -265,7 +273,7 @@ def nonmonotonic_transactions(spoiler: Spoiler) -> Found | None:
     """Exchange the places of records of two transactions of a producer."""
     return _swapped(
         spoiler,
-        Call.TXN,
+        CallKind.TXN,
         lambda one, other: one is not other and one.process == other.process,
         Kind.NONMONOTONIC_SEND,
     )
@@ -274,7 +282,7 @@ def nonmonotonic_transactions(spoiler: Spoiler) -> Found | None:
 def internal_nonmonotonic_send(spoiler: Spoiler) -> Found | None:
     """Exchange the places of two records of one transaction."""
     return _swapped(
-        spoiler, Call.TXN, lambda one, other: one is other, Kind.INTERNAL_NONMONOTONIC_SEND
+        spoiler, CallKind.TXN, lambda one, other: one is other, Kind.INTERNAL_NONMONOTONIC_SEND
     )
 
 
@@ -282,7 +290,7 @@ def zombie_write(spoiler: Spoiler) -> Found | None:
     """Exchange the places of records of a producer and of the one that has fenced it."""
     return _swapped(
         spoiler,
-        Call.TXN,
+        CallKind.TXN,
         lambda one, other: one.client == other.client and one.incarnation < other.incarnation,
         Kind.ZOMBIE_WRITE,
     )
@@ -290,7 +298,9 @@ def zombie_write(spoiler: Spoiler) -> Found | None:
 
 def intermediate_read(spoiler: Spoiler) -> Found | None:
     """Remove one record of a transaction with several from all polls."""
-    chosen = spoiler.pick(write for one, write in spoiler.writes(Call.TXN) if len(one.writes) > 1)
+    chosen = spoiler.pick(
+        write for one, write in spoiler.writes(CallKind.TXN) if len(one.writes) > 1
+    )
     if chosen is None:
         return None
     spoiler.forget(chosen.value)
@@ -301,7 +311,7 @@ def wrong_place(spoiler: Spoiler) -> Found | None:
     """Change the acknowledged offset of a record."""
     chosen = spoiler.pick(
         write
-        for call in (Call.SEND, Call.TXN)
+        for call in (CallKind.SEND, CallKind.TXN)
         for _, write in spoiler.writes(call)
         if write.offset is not None
     )
@@ -317,8 +327,8 @@ def read_before_send(spoiler: Spoiler) -> Found | None:
         (poll, value)
         for poll, _, rows in spoiler.readings(complete=False)
         for _, value in rows
-        if spoiler.writers[value][0].call is Call.SEND
-        and spoiler.writers[value][0].result is Result.OK
+        if spoiler.writers[value][0].call is CallKind.SEND
+        and spoiler.writers[value][0].result is CallResult.OK
     )
     if chosen is None:
         return None
@@ -331,7 +341,7 @@ def read_before_send(spoiler: Spoiler) -> Found | None:
 
 def _inner_polls(spoiler: Spoiler) -> dict[int, Operation]:
     """Return for each committed transaction with records that were read a poll in it."""
-    numbers = {one.number for one, _ in spoiler.writes(Call.TXN)}
+    numbers = {one.number for one, _ in spoiler.writes(CallKind.TXN)}
     return {p.transaction: p for p in spoiler.polls if p.transaction in numbers}
 
 
@@ -342,7 +352,7 @@ def own_read(spoiler: Spoiler) -> Found | None:
     if chosen is None:
         return None
     number, poll = chosen
-    value = next(w.value for one, w in spoiler.writes(Call.TXN) if one.number == number)
+    value = next(w.value for one, w in spoiler.writes(CallKind.TXN) if one.number == number)
     partition, offset = spoiler.places[value]
     poll.seen.setdefault(partition, []).append((offset, value))
     return frozenset((Kind.PRECOMMITTED_READ,))
@@ -355,7 +365,7 @@ def cycle(spoiler: Spoiler) -> Found | None:
         return None
     numbers = spoiler.rng.sample(sorted(inner), 2)
     for number, other in (numbers, numbers[::-1]):
-        value = next(w.value for one, w in spoiler.writes(Call.TXN) if one.number == other)
+        value = next(w.value for one, w in spoiler.writes(CallKind.TXN) if one.number == other)
         partition, offset = spoiler.places[value]
         inner[number].seen.setdefault(partition, []).append((offset, value))
         spoiler.history.operations[number].places.append((partition, offset))
@@ -367,7 +377,7 @@ def unowned_read(spoiler: Spoiler) -> Found | None:
     assigned = {
         one.process
         for one in spoiler.history.operations
-        if one.call in (Call.ASSIGN, Call.ASSIGNED)
+        if one.call in (CallKind.ASSIGN, CallKind.ASSIGNED)
     }
     owned = {
         (one.process, partition)
@@ -393,7 +403,7 @@ def input_twice(spoiler: Spoiler) -> Found | None:
     chosen = [
         one
         for one in spoiler.history.transactions
-        if one.result is Result.OK and one.group is not None and one.places
+        if one.result is CallResult.OK and one.group is not None and one.places
     ]
     if len(chosen) < 2:
         return None
@@ -408,7 +418,7 @@ def input_lost(spoiler: Spoiler) -> Found | None:
         (one, at)
         for one in spoiler.history.transactions
         for at in range(len(one.places))
-        if one.result is Result.OK and one.group is not None
+        if one.result is CallResult.OK and one.group is not None
     )
     if chosen is None:
         return None

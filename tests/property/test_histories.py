@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import Call, History, Operation, Result
+from odradek.simulation.checkers.history import CallKind, CallResult, History, Operation
 from odradek.simulation.checkers.history_check import Kind, check
 from odradek.simulation.checkers.history_edn import edn_lines
 
@@ -46,7 +46,7 @@ class Model:
         self.positions = dict.fromkeys(OUT, 0)
         self.incarnations = {"p": 0, "q": 0}
         self.reader = self.history.instance("reader")
-        self.history.note(Call.ASSIGNED, "reader", self.reader, OUT)
+        self.history.note(CallKind.ASSIGNED, "reader", self.reader, OUT)
         for n in range(60):
             place = INS["pq"[n % 2]]
             made = self.history.sent("source", place, f"i{n}")
@@ -55,11 +55,11 @@ class Model:
                 made.acknowledged(self.logs[place][-1][0])
         for _ in range(40):
             self.step()
-        self.history.note(Call.HEAL, "cluster")
+        self.history.note(CallKind.HEAL, "cluster")
         self.time += 5.0
         self.poll_all()
         for name, place in INS.items():
-            rest = self.history.invoke(Call.POLL, f"{name}'s consumer")
+            rest = self.history.invoke(CallKind.POLL, f"{name}'s consumer")
             rest.seen[place] = self.logs[place][self.at[place] :]
             rest.ended()
         self.time += 2 * SEEN_WITHIN
@@ -80,14 +80,14 @@ class Model:
             self.incarnations[self.rng.choice("pq")] += 1
         which = self.rng.random()
         if which < 0.1:
-            self.history.note(Call.CRASH, "reader", self.reader)
+            self.history.note(CallKind.CRASH, "reader", self.reader)
             self.reader = self.history.instance("reader")
-            self.history.note(Call.ASSIGNED, "reader", self.reader, OUT)
+            self.history.note(CallKind.ASSIGNED, "reader", self.reader, OUT)
         elif which < 0.2:
-            self.history.note(Call.REVOKED, "reader", self.reader, OUT[:1])
-            self.history.note(Call.ASSIGNED, "reader", self.reader, OUT[:1])
+            self.history.note(CallKind.REVOKED, "reader", self.reader, OUT[:1])
+            self.history.note(CallKind.ASSIGNED, "reader", self.reader, OUT[:1])
         elif which < 0.3:
-            self.history.note(Call.SEEK, "reader", self.reader, OUT)
+            self.history.note(CallKind.SEEK, "reader", self.reader, OUT)
         if which < 0.3:
             places = OUT[:1] if 0.1 <= which < 0.2 else OUT
             self.positions |= {p: self.rng.randrange(self.positions[p] + 1) for p in places}
@@ -96,7 +96,7 @@ class Model:
 
     def poll(self, most: int = 3) -> bool:
         """Let the reader poll."""
-        made = self.history.invoke(Call.POLL, "reader", self.reader)
+        made = self.history.invoke(CallKind.POLL, "reader", self.reader)
         for partition in OUT:
             rows = [row for row in self.logs[partition] if row[0] >= self.positions[partition]]
             for offset, value in rows[:most]:
@@ -107,7 +107,7 @@ class Model:
 
     def poll_all(self) -> None:
         """Read every partition from its beginning to its end."""
-        self.history.note(Call.SEEK, "reader", self.reader, OUT)
+        self.history.note(CallKind.SEEK, "reader", self.reader, OUT)
         self.positions = dict.fromkeys(OUT, 0)
         while self.poll(10):
             pass
@@ -122,7 +122,7 @@ class Model:
             self.ends[write.partition] += self.rng.choice([1, 1, 1, 2, 5])
             if visible:
                 self.logs[write.partition].append((offset, write.value))
-                if made.call is Call.TXN and self.rng.random() < 0.6:
+                if made.call is CallKind.TXN and self.rng.random() < 0.6:
                     made.acknowledged(offset, write)
             else:
                 self.hidden.append((write.partition, offset, write.value))
@@ -132,7 +132,7 @@ class Model:
         visible = self.rng.random() < 0.7
         together = []
         for name in names:
-            poll = self.history.invoke(Call.POLL, f"{name}'s consumer")
+            poll = self.history.invoke(CallKind.POLL, f"{name}'s consumer")
             place = INS[name]
             taken = self.logs[place][self.at[place] : self.at[place] + self.rng.randrange(3)]
             for offset, value in taken:
@@ -153,7 +153,7 @@ class Model:
         self.store(together, visible=visible)
         self.finish(together, visible=visible)
         for name in names if not visible else ():
-            self.history.note(Call.SEEK, f"{name}'s consumer", 0, [INS[name]])
+            self.history.note(CallKind.SEEK, f"{name}'s consumer", 0, [INS[name]])
 
     def finish(self, together: list[Operation], *, visible: bool) -> None:
         for made in together:
@@ -161,7 +161,7 @@ class Model:
                 made.commits()
         for made in together:
             if self.rng.random() < 0.7:
-                made.ended(Result.OK if visible else Result.FAIL)
+                made.ended(CallResult.OK if visible else CallResult.FAIL)
 
     # Choices for damages
 
@@ -188,8 +188,8 @@ class Model:
 
     def committed_ones(self, writes: int = 1) -> list[Operation]:
         """Return transactions that were committed."""
-        found = [t for t in self.history.transactions if t.call is Call.TXN]
-        return [t for t in found if t.result is Result.OK and len(t.writes) >= writes]
+        found = [t for t in self.history.transactions if t.call is CallKind.TXN]
+        return [t for t in found if t.result is CallResult.OK and len(t.writes) >= writes]
 
 
 def lose(model: Model) -> set[Kind]:
@@ -200,7 +200,7 @@ def lose(model: Model) -> set[Kind]:
 
 def lose_a_part(model: Model) -> set[Kind]:
     made = model.rng.choice(model.committed_ones(2))
-    made.result, gone = Result.INFO, made.writes[0].value
+    made.result, gone = CallResult.INFO, made.writes[0].value
     model.everywhere(lambda _, offset, value: None if value == gone else (offset, value))
     return {Kind.PARTIAL}
 
@@ -250,7 +250,7 @@ def swap_within(model: Model) -> set[Kind]:
         (one, other)
         for made in model.history.transactions
         for one, other in pairwise(made.writes)
-        if one.partition == other.partition and made.result is Result.OK
+        if one.partition == other.partition and made.result is CallResult.OK
     ]
     one, other = model.rng.choice(some)
     one.offset = other.offset = None
@@ -289,7 +289,7 @@ def overtake(model: Model) -> set[Kind]:
     """A record is before one that was acknowledged before it was sent."""
 
     def apart(one: Operation, other: Operation) -> bool:
-        ended = one.result is Result.OK and one.returned is not None
+        ended = one.result is CallResult.OK and one.returned is not None
         return ended and one.client != other.client and one.returned < other.invoked  # type: ignore[operator]
 
     _neighbours(model, apart)
@@ -341,14 +341,14 @@ def reverse(model: Model) -> set[Kind]:
 def own_nothing(model: Model) -> set[Kind]:
     poll, place = model.rng.choice(model.polls(1))
     for one in model.history.operations:
-        if one.process == poll.process and one.call is Call.ASSIGNED:
+        if one.process == poll.process and one.call is CallKind.ASSIGNED:
             one.places = [(p, o) for p, o in one.places if p != place]
     return {Kind.UNOWNED_READ}
 
 
 def delay(model: Model) -> set[Kind]:
     """After the last fault, one record was returned too late."""
-    healed = next(o.invoked for o in model.history.operations if o.call is Call.HEAL)
+    healed = next(o.invoked for o in model.history.operations if o.call is CallKind.HEAL)
     writes = [
         w
         for t in model.committed_ones()
@@ -487,28 +487,28 @@ def of_edn(lines: Iterator[str]) -> History:
         assert process not in retired
         if row["type"] == "invoke":
             assert process not in open_, "a process has one open operation"
-            open_[process] = history.invoke(Call(row["f"]), str(process))
+            open_[process] = history.invoke(CallKind(row["f"]), str(process))
             open_[process].invoked = time
             continue
         made = open_.pop(process)
-        made.returned, made.result = time, Result(row["type"])
-        if made.result is Result.INFO:
+        made.returned, made.result = time, CallResult(row["type"])
+        if made.result is CallResult.INFO:
             retired.add(process)
         _fill(history, made, row["value"], names)
         healed = max(healed, time)
     whole = [one for one in history.polls if one.invoked > healed - 1.0]
     for one in whole:
         one.complete = bool(one.seen)
-    history.note(Call.HEAL, "cluster")
+    history.note(CallKind.HEAL, "cluster")
     last = max(o.invoked for o in history.polls if not o.complete)
     history.operations[-1].invoked = last - 1.9 * SEEN_WITHIN
     return history
 
 
 def _fill(history: History, made: Operation, value: Any, names: dict[int, TopicPartition]) -> None:
-    if made.call is Call.ASSIGN:
+    if made.call is CallKind.ASSIGN:
         made.places = [(names[key], -1) for key in value]
-    for part in value if made.writing or made.call is Call.POLL else ():
+    for part in value if made.writing or made.call is CallKind.POLL else ():
         if part[0] == "send":
             pair = part[2] if isinstance(part[2], list) else (None, part[2])
             write = made.wrote(names[part[1]], pair[1])
@@ -517,10 +517,12 @@ def _fill(history: History, made: Operation, value: Any, names: dict[int, TopicP
         else:
             pairs = part[1] if len(part) > 1 else []
             for key, rows in zip(pairs[::2], pairs[1::2], strict=True):
-                if made.call is Call.TXN:
-                    poll = history.invoke(Call.POLL, made.client)
+                if made.call is CallKind.TXN:
+                    poll = history.invoke(CallKind.POLL, made.client)
                     poll.invoked = poll.returned = made.invoked
-                    if made.result is not Result.INFO:  # else it has the time of the history's end
+                    if (
+                        made.result is not CallResult.INFO
+                    ):  # else it has the time of the history's end
                         poll.returned = made.returned
                     poll.seen[names[key]] = [(o, v) for o, v in rows]
                 else:

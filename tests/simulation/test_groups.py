@@ -18,7 +18,7 @@ from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow
-from odradek.simulation.checkers.history import Call
+from odradek.simulation.checkers.history import CallKind
 from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
 from odradek.simulation.runs.explore import RunOutcome, explore, run_schedule
 from odradek.simulation.runs.group_runs import GroupRun
@@ -169,8 +169,10 @@ def test_offsets_that_are_committed_too_far_are_found(monkeypatch: pytest.Monkey
 def test_a_client_that_gives_nothing_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     revoked = MemberDriver._told
 
-    def deaf(self: MemberDriver, call: Call, note: Any, partitions: list[TopicPartition]) -> None:
-        if call is Call.ASSIGNED:  # the application never hears that something goes
+    def deaf(
+        self: MemberDriver, call: CallKind, note: Any, partitions: list[TopicPartition]
+    ) -> None:
+        if call is CallKind.ASSIGNED:  # the application never hears that something goes
             revoked(self, call, note, partitions)
 
     monkeypatch.setattr(MemberDriver, "_told", deaf)

@@ -15,7 +15,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.cli.simulate import app
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import Call, History, Operation
+from odradek.simulation.checkers.history import CallKind, History, Operation
 from odradek.simulation.checkers.history_check import check
 from odradek.simulation.runs import coverage
 from odradek.simulation.runs.explore import run_schedule
@@ -23,8 +23,8 @@ from odradek.simulation.runs.random_schedules import FAMILIES, Family, random_sc
 from odradek.testing import FakeCluster
 
 
-def calls(family: Family, seeds: range) -> Counter[Call]:
-    found: Counter[Call] = Counter()
+def calls(family: Family, seeds: range) -> Counter[CallKind]:
+    found: Counter[CallKind] = Counter()
     for seed in seeds:
         outcome = run_schedule(random_schedule(seed, family=family))
         assert outcome.ok, outcome.violation
@@ -36,10 +36,16 @@ def calls(family: Family, seeds: range) -> Counter[Call]:
 @pytest.mark.parametrize("family", ["plain", "transactions", "groups", "read-process-write"])
 def test_families_with_records_leave_histories(family: Family) -> None:
     expected = {
-        "plain": {Call.SEND, Call.POLL, Call.ASSIGN},
-        "transactions": {Call.TXN},
-        "groups": {Call.SEND, Call.POLL, Call.SUBSCRIBE, Call.ASSIGNED, Call.REVOKED},
-        "read-process-write": {Call.TXN, Call.POLL, Call.ASSIGNED},
+        "plain": {CallKind.SEND, CallKind.POLL, CallKind.ASSIGN},
+        "transactions": {CallKind.TXN},
+        "groups": {
+            CallKind.SEND,
+            CallKind.POLL,
+            CallKind.SUBSCRIBE,
+            CallKind.ASSIGNED,
+            CallKind.REVOKED,
+        },
+        "read-process-write": {CallKind.TXN, CallKind.POLL, CallKind.ASSIGNED},
     }
     assert expected[family] <= calls(family, range(6 if family == "plain" else 2)).keys()
 
@@ -67,10 +73,10 @@ def test_what_clients_of_a_fake_cluster_do_can_be_judged() -> None:
         with Consumer({"bootstrap.servers": cluster.bootstrap_servers}) as consumer:
             consumer.assign([place])
             consumer.seek_to_beginning([place])
-            history.note(Call.ASSIGN, "consumer", 0, [place])
+            history.note(CallKind.ASSIGN, "consumer", 0, [place])
             seen = 0
             while seen < 5:
-                poll = history.invoke(Call.POLL, "consumer")
+                poll = history.invoke(CallKind.POLL, "consumer")
                 for record in consumer.poll(1.0):
                     poll.saw(place, record.offset, record.value)
                     seen += 1

@@ -32,7 +32,7 @@ from odradek.record.columns import Row
 from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.disturbances import late_packets, late_requests
-from odradek.simulation.checkers.history import History, Operation, Result
+from odradek.simulation.checkers.history import CallResult, History, Operation
 from odradek.simulation.checkers.history_check import Kind, check
 from odradek.simulation.faults.hostile_verbs import TRANSACTION_APIS
 from odradek.simulation.logs.partition_log import PartitionLog
@@ -188,7 +188,7 @@ class Scene:
             try:
                 future = self.source.send("in", value.encode(), partition=partition)
             except KafkaError:  # it timed out before the topic was known
-                made.ended(Result.FAIL)
+                made.ended(CallResult.FAIL)
             else:
                 self.sent.append((made, future))
 

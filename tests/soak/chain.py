@@ -25,10 +25,10 @@ from odradek.common.errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.history import (
-    Call,
+    CallKind,
+    CallResult,
     History,
     Operation,
-    Result,
     Write,
 )
 
@@ -87,12 +87,12 @@ class Chain:
         if self._consumer is None:
             self._consumer = self._make_consumer()
             self._joined += 1
-            self.history.note(Call.SUBSCRIBE, self._reader, self._joined)
+            self.history.note(CallKind.SUBSCRIBE, self._reader, self._joined)
             subscribed = self._consumer.subscribe(
                 [self.source],
-                on_assigned=lambda _, found: self._rebalanced(Call.ASSIGNED, found),
-                on_revoked=lambda _, found: self._rebalanced(Call.REVOKED, found),
-                on_lost=lambda _, found: self._rebalanced(Call.REVOKED, found),
+                on_assigned=lambda _, found: self._rebalanced(CallKind.ASSIGNED, found),
+                on_revoked=lambda _, found: self._rebalanced(CallKind.REVOKED, found),
+                on_lost=lambda _, found: self._rebalanced(CallKind.REVOKED, found),
             )
             await of(subscribed)
         return self._consumer
@@ -106,7 +106,7 @@ class Chain:
     def _reader(self) -> str:
         return f"{self.name}'s consumer"
 
-    def _rebalanced(self, call: Call, partitions: list[TopicPartition]) -> None:
+    def _rebalanced(self, call: CallKind, partitions: list[TopicPartition]) -> None:
         """Note what its consumer gets or loses."""
         self.history.note(call, self._reader, self._joined, partitions)
         self.tally.counts["rebalances"] += 1
@@ -151,11 +151,11 @@ class Chain:
             return 0
         try:
             consumer = await self.consumer()
-            poll = self.history.invoke(Call.POLL, self._reader, self._joined, group=self.group)
+            poll = self.history.invoke(CallKind.POLL, self._reader, self._joined, group=self.group)
             try:
                 records = await of(consumer.poll(timeout, max_records=MAX_RECORDS))
             except KafkaError:
-                poll.ended(Result.FAIL)
+                poll.ended(CallResult.FAIL)
                 raise
         except KafkaError as error:
             self._note(error)
@@ -166,7 +166,7 @@ class Chain:
         if not records:
             return 0
         made = self.history.begin(self.name, self.incarnation, group=self.group)
-        poll.transaction = made.number
+        poll.belongs_to(made)
         places = [(TopicPartition(r.topic, r.partition), r.offset) for r in records]
         await self._transact(producer, made, places, leave=leave, regret=regret)
         return len(records)
@@ -241,14 +241,14 @@ class Chain:
                 except KafkaError as worse:
                     self._note(worse)
                     break
-                made.ended(Result.FAIL)
+                made.ended(CallResult.FAIL)
                 self.tally.counts["aborted"] += 1
                 return
         elif isinstance(error, KafkaTimeoutError):
             # Of a commit that goes on nobody knows the end; what was before it can be aborted.
             with suppress(KafkaError):
                 await of(producer.abort_transaction())
-                made.ended(Result.FAIL)
+                made.ended(CallResult.FAIL)
                 self.tally.counts["aborted"] += 1
                 return
         self.tally.counts["replaced"] += 1
@@ -264,7 +264,7 @@ class Chain:
             assigned = consumer.assignment()
             offsets = await of(consumer.committed(assigned)) if assigned else {}
             for partition, found in offsets.items():
-                self.history.note(Call.SEEK, self._reader, self._joined, [partition])
+                self.history.note(CallKind.SEEK, self._reader, self._joined, [partition])
                 if found is None:
                     consumer.seek_to_beginning([partition])
                 else:

@@ -35,7 +35,7 @@ from tests.interop.other_client import settings
 from odradek.common.types import TopicPartition
 from odradek.compat.confluent_kafka import KafkaException
 from odradek.compat.confluent_kafka import Producer as LikeConfluent
-from odradek.simulation.checkers.history import Call, History, Result, Write
+from odradek.simulation.checkers.history import CallKind, CallResult, History, Write
 from odradek.testing import LocalCluster
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -501,10 +501,10 @@ def add_to_history(history: History, groups: Iterable[GroupUnderTest]) -> None:
     """
     for group in groups:
         for incarnation, write in group.sent:
-            made = history.invoke(Call.SEND, f"source-{group.kind}", incarnation)
+            made = history.invoke(CallKind.SEND, f"source-{group.kind}", incarnation)
             made.writes.append(write)
             made.invoked, made.returned = write.invoked, write.returned
-            made.result = Result.INFO if write.returned is None else Result.OK
+            made.result = CallResult.INFO if write.returned is None else CallResult.OK
         for member in group.members:
             if member.style != "workers":
                 for line in member.lines:
@@ -513,13 +513,13 @@ def add_to_history(history: History, groups: Iterable[GroupUnderTest]) -> None:
 
 def _add_line(history: History, group: GroupUnderTest, name: str, line: Mapping[str, Any]) -> None:
     if line["kind"] in ("rebalanced", "lost"):
-        made = history.invoke(Call.SUBSCRIBE, name, group=group.group)
+        made = history.invoke(CallKind.SUBSCRIBE, name, group=group.group)
         made.invoked = made.returned = line["at"]
-        made.result = Result.OK
+        made.result = CallResult.OK
     elif line["kind"] == "got" and line["rows"]:
-        made = history.invoke(Call.POLL, name, group=group.group)
+        made = history.invoke(CallKind.POLL, name, group=group.group)
         made.invoked = made.returned = line["at"]
-        made.result = Result.OK
+        made.result = CallResult.OK
         for partition, offset, value in line["rows"]:
             _, incarnation, _ = value.split("/")
             made.saw(group.place(int(incarnation), partition), offset, value)

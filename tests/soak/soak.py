@@ -35,7 +35,7 @@ from tests.soak.ways import InLoop, InThreads, Way
 from tests.soak.witness import ClusterWitness
 from tests.soak.workers import Administrator, GroupReader, Member, Source, Worker
 
-from odradek.simulation.checkers.history import Call, History, Result
+from odradek.simulation.checkers.history import CallKind, CallResult, History
 from odradek.testing import LocalCluster
 from odradek.testing.jars import DEFAULT_VERSION
 
@@ -319,7 +319,7 @@ class Soak:
 
     def _wind_down(self) -> None:
         """No trouble any more: the source ends, the chains work off what is left."""
-        self.history.note(Call.HEAL, "cluster")
+        self.history.note(CallKind.HEAL, "cluster")
         if self.companions is not None:
             self.companions.calm()
         for worker in (*self.members, *self.readers):
@@ -399,7 +399,7 @@ class Soak:
             report.repeats[protocol] = sum(r.count for r in group) - len(places)
             report.chains[protocol]["readers lost partitions"] = sum(r.lost for r in group)
         outcomes = Counter(t.result for t in self.history.transactions if t.group)
-        report.transactions = {result.value: outcomes[result] for result in Result}
+        report.transactions = {result.value: outcomes[result] for result in CallResult}
         report.longest_silence = round(max(s.longest_silence for s in self.sources), 2)
         if self.plan.asyncio:
             self._conclude_loop()
@@ -454,7 +454,7 @@ class Soak:
         mine = [
             t
             for t in self.history.transactions
-            if t.client.startswith(prefix) and t.result is Result.OK
+            if t.client.startswith(prefix) and t.result is CallResult.OK
         ]
         readers = [reader for reader in self.readers if reader.way is self.loop]
         self.report.asyncio = {

@@ -23,7 +23,7 @@ from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
-from odradek.simulation.checkers.history import Call, History, Operation, Result
+from odradek.simulation.checkers.history import CallKind, CallResult, History, Operation
 
 Config = Mapping[str, Any]
 TICK = 0.02
@@ -270,7 +270,7 @@ class GroupReader(Worker):
             end = time.monotonic() + self._rng.expovariate(1 / self._disorder)
             consumer = self._consumer = self.way.consumer(self.name, self._settings)
             self.joined += 1
-            self._history.note(Call.SUBSCRIBE, self.name, self.joined)
+            self._history.note(CallKind.SUBSCRIBE, self.name, self.joined)
             subscribed = consumer.subscribe(
                 [self._topic],
                 on_assigned=self._assigned,
@@ -288,11 +288,11 @@ class GroupReader(Worker):
             await self.way.pause(self._rng.uniform(0.0, 3.0), self.stopping)
 
     async def _poll(self, consumer: AnyConsumer) -> None:
-        poll = self._history.invoke(Call.POLL, self.name, self.joined)
+        poll = self._history.invoke(CallKind.POLL, self.name, self.joined)
         try:
             records = await of(consumer.poll(0.3))
         except KafkaError as error:
-            poll.ended(Result.FAIL)
+            poll.ended(CallResult.FAIL)
             self.errors[type(error).__name__] += 1
             return
         for record in records:
@@ -303,10 +303,10 @@ class GroupReader(Worker):
         poll.ended()
 
     def _assigned(self, _: object, partitions: list[TopicPartition]) -> None:
-        self._history.note(Call.ASSIGNED, self.name, self.joined, partitions)
+        self._history.note(CallKind.ASSIGNED, self.name, self.joined, partitions)
 
     def _revoked(self, _: object, partitions: list[TopicPartition]) -> None:
-        self._history.note(Call.REVOKED, self.name, self.joined, partitions)
+        self._history.note(CallKind.REVOKED, self.name, self.joined, partitions)
 
     def _lost(self, consumer: object, partitions: list[TopicPartition]) -> None:
         self.lost += 1

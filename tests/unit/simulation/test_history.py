@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import Call, History, Operation, Result
+from odradek.simulation.checkers.history import CallKind, CallResult, History, Operation
 from odradek.simulation.checkers.history_check import Kind, check
 
 A, B, IN = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("in", 0)
@@ -26,7 +26,7 @@ def kinds(history: History) -> set[Kind]:
 def transaction(
     history: History,
     values: Sequence[tuple[TopicPartition, str]],
-    outcome: Result = Result.OK,
+    outcome: CallResult = CallResult.OK,
     *,
     producer: str = "p",
     incarnation: int = 0,
@@ -60,7 +60,7 @@ def good() -> History:
     transaction(history, [(IN, "i1")], producer="source")
     read(history, IN, [(0, "i0"), (1, "i1")])
     transaction(history, [(A, "a0"), (B, "b0")], inputs=[0])
-    transaction(history, [(A, "a1"), (B, "b1")], Result.FAIL, inputs=[1])
+    transaction(history, [(A, "a1"), (B, "b1")], CallResult.FAIL, inputs=[1])
     transaction(history, [(A, "a2"), (B, "b2")], inputs=[1])
     read(history, A, [(0, "a0"), (4, "a2")])
     read(history, B, [(0, "b0"), (4, "b2")])
@@ -93,7 +93,7 @@ def test_values_must_be_unique() -> None:
 
 def wrote(
     *values: str,
-    outcome: Result = Result.OK,
+    outcome: CallResult = CallResult.OK,
     group: str | None = None,
     **how: Any,
 ) -> Spoil:
@@ -133,7 +133,7 @@ def committed(offset: int) -> Spoil:
     return lambda history: history.group_ends("g", [(IN, offset)])
 
 
-MAYBE = Result.INFO
+MAYBE = CallResult.INFO
 ABORTED_WAS_SEEN = (saw(A, (2, "a1"), at=1), saw(B, (2, "b1"), at=1))
 BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
     "lost": ({Kind.LOST_WRITE}, (wrote("a3"),)),
@@ -176,7 +176,7 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
     "polled again": ({Kind.NONMONOTONIC_POLL}, (also_read((4, "a2")), also_read((4, "a2")))),
     "of another member": (
         {Kind.UNOWNED_READ},
-        (lambda h: h.note(Call.ASSIGNED, "other", 0, [B]), also_read((0, "a0"))),
+        (lambda h: h.note(CallKind.ASSIGNED, "other", 0, [B]), also_read((0, "a0"))),
     ),
     "overtaken": (
         {Kind.REAL_TIME},
@@ -190,8 +190,8 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
         {Kind.UNSEEN},
         (
             *(wrote("a3"), saw(A, (9, "a3"))),
-            lambda h: h.note(Call.HEAL, "cluster"),
-            lambda h: setattr(h.invoke(Call.POLL, "late"), "invoked", 1000.0),
+            lambda h: h.note(CallKind.HEAL, "cluster"),
+            lambda h: setattr(h.invoke(CallKind.POLL, "late"), "invoked", 1000.0),
         ),
     ),
     "not to the end": ({Kind.READERS_DISAGREE}, (also_read((0, "a0"), complete=True),)),

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import Call, History, Result
+from odradek.simulation.checkers.history import CallKind, CallResult, History
 from odradek.simulation.checkers.history_edn import edn_lines
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -28,7 +28,7 @@ def completions(history: History) -> list[str]:
 def test_a_transaction_is_one_operation_with_its_polls() -> None:
     history = made()
     txn = history.begin("p", 1)
-    poll = history.invoke(Call.POLL, "c", 1)
+    poll = history.invoke(CallKind.POLL, "c", 1)
     poll.transaction = txn.number
     poll.saw(A, 4, "x")
     poll.ended()
@@ -48,7 +48,7 @@ def test_a_transaction_that_was_not_committed_has_failed(told: bool) -> None:
     txn.wrote(A, "x")
     if told:
         txn.commits()
-        txn.ended(Result.FAIL)
+        txn.ended(CallResult.FAIL)
     assert completions(history) == [':type :fail, :process 0, :f :txn, :value [[:send 0 "x"]]']
 
 
@@ -79,8 +79,8 @@ def test_overlapping_sends_belong_to_several_processes() -> None:
 
 def test_a_seek_is_an_assignment_without_and_one_with_the_partition() -> None:
     history = made()
-    history.note(Call.ASSIGNED, "c", 1, [A, B])
-    history.note(Call.SEEK, "c", 1, [B], 5)
-    history.note(Call.REVOKED, "c", 1, [A])
+    history.note(CallKind.ASSIGNED, "c", 1, [A, B])
+    history.note(CallKind.SEEK, "c", 1, [B], 5)
+    history.note(CallKind.REVOKED, "c", 1, [A])
     values = [line.rpartition(":value ")[2] for line in completions(history)]
     assert values == ["[]", "[0 1]", "[0]", "[0 1]", "[1]"]

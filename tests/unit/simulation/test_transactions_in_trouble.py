@@ -10,7 +10,7 @@ from tests.unit.simulation.transactional import NEW, OLD, Producer, Setting
 
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.checkers.history import History, Result
+from odradek.simulation.checkers.history import CallResult, History
 from odradek.simulation.checkers.history_check import check
 
 SEEDS = 40
@@ -63,7 +63,7 @@ def test_whatever_breaks_transactions_are_whole(seed: int) -> None:
         history.read("log", TopicPartition("t", partition), rows, complete=True)
         assert cluster.log("t", partition).transactions.open == {}
     assert check(history) == []
-    assert any(t.result is Result.OK for t in history.transactions)
+    assert any(t.result is CallResult.OK for t in history.transactions)
 
 
 def _transact(
@@ -88,5 +88,5 @@ def _transact(
         told = producer.end(commit=commit)
         if told != 0:
             return
-        made.ended(Result.OK if commit else Result.FAIL)
+        made.ended(CallResult.OK if commit else CallResult.FAIL)
         producer.setting.world.advance(rng.uniform(0.0, 0.1))

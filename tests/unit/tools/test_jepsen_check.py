@@ -12,7 +12,7 @@ import pytest
 from tests.unit.tools.loading import load_tool
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import Call, History, Result
+from odradek.simulation.checkers.history import CallKind, CallResult, History
 from odradek.simulation.checkers.history_check import check
 
 spoilt: Any = load_tool("spoilt_histories")
@@ -31,11 +31,11 @@ def history() -> History:
     second = made.sent("pipe", OTHER, "x1")
     first.acknowledged(0)
     second.acknowledged(1)
-    made.note(Call.ASSIGNED, "chain", 1, [IN])
+    made.note(CallKind.ASSIGNED, "chain", 1, [IN])
     offset = 0
     for n in range(4):
         txn = made.begin("p", 1 + n // 2, group="g")
-        poll = made.invoke(Call.POLL, "chain", 1)
+        poll = made.invoke(CallKind.POLL, "chain", 1)
         poll.transaction = txn.number
         for at in (2 * n, 2 * n + 1):
             poll.saw(IN, at, f"{('source', 'second')[at % 2]} {at // 2}")
@@ -49,7 +49,7 @@ def history() -> History:
     aborted = made.begin("p", 2, group="g")
     aborted.wrote(OUT, "never")
     aborted.commits()
-    aborted.ended(Result.FAIL)
+    aborted.ended(CallResult.FAIL)
     reader = [(at, f"{('source', 'second')[at % 2]} {at // 2}") for at in range(8)]
     made.read("some", IN, reader[:4])
     made.read("some", IN, reader[4:])

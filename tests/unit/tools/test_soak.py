@@ -19,7 +19,7 @@ from tests.soak.troubles import MORE_TROUBLES, TROUBLES
 from tests.unit.tools.loading import load_tool
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import History, Result
+from odradek.simulation.checkers.history import CallResult, History
 
 ROOT = Path(__file__).resolve().parents[3]
 IN, OUT = TopicPartition("in", 0), TopicPartition("out-classic", 0)
@@ -104,7 +104,7 @@ def forget(world: World) -> None:
     made = world.history.transactions[-1]
     world.logs["out-classic"][0] = world.logs["out-classic"][0][:2]
     world.history.polls[-1].seen.clear()
-    assert made.result is Result.OK
+    assert made.result is CallResult.OK
 
 
 def no_unknown(world: World) -> None:

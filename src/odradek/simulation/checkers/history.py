@@ -25,7 +25,7 @@ NEXT = 1e-9
 """Least seconds between two times of a history: they define an order."""
 
 
-class Result(StrEnum):
+class CallResult(StrEnum):
     """Result of an operation, in Jepsen's words."""
 
     OK = "ok"
@@ -36,7 +36,7 @@ class Result(StrEnum):
     """Unknown (killed, timed out, or still open): readers decide it."""
 
 
-class Call(StrEnum):
+class CallKind(StrEnum):
     """Kind of operation."""
 
     SEND = "send"
@@ -85,7 +85,7 @@ class Operation:
     history: History = field(repr=False, compare=False)
     number: int
     """Position in the history."""
-    call: Call
+    call: CallKind
     client: str
     """For writes a transactional id, or the name of one idempotent producer."""
     incarnation: int
@@ -93,7 +93,7 @@ class Operation:
     fenced the lower ones."""
     invoked: float
     returned: float | None = None
-    result: Result = Result.INFO
+    result: CallResult = CallResult.INFO
     group: str | None = None
     """The group of a consumer, or whose offsets a transaction commits."""
     writes: list[Write] = field(default_factory=list)
@@ -125,13 +125,13 @@ class Operation:
     @property
     def aborted(self) -> bool:
         """Whether none of its records may be visible: a commit was never invoked, or it failed."""
-        never = self.call is Call.TXN and self.committing is None
-        return self.result is Result.FAIL or never
+        never = self.call is CallKind.TXN and self.committing is None
+        return self.result is CallResult.FAIL or never
 
     @property
     def writing(self) -> bool:
         """Whether it is a send or a transaction."""
-        return self.call in (Call.SEND, Call.TXN)
+        return self.call in (CallKind.SEND, CallKind.TXN)
 
     def wrote(self, partition: TopicPartition, value: str) -> Write:
         """Add a record that is passed to the producer now."""
@@ -144,8 +144,8 @@ class Operation:
         write = write or self.writes[0]
         write.offset = None if offset is None or offset < 0 else offset
         write.returned = self.history.now()
-        if self.call is Call.SEND:
-            self.ended(Result.OK)
+        if self.call is CallKind.SEND:
+            self.ended(CallResult.OK)
 
     def consumed(self, partition: TopicPartition, offset: int) -> None:
         """Add a consumed record, whose position the transaction commits."""
@@ -156,14 +156,18 @@ class Operation:
         text = value if isinstance(value, str) else bytes(value or b"").decode()
         self.seen.setdefault(partition, []).append((offset, text))
 
+    def belongs_to(self, transaction: Operation) -> None:
+        """Note the transaction in which a poll took place."""
+        self.transaction = transaction.number
+
     def commits(self) -> None:
         """Note that the commit of a transaction is invoked now; its outcome is unknown again."""
-        self.committing, self.result = self.history.now(), Result.INFO
+        self.committing, self.result = self.history.now(), CallResult.INFO
 
-    def ended(self, result: Result = Result.OK) -> None:
+    def ended(self, result: CallResult = CallResult.OK) -> None:
         """Note that the operation returns now."""
         self.result, self.returned = result, self.history.now()
-        if self.call is Call.TXN and result is Result.OK and self.committing is None:
+        if self.call is CallKind.TXN and result is CallResult.OK and self.committing is None:
             self.committing = self.invoked
 
 
@@ -204,7 +208,7 @@ class History:
     @property
     def polls(self) -> list[Operation]:
         """Polls, and the complete readings at the end."""
-        return [one for one in self.operations if one.call is Call.POLL]
+        return [one for one in self.operations if one.call is CallKind.POLL]
 
     def partitions(self) -> dict[TopicPartition, None]:
         """Return the partitions that were written or read."""
@@ -219,7 +223,7 @@ class History:
         """Committed offsets at the end of the run: group → partition → offset."""
         found: dict[str, dict[TopicPartition, int]] = {}
         for one in self.operations:
-            if one.call is Call.OFFSETS and one.group is not None:
+            if one.call is CallKind.OFFSETS and one.group is not None:
                 found.setdefault(one.group, {}).update(one.places)
         return found
 
@@ -227,23 +231,25 @@ class History:
 
     def invoke(
         self,
-        call: Call,
+        call: CallKind,
         client: str,
         incarnation: int = 0,
         *,
         group: str | None = None,
         places: Iterable[Place] = (),
+        uncommitted: bool = False,
     ) -> Operation:
         """Add an operation that is invoked now; `Operation.ended` completes it."""
         number = len(self.operations)
         made = Operation(self, number, call, client, incarnation, self.now(), group=group)
         made.places.extend(places)
+        made.uncommitted = uncommitted
         self.operations.append(made)
         return made
 
     def begin(self, producer: str, incarnation: int = 0, *, group: str | None = None) -> Operation:
         """Add a transaction that a producer begins."""
-        return self.invoke(Call.TXN, producer, incarnation, group=group)
+        return self.invoke(CallKind.TXN, producer, incarnation, group=group)
 
     def sent(
         self,
@@ -255,7 +261,7 @@ class History:
         incarnation: int = 0,
     ) -> Operation:
         """Add one record of an idempotent producer; with its offset if it is acknowledged."""
-        made = self.invoke(Call.SEND, producer, incarnation)
+        made = self.invoke(CallKind.SEND, producer, incarnation)
         made.wrote(partition, value)
         if offset is not None:
             made.acknowledged(offset)
@@ -270,7 +276,7 @@ class History:
         complete: bool = False,
     ) -> Operation:
         """Add a poll that returns these records of one partition."""
-        made = self.invoke(Call.POLL, reader)
+        made = self.invoke(CallKind.POLL, reader)
         made.seen[partition], made.complete = [], complete
         for offset, value in rows:
             made.saw(partition, offset, value)
@@ -279,7 +285,7 @@ class History:
 
     def note(
         self,
-        call: Call,
+        call: CallKind,
         client: str,
         incarnation: int = 0,
         partitions: Collection[TopicPartition] = (),
@@ -291,7 +297,7 @@ class History:
 
     def group_ends(self, group: str, offsets: Iterable[Place]) -> None:
         """Add the offsets that a group has committed at the end of the run."""
-        self.invoke(Call.OFFSETS, "observer", group=group, places=offsets).ended()
+        self.invoke(CallKind.OFFSETS, "observer", group=group, places=offsets).ended()
 
     # JSON lines
 
@@ -320,9 +326,9 @@ class History:
         for line in lines:
             row = json.loads(line)
             client, incarnation = row["process"]
-            one = history.invoke(Call(row["call"]), client, incarnation, group=row.get("group"))
+            one = history.invoke(CallKind(row["call"]), client, incarnation, group=row.get("group"))
             one.invoked, one.returned = row["invoked"], row.get("returned")
-            one.result = Result(row["result"])
+            one.result = CallResult(row["result"])
             for topic, index, value, offset, invoked, returned in row.get("writes", ()):
                 place = TopicPartition(topic, index)
                 one.writes.append(Write(place, value, offset, invoked, returned))

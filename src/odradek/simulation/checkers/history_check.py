@@ -18,10 +18,10 @@ from enum import StrEnum
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.history import (
     NO_OFFSET,
-    Call,
+    CallKind,
+    CallResult,
     History,
     Operation,
-    Result,
     Write,
 )
 
@@ -146,7 +146,7 @@ class _Judge:
 
     def _is_transactional(self, value: str) -> bool:
         made = self._writers.get(value)
-        return made is not None and made[0].call is Call.TXN
+        return made is not None and made[0].call is CallKind.TXN
 
     def anomalies(self) -> Iterator[Anomaly]:
         """Yield the anomalies of all checks."""
@@ -162,8 +162,8 @@ class _Judge:
         yield from self._cycles()
 
     def _is_visible(self, made: Operation) -> bool:
-        if made.result is Result.OK or made.aborted:
-            return made.result is Result.OK
+        if made.result is CallResult.OK or made.aborted:
+            return made.result is CallResult.OK
         return any(write.value in self._places for write in made.writes)
 
     # Readers
@@ -183,7 +183,7 @@ class _Judge:
         last: dict[TopicPartition, int] = {}
         owned: set[TopicPartition] | None = None
         for one in done:
-            if one.call is Call.POLL:
+            if one.call is CallKind.POLL:
                 for partition, rows in one.seen.items():
                     if partition in self._undefined:
                         continue
@@ -254,7 +254,7 @@ class _Judge:
                     made, write = self._writers.get(value, (None, None))
                     if made is None or write is None or made.aborted:
                         continue
-                    whole = made.call is Call.TXN and not poll.uncommitted
+                    whole = made.call is CallKind.TXN and not poll.uncommitted
                     since = made.committing if whole else write.invoked
                     if since is not None and poll.returned < since:
                         text = (
@@ -265,7 +265,7 @@ class _Judge:
 
     def _unseen(self) -> Iterator[Anomaly]:
         """Yield acknowledged records that no poll returned in time, while polls continue."""
-        healed = [one.invoked for one in self._history.operations if one.call is Call.HEAL]
+        healed = [one.invoked for one in self._history.operations if one.call is CallKind.HEAL]
         if self._seen_within is None or not healed:
             return
         first: dict[TopicPartition, dict[int, float]] = {}
@@ -311,7 +311,7 @@ class _Judge:
                         f"at {write.offset}"
                     )
                     yield Anomaly(Kind.WRONG_PLACE, text)
-        if made.result is Result.OK:
+        if made.result is CallResult.OK:
             for write in missing:
                 text = f"{write.value!r} of {made.name}, {write.partition} at {write.offset}"
                 yield Anomaly(Kind.LOST_WRITE, text)
@@ -328,7 +328,7 @@ class _Judge:
                     if partition != write.partition:
                         continue
                     # (Only transactional producers fence each other.)
-                    txn = made.call is Call.TXN
+                    txn = made.call is CallKind.TXN
                     place = (made.client if txn else made.process, partition)
                     before = last.get(place)
                     if before is not None and offset < before[0]:
@@ -362,7 +362,7 @@ class _Judge:
                 for offset in offsets:
                     entry = (write.invoked, offset, f"{write.value!r} of {made.name}")
                     sent.setdefault(write.partition, []).append(entry)
-                    if made.result is Result.OK and told is not None:
+                    if made.result is CallResult.OK and told is not None:
                         known.setdefault(write.partition, []).append((told, *entry[1:]))
         for partition in sorted(sent.keys() - self._undefined):
             yield from _overtaken(partition, sorted(known.get(partition, ())), sent[partition])
@@ -402,7 +402,7 @@ class _Judge:
             (made.group, partition, offset)
             for made in self._all
             if made.group is not None
-            and made.result is Result.INFO
+            and made.result is CallResult.INFO
             and not made.aborted
             and not made.writes
             for partition, offset in made.places
@@ -451,13 +451,13 @@ def _owned(one: Operation, before: set[TopicPartition] | None) -> set[TopicParti
     """Return the partitions of a process after an event; None while its assignment is unknown."""
     partitions = {partition for partition, _ in one.places}
     match one.call:
-        case Call.ASSIGN:
+        case CallKind.ASSIGN:
             return partitions
-        case Call.ASSIGNED:
+        case CallKind.ASSIGNED:
             return partitions | (before or set())
-        case Call.REVOKED:
+        case CallKind.REVOKED:
             return (before or set()) - partitions
-        case Call.SUBSCRIBE:
+        case CallKind.SUBSCRIBE:
             return before if before is None else set()
     return before
 
@@ -466,12 +466,12 @@ def _reset(one: Operation, known: Collection[TopicPartition]) -> set[TopicPartit
     """Return the partitions whose reading ends with an event: the next one may be any record."""
     partitions = {partition for partition, _ in one.places}
     match one.call:
-        case Call.ASSIGN:
+        case CallKind.ASSIGN:
             placed = {partition for partition, offset in one.places if offset != NO_OFFSET}
             return placed | (set(known) - partitions)
-        case Call.ASSIGNED | Call.REVOKED | Call.SEEK:
+        case CallKind.ASSIGNED | CallKind.REVOKED | CallKind.SEEK:
             return partitions
-        case Call.SUBSCRIBE:
+        case CallKind.SUBSCRIBE:
             return set(known)
     return set()
 

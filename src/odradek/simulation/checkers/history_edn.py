@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import Call, History, Operation, Result
+from odradek.simulation.checkers.history import CallKind, CallResult, History, Operation
 
-ASSIGNING = frozenset((Call.ASSIGN, Call.SUBSCRIBE, Call.ASSIGNED, Call.REVOKED, Call.SEEK))
+ASSIGNING = frozenset(
+    (CallKind.ASSIGN, CallKind.SUBSCRIBE, CallKind.ASSIGNED, CallKind.REVOKED, CallKind.SEEK)
+)
 
 
 @dataclass(slots=True)
@@ -28,7 +30,7 @@ class _Row:
     f: str
     start: float
     end: float
-    result: Result
+    result: CallResult
     invoked: str
     """Its value when it is invoked."""
     value: str
@@ -54,7 +56,7 @@ class _Export:
         self._transactional = {
             write.value
             for one in history.operations
-            if one.call is Call.TXN
+            if one.call is CallKind.TXN
             for write in one.writes
         }
         for one in history.polls:
@@ -64,9 +66,12 @@ class _Export:
     def lines(self) -> Iterator[str]:
         """Yield the keys and the operations."""
         for one in self._history.operations:
-            if one.writing or one.call is Call.CRASH:
+            if one.writing or one.call is CallKind.CRASH:
                 self._add(one, self._inner.get(one.number, ()))
-            elif (one.call, one.transaction) == (Call.POLL, None) and one.result is not Result.FAIL:
+            elif (one.call, one.transaction) == (
+                CallKind.POLL,
+                None,
+            ) and one.result is not CallResult.FAIL:
                 self._add(one, (one,))
         self._assignments()
         names = " ".join(f"{key} {name}" for name, key in self._keys.items())
@@ -102,17 +107,17 @@ class _Export:
             key, value = self._key(write.partition), json.dumps(write.value)
             offset = "nil" if write.offset is None else write.offset
             sent = f"[:send {key} {value}]"
-            known = one.result is Result.OK or write.offset is not None
+            known = one.result is CallResult.OK or write.offset is not None
             done = f"[:send {key} [{offset} {value}]]" if known else sent
             parts.append((write.invoked, sent, done))
         parts.sort()
         invoked = " ".join(part for _, part, _ in parts)
         value = " ".join(part for _, _, part in parts)
-        crash, result = one.call is Call.CRASH, one.result
-        if one.call is Call.TXN and one.aborted:  # perhaps its commit was never invoked
-            result = Result.FAIL
+        crash, result = one.call is CallKind.CRASH, one.result
+        if one.call is CallKind.TXN and one.aborted:  # perhaps its commit was never invoked
+            result = CallResult.FAIL
         elif crash or one.returned is None:
-            result = Result.INFO
+            result = CallResult.INFO
         self._rows.append(
             _Row(
                 process,
@@ -153,16 +158,16 @@ class _Export:
                 now = owned.setdefault(one.process, {})
                 partitions = [partition for partition, _ in one.places]
                 kept = partitions
-                if one.call is Call.SEEK and now:
+                if one.call is CallKind.SEEK and now:
                     kept = [partition for partition in partitions if partition in now]
-                if one.call in (Call.ASSIGN, Call.SUBSCRIBE):
+                if one.call in (CallKind.ASSIGN, CallKind.SUBSCRIBE):
                     now.clear()
                 for partition in partitions:
                     now.pop(partition, None)
                 # (The analysis also forgets the partitions that are assigned again.)
-                if partitions or one.call is Call.SUBSCRIBE:
+                if partitions or one.call is CallKind.SUBSCRIBE:
                     self._assign(one, now, spans.get(one.process, []))
-                if kept and one.call is not Call.REVOKED:
+                if kept and one.call is not CallKind.REVOKED:
                     now.update(dict.fromkeys(kept))
                     self._assign(one, now, spans.get(one.process, []))
 
@@ -174,7 +179,7 @@ class _Export:
             when = row.start
             row.rebalanced.update(dict.fromkeys(partition for partition, _ in one.places))
         keys = f"[{' '.join(str(self._key(partition)) for partition in owned)}]"
-        self._rows.append(_Row(one.process, "assign", when, when, Result.OK, keys, keys))
+        self._rows.append(_Row(one.process, "assign", when, when, CallResult.OK, keys, keys))
 
 
 def _processes(rows: list[_Row]) -> Iterator[int]:
@@ -187,6 +192,6 @@ def _processes(rows: list[_Row]) -> Iterator[int]:
         if number is None:
             number, count = count, count + 1
         mine[number] = row.end
-        if row.result is Result.INFO:
+        if row.result is CallResult.INFO:
             del mine[number]
         yield number

@@ -23,7 +23,7 @@ from odradek.metadata.cluster import NO_ID
 from odradek.network.flow import Flow
 from odradek.simulation.checkers.call_checkers import check_limits
 from odradek.simulation.checkers.group_checkers import GroupLedger
-from odradek.simulation.checkers.history import Call, Operation, Result
+from odradek.simulation.checkers.history import CallKind, CallResult, Operation
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.checkers.own_commits import OwnCommits
 from odradek.simulation.faults.verbs import Stage
@@ -185,14 +185,14 @@ class MemberDriver(ReadingDriver):
         self._subscribe()
 
     def _subscribe(self) -> None:
-        def told(call: Call, note: Callable[..., None]) -> Callable[..., None]:
+        def told(call: CallKind, note: Callable[..., None]) -> Callable[..., None]:
             return lambda _, partitions: self._told(call, note, partitions)
 
-        self.history.note(Call.SUBSCRIBE, self.reader, self.instance)
+        self.history.note(CallKind.SUBSCRIBE, self.reader, self.instance)
         named = {
-            "on_assigned": told(Call.ASSIGNED, self.ledger.assigned),
-            "on_revoked": told(Call.REVOKED, self.ledger.revoked),
-            "on_lost": told(Call.REVOKED, self.ledger.revoked),
+            "on_assigned": told(CallKind.ASSIGNED, self.ledger.assigned),
+            "on_revoked": told(CallKind.REVOKED, self.ledger.revoked),
+            "on_lost": told(CallKind.REVOKED, self.ledger.revoked),
         }
         pattern = self.habits.pattern
         topics = [] if pattern is not None else list(self.topics)
@@ -200,12 +200,12 @@ class MemberDriver(ReadingDriver):
         self.caller.begin(f"{self.name}: subscribe", flow, lambda _: self.poll(), self._failed)
 
     def _told(
-        self, call: Call, note: Callable[..., None], partitions: list[TopicPartition]
+        self, call: CallKind, note: Callable[..., None], partitions: list[TopicPartition]
     ) -> None:
         for partition in partitions:
             self._lost.pop(partition, None)
             place = self._owned.pop(partition, partition)
-            if call is Call.ASSIGNED:
+            if call is CallKind.ASSIGNED:
                 place = self._owned[partition] = self.ledger.place(partition)
             self.history.note(call, self.reader, self.instance, [place])
         self.newest_generation = max(self.newest_generation, self.identity[1])
@@ -220,7 +220,7 @@ class MemberDriver(ReadingDriver):
         """Note that the application has sought another offset."""
         self.ledger.sought(self, partition)
         place = self._owned.get(partition, partition)
-        self.history.note(Call.SEEK, self.reader, self.instance, [place])
+        self.history.note(CallKind.SEEK, self.reader, self.instance, [place])
 
     def stop_polling(self, seconds: float) -> None:
         """Let the application do something else for this time."""
@@ -299,7 +299,7 @@ class MemberDriver(ReadingDriver):
             return
         self._polling = True
         self.ledger.works_on(self, {})
-        self.reading = self.history.invoke(Call.POLL, self.reader, self.instance)
+        self.reading = self.history.invoke(CallKind.POLL, self.reader, self.instance)
         flow = self.consumer.poll(self.habits.poll, self.habits.most)
         self.caller.begin(f"{self.name}: poll", flow, self._given, self._failed)
 
@@ -318,7 +318,7 @@ class MemberDriver(ReadingDriver):
             place = self.ledger.place(partition, record.value)
             if self._owned.get(partition, place) != place:  # the topic was created again
                 self._owned[partition] = place
-                self.history.note(Call.ASSIGNED, self.reader, self.instance, [place])
+                self.history.note(CallKind.ASSIGNED, self.reader, self.instance, [place])
             reading.saw(place, record.offset, record.value)
         reading.ended()
 
@@ -328,7 +328,7 @@ class MemberDriver(ReadingDriver):
             raise error
         self.errors.append(error)
         if self.reading is not None and self.reading.returned is None:
-            self.reading.ended(Result.FAIL)
+            self.reading.ended(CallResult.FAIL)
         if self.engine.ended is not None:
             return
         if self.group.error is not None:  # the group has a fatal error: only this continues
@@ -449,7 +449,9 @@ class MemberDriver(ReadingDriver):
             self._end()
 
     def _end(self) -> None:
-        self.history.note(Call.CRASH if self.died else Call.CLOSE, self.reader, self.instance)
+        self.history.note(
+            CallKind.CRASH if self.died else CallKind.CLOSE, self.reader, self.instance
+        )
         self.host.close(self.world.now)
         self.over = True
         self.ledger.gone(self)

@@ -18,7 +18,7 @@ from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.common.errors import AbortableTransactionError, KafkaError
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.group_checkers import GroupLedger
-from odradek.simulation.checkers.history import Operation, Result
+from odradek.simulation.checkers.history import CallResult, Operation
 from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.faults.verbs import Stage
 from odradek.simulation.runs.caller import Caller, pause
@@ -187,7 +187,7 @@ class ProcessorDriver(MemberDriver):
         """Run a transaction; return how long the application works before it polls again."""
         made = self.history.begin(self.name, self.incarnation, group=GROUP_ID)
         if self.reading is not None:
-            self.reading.transaction = made.number
+            self.reading.belongs_to(made)
         for record in records:
             made.consumed(self._source(record), record.offset)
         yield from self._works()
@@ -211,7 +211,7 @@ class ProcessorDriver(MemberDriver):
         failed = yield from writer.abort()
         if failed is not None:
             raise failed
-        made.ended(Result.FAIL)
+        made.ended(CallResult.FAIL)
         self._back_to_committed = True
         return 0.0
 

@@ -23,7 +23,7 @@ from odradek.network.flow import START
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, size
 from odradek.simulation.checkers.call_checkers import check_limits
-from odradek.simulation.checkers.history import Call, Operation, Result
+from odradek.simulation.checkers.history import CallKind, CallResult, Operation
 from odradek.simulation.checkers.invariants import (
     PositionsGoForward,
     RecordLedger,
@@ -133,7 +133,7 @@ class ProducerDriver(WritingDriver):
             else:  # a duplicate with an unknown offset: it must exist
                 self.ledger.acknowledged(batch.partition, value, None)
         else:
-            sent.ended(Result.INFO)
+            sent.ended(CallResult.INFO)
             self.judged(batch.done.error, f"record {value!r}")
 
     def probe(self) -> None:
@@ -206,7 +206,7 @@ class ConsumerDriver(ReadingDriver):
         """Assign every partition of the topic."""
         count = size(self.cluster, TOPIC)
         self.partitions = [TopicPartition(TOPIC, p) for p in range(count)]
-        self.history.note(Call.ASSIGN, self.name, partitions=self.partitions)
+        self.history.note(CallKind.ASSIGN, self.name, partitions=self.partitions)
         kept = self.world.rng(f"kept/{self.name}")
         if not self.client.start or kept.random() < 0.5:
             self.consumer.assign(self.partitions, None)
@@ -243,7 +243,7 @@ class ConsumerDriver(ReadingDriver):
         if position:
             offset = self.rng.randrange(position + 1)
             self.consumer.seek(partition, offset)
-            self.history.note(Call.SEEK, self.name, 0, [partition], offset)
+            self.history.note(CallKind.SEEK, self.name, 0, [partition], offset)
             self.once.sought(partition, offset)
             self.forward.sought(partition, offset)
 
@@ -252,8 +252,8 @@ class ConsumerDriver(ReadingDriver):
         if self.polling:
             return
         self.polling = True
-        made = self.history.invoke(Call.POLL, self.name)
-        made.uncommitted = self.engine.config["isolation.level"] != "read_committed"
+        uncommitted = self.engine.config["isolation.level"] != "read_committed"
+        made = self.history.invoke(CallKind.POLL, self.name, uncommitted=uncommitted)
 
         def returned(records: list[ConsumerRecord] | None) -> None:
             for record in records or ():
@@ -262,7 +262,7 @@ class ConsumerDriver(ReadingDriver):
             self.take(records or [], then)
 
         def failed(error: Exception) -> None:
-            made.ended(Result.FAIL)
+            made.ended(CallResult.FAIL)
             if not isinstance(error, KafkaError):
                 self.judged(error, "poll")
             # An error of a partition goes to the caller, which may poll again after a moment.

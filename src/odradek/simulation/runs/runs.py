@@ -18,7 +18,7 @@ from odradek.record import BatchBuilder
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, release_of_all
 from odradek.simulation.checkers.call_checkers import Complaints, listening
-from odradek.simulation.checkers.history import Call, History, Result
+from odradek.simulation.checkers.history import CallKind, CallResult, History
 from odradek.simulation.checkers.history_check import Anomaly, check
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage, heal, plan
@@ -55,15 +55,15 @@ LOSSY_WITHIN = 3 * CONVERGED_WITHIN
 """The same if links still lose frames, or clients lacked descriptors or memory: each lost response
 may cost as much as a silent connection, and two in a row occurred once in 190,701 schedules; a
 client that can't connect meanwhile waits for metadata and then for a coordinator on such ones."""
-EFFECTS: dict[tuple[Call, Result], str] = {
-    (Call.ASSIGNED, Result.OK): "partition assigned in a rebalance",
-    (Call.REVOKED, Result.OK): "partition revoked in a rebalance, or lost",
-    (Call.CRASH, Result.OK): "process died",
-    (Call.SEEK, Result.OK): "application sought another offset",
-    (Call.TXN, Result.OK): "transaction committed",
-    (Call.TXN, Result.FAIL): "transaction aborted",
-    (Call.TXN, Result.INFO): "transaction without a known outcome",
-    (Call.SEND, Result.INFO): "record without a known outcome",
+EFFECTS: dict[tuple[CallKind, CallResult], str] = {
+    (CallKind.ASSIGNED, CallResult.OK): "partition assigned in a rebalance",
+    (CallKind.REVOKED, CallResult.OK): "partition revoked in a rebalance, or lost",
+    (CallKind.CRASH, CallResult.OK): "process died",
+    (CallKind.SEEK, CallResult.OK): "application sought another offset",
+    (CallKind.TXN, CallResult.OK): "transaction committed",
+    (CallKind.TXN, CallResult.FAIL): "transaction aborted",
+    (CallKind.TXN, CallResult.INFO): "transaction without a known outcome",
+    (CallKind.SEND, CallResult.INFO): "record without a known outcome",
 }
 """Effects by operations of the history."""
 SOURCE, HEALER = "source", "cluster"
@@ -197,7 +197,7 @@ class Run:
     def heal(self) -> None:
         """End all faults."""
         heal(self.stage)
-        self.history.note(Call.HEAL, HEALER)
+        self.history.note(CallKind.HEAL, HEALER)
 
     def _judge(self) -> None:
         """Judge the history of the clients of each cluster."""

@@ -30,7 +30,7 @@ from odradek.common.types import TopicPartition
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, lost_values
-from odradek.simulation.checkers.history import Operation, Result, Write
+from odradek.simulation.checkers.history import CallResult, Operation, Write
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.coordinators.committed_offsets import Committed
 from odradek.simulation.runs.caller import pause
@@ -205,7 +205,7 @@ class TransactionalDriver(WritingDriver):
                 return
         if (yield from self.abort()) is None:
             made.fate = Fate.ABORTED
-            noted.ended(Result.FAIL)
+            noted.ended(CallResult.FAIL)
 
     def _rightly_refused(self, error: KafkaError) -> bool:
         """Return whether the producer may have ended after a successful commit (R-TX-1).
