@@ -35,7 +35,7 @@ from tests.soak.ways import InLoop, InThreads, Way
 from tests.soak.witness import ClusterWitness
 from tests.soak.workers import Administrator, GroupReader, Member, Source, Worker
 
-from odradek.simulation.checkers.history import CallKind, CallResult, History
+from odradek.simulation.checkers.history import CallKind, CallResult, History, Operation
 from odradek.testing import LocalCluster
 from odradek.testing.jars import DEFAULT_VERSION
 
@@ -67,6 +67,22 @@ PROGRESS = 10.0
 SEEN_WITHIN = 120.0
 """Seconds after the last fault within which a poll has to return each record: a member whose
 session has to end first (10 s) and a coordinator that loads its log are below 60 s."""
+
+
+class SharedHistory(History):
+    """A history of clients in several threads: numbers and times are in one order."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self._lock = threading.RLock()
+
+    def now(self) -> float:
+        with self._lock:
+            return super().now()
+
+    def invoke(self, *args: Any, **options: Any) -> Operation:
+        with self._lock:
+            return super().invoke(*args, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +177,7 @@ class Soak:
     ) -> None:
         self.cluster, self.plan = cluster, plan
         self.companions = companions
-        self.history = History(time.monotonic)
+        self.history = SharedHistory(time.monotonic)
         self.report = Report(seed=plan.seed)
         self._say = report
         self._rng = random.Random(plan.seed)

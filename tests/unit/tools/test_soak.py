@@ -6,8 +6,10 @@ What else can be wrong with a history is found by its check: `unit/simulation/te
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +21,7 @@ from tests.soak.troubles import MORE_TROUBLES, TROUBLES
 from tests.unit.tools.loading import load_tool
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import CallResult, History
+from odradek.simulation.checkers.history import CallKind, CallResult, History
 
 ROOT = Path(__file__).resolve().parents[3]
 IN, OUT = TopicPartition("in", 0), TopicPartition("out-classic", 0)
@@ -345,3 +347,20 @@ def test_groups_that_kafka_itself_has_lost_are_told_from_its_logs(
 def test_the_partition_of_a_group_is_javas(group: str, hashed: int) -> None:
     assert witness.coordinator_partition(group, 50) == hashed % 50
     assert witness.coordinator_partition(group, 1 << 31) == hashed
+
+
+def test_threads_share_one_history() -> None:
+    clock = iter(range(1 << 30))
+    history = soak.SharedHistory(lambda: next(clock) // 100)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            names = [f"client-{number}" for number in range(4)] * 100
+            list(pool.map(lambda name: history.invoke(CallKind.POLL, name).ended(), names))
+    finally:
+        sys.setswitchinterval(before)
+    made = history.operations
+    assert [one.number for one in made] == list(range(400))
+    times = [one.invoked for one in made]
+    assert times == sorted(set(times))
