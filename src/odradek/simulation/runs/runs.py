@@ -212,7 +212,7 @@ class Run:
             for partition in topic.partitions if topic is not None else ():
                 place = TopicPartition(TOPIC, partition.index)
                 if not disturbed(cluster, *place) and not partition.log.start_offset:
-                    rows = [(row[0], row[4]) for row in partition.log.visible_rows()]
+                    rows = [(row[0], row[4]) for row in partition.log.decided_rows()]
                     history.read("all", place, rows, complete=True)
                     undefined.discard(place)
             self.histories.append((history, undefined))
