@@ -527,8 +527,13 @@ class GroupCommits:
         self._subscription.readable.notify()
 
     def _is_coming(self, topic: str) -> bool:
-        """Return whether no broker has refused the metadata of a topic yet."""
-        return topic not in self.stored.metadata.topic_errors
+        """Return whether the metadata has neither a topic nor an error for it yet.
+
+        Metadata of old brokers has topics without ids: an absent id isn't a changed one.
+        """
+        metadata = self.stored.metadata
+        known = metadata.snapshot is not None and metadata.snapshot.topic(topic) is not None
+        return not known and topic not in metadata.topic_errors
 
     def _hear(self, state: PartitionState, epoch: int) -> None:
         """Let metadata know the leader epoch of a committed offset (R-ID-4)."""
