@@ -348,7 +348,7 @@ class MemberDriver(ReadingDriver):
                 self.violations.append(violation)
                 return
             self.serial += 1
-        check_limits(self.engine, len(self.calls))
+        check_limits(self.engine, len(self.calls) + self.in_background)
         self.host.wake()
         self.work(records, first)
 

@@ -38,6 +38,14 @@ class HoldingDriver(MemberDriver):
     thawed_at = -1.0
     """When its process was last resumed after a stop (SIGCONT)."""
 
+    def begins_in_background(self) -> None:
+        """Count a commit that the application doesn't wait for."""
+        self.in_background += 1
+
+    def ended_in_background(self) -> None:
+        """Count the end of such a commit."""
+        self.in_background -= 1
+
     @property
     def busy_for(self) -> float:
         """Seconds for which the application will do something else."""
@@ -137,7 +145,13 @@ class HeldRecords:
         try:
             if by == "async":
                 given = ends if driver.rng.random() < 0.5 else part
-                yield from driver.consumer.commit_async(given, self._told(broken))
+                told = self._told(broken)
+                driver.begins_in_background()
+                try:
+                    yield from driver.consumer.commit_async(given, told)
+                except KafkaError:
+                    driver.ended_in_background()
+                    raise
                 return True
             each: dict[str, list[Any]] = {"positions": [None], "record": list(last.values())}
             for one in each.get(by, [ends]):
@@ -150,6 +164,7 @@ class HeldRecords:
 
     def _told(self, broken: dict[TopicPartition, str]) -> Callable[[Any, Exception | None], None]:
         def told(_: Any, error: Exception | None) -> None:
+            self._driver.ended_in_background()
             if error is None:
                 self._went_well("commit by async", broken)
             else:

@@ -48,6 +48,8 @@ class Driver(ABC):
     """Whether its process was killed, as by SIGKILL: its calls don't end."""
     over = False
     """Whether it makes no more calls."""
+    in_background = 0
+    """Calls that it doesn't wait for, and that haven't ended."""
 
     def __init__(
         self,
@@ -166,7 +168,7 @@ class Driver(ABC):
         if self.wrong:
             raise self.wrong[0]
         self.calls.look()
-        check_limits(self.engine, len(self.calls))
+        check_limits(self.engine, len(self.calls) + self.in_background)
 
     # After the faults
 
