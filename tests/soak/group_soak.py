@@ -285,6 +285,7 @@ class GroupUnderTest:
             self._produce(producer, number, number % partitions, failed)
             producer.poll(0)
         producer.flush(FLUSHED_WITHIN)
+        producer.close()
         if failed:
             raise RuntimeError(f"the source failed: {failed[0]}")
         self.written.append(plan.records)
@@ -303,21 +304,31 @@ class GroupUnderTest:
         """Hand a record to the producer, which needs some time to see a new partition."""
         value = f"{self.kind}/{self.incarnation}/{number}"
         place = self.place(self.incarnation, partition)
-        write = Write(place, value, invoked=time.monotonic())
-        self.sent.append((self.incarnation, write))
+        write = Write(place, value)
+        sent = self.incarnation, write
+
+        def give() -> None:
+            write.invoked = time.monotonic()
+            self.sent.append(sent)
+            producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
 
         def delivered(error: Any, message: Any) -> None:
-            if error is not None:
+            if error is None:
+                write.offset, write.returned = message.offset(), time.monotonic()
+            elif error.code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_ID:
+                # A broker still described the deleted topic: the record was certainly not written.
+                self.sent.remove(sent)
+                give()
+            else:
                 failed.append(str(error))
-                return
-            write.offset, write.returned = message.offset(), time.monotonic()
 
         until = time.monotonic() + MADE_WITHIN
         while True:
             try:
-                producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
+                give()
                 return
             except KafkaException as error:
+                self.sent.remove(sent)
                 unknown = error.args[0].code() == confluent_kafka.KafkaError._UNKNOWN_PARTITION
                 if not unknown or time.monotonic() > until:
                     raise
