@@ -36,7 +36,10 @@ def shows(name: str, words: list[str], told: dict[str, str]) -> None:
     text = "\n".join(lines)
     for came, stands in told.items():
         text = text.replace(came, stands)
-    made = "\n".join(textwrap.fill(line, WIDTH) if line else "" for line in text.splitlines())
+    made = "\n".join(  # options of a command are not cut at their hyphens
+        textwrap.fill(line, WIDTH, break_on_hyphens=False) if line else ""
+        for line in text.splitlines()
+    )
     page = PAGE.read_text()
     head = BLOCK.format(name=name)
     before, _, after = page.partition(head)
