@@ -196,7 +196,8 @@ def test_a_pipeline_counts_dead_letters_and_goes_on_after_a_registry_was_away(
     text = EXAMPLE.read_text()
     for given, more in (
         ("startingOffsets", "maxOffsetsPerTrigger: 100\n      "),
-        ("url", "default.api.timeout.ms: 300\n    "),
+        # A missing schema counts as such after two seconds.
+        ("url", "default.api.timeout.ms: 6000\n    "),
     ):
         text = text.replace(f"{given}: ", f"{more}{given}: ")
     place.write_text(text)
