@@ -28,7 +28,7 @@ HERE = {
     "configuration": 1,
     "kubernetes": 1,
     "monitoring": 5,
-    "security": 3,
+    "security": 4,
     "serialization": 5,
     "switching": 2,
 }
@@ -121,21 +121,21 @@ def test_metrics(kafka_simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPa
 
 
 def test_settings_of_security_are_taken(tmp_path: Path) -> None:
-    login, proxies, tokens = blocks("security")
+    login, *pages = blocks("security")
     authority = Authority(tmp_path)
     text = login.replace("/etc/kafka/authority.pem", str(authority.certificate))
     assert text != login
     run(text, odradek=odradek, password=Secret("word"))["producer"].close()
-    for page in (proxies, tokens):
-        for node in ast.parse(page).body:
-            assert isinstance(node, ast.Expr)
-            given = eval(  # noqa: S307 - it is the page's
-                ast.unparse(node.value), {"token": "t", "ends_at": 9e9, "secret": Secret("s")}
-            )
-            more = {"bootstrap.servers": "broker:9092"}
-            if "proxy.url" not in given:
-                more |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
-            odradek.Producer({**more, **given}).close()
+    names = {"token": "t", "ends_at": 9e9, "secret": Secret("s"), "key_id": "AKIA"}
+    for node in (node for page in pages for node in ast.parse(page).body):
+        if not isinstance(node, ast.Expr):
+            exec(ast.unparse(node), names)  # noqa: S102 - it is the page's
+            continue
+        given = eval(ast.unparse(node.value), names)  # noqa: S307 - it is the page's
+        more = {"bootstrap.servers": "broker:9092"}
+        if "proxy.url" not in given:
+            more |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+        odradek.Producer({**more, **given}).close()
 
 
 def test_objects_through_a_registry(
