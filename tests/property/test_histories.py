@@ -289,8 +289,9 @@ def overtake(model: Model) -> set[Kind]:
     """A record is before one that was acknowledged before it was sent."""
 
     def apart(one: Operation, other: Operation) -> bool:
-        ended = one.result is CallResult.OK and one.returned is not None
-        return ended and one.client != other.client and one.returned < other.invoked  # type: ignore[operator]
+        if one.result is not CallResult.OK or one.returned is None:
+            return False
+        return one.client != other.client and one.returned < other.invoked
 
     _neighbours(model, apart)
     return {Kind.REAL_TIME}
@@ -396,7 +397,7 @@ def consume_never(model: Model) -> set[Kind]:
 
 def commit_less(model: Model) -> set[Kind]:
     model.history.group_ends("g", [_consumers(model)[-1].places[-1]])
-    return {Kind.OFFSET_BEHIND}
+    return {Kind.OFFSET_TOO_LOW}
 
 
 def consume_its_own(model: Model) -> set[Kind]:

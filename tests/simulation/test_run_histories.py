@@ -117,5 +117,6 @@ def test_a_long_search_that_misses_a_kind_of_trouble_fails(
 
 def test_every_family_says_what_a_long_search_hits() -> None:
     assert coverage.EXPECTED.keys() == {None, *FAMILIES}
+    assert all(coverage.EXPECTED.values())
     assert coverage.missing("groups", 999, {}, {}) == []
     assert "leave" in coverage.missing("groups", 1000, {"die": 1}, {})

@@ -159,9 +159,9 @@ class RestServers:
         self._log.last = "; ".join(f"no response from {shown(url)} yet" for url in self._urls)
         timer = Timer(LOGGED_S, self._log.waits, (self._clock.now(),))
         timer.daemon = True
-        with suppress(RuntimeError):  # at the interpreter's exit no thread can be started
-            timer.start()
         try:
+            with suppress(RuntimeError):  # at the interpreter's exit no thread can be started
+                timer.start()
             found = self._answer(method, path, body, everywhere)
         finally:
             timer.cancel()

@@ -80,8 +80,8 @@ class SubscriptionState:
         self.untold: dict[PartitionState, bool] = {}
         """Partitions whose topic was replaced since the caller last asked for records, and whether
         it was told otherwise: by an error or a listener, or it has reset the position."""
-        self._warned = "", b""
-        """Topic and id of the last warning that a topic was deleted and recreated."""
+        self._warned: dict[str, bytes] = {}
+        """By topic: the id in the last warning that it was deleted and created again."""
         self._dropped: dict[TopicPartition, PartitionState] = {}
         """The partitions that the group took away last: if the next assignment brings one of them
         back, the caller may still commit records of it."""
@@ -356,11 +356,12 @@ class SubscriptionState:
         if state.identify(topic_id):
             return True
         self.untold[state] = False
-        if self._warned != (state.partition.topic, topic_id):  # once for all of its partitions
-            self._warned = state.partition.topic, topic_id
+        topic = state.partition.topic
+        if self._warned.get(topic) != topic_id:  # once for all of its partitions
+            self._warned[topic] = topic_id
             logger.warning(
                 "topic %s was deleted and created again: its id is now %s, before it was %s",
-                state.partition.topic,
+                topic,
                 topic_id_text(topic_id),
                 topic_id_text(state.former_id),
             )

@@ -394,8 +394,9 @@ class EarlyRecords:
 
     def _tell_unsent(self) -> None:
         """Log the records that ended before a broker was reached: each may end on its own."""
-        if self._unsent:
-            self._told_at = self._engine.now
+        if not self._unsent:
+            return
+        self._told_at = self._engine.now
         for topic, count in self._unsent.items():
             logger.warning(
                 "%s for topic %s %s not sent, because no broker has been reached",

@@ -88,17 +88,11 @@ _CHECK_URL = f"Check {URL}."
 _REFUSALS: dict[int, tuple[type[SchemaRegistryError], str]] = {
     401: (RegistryAuthenticationError, "Check basic.auth.user.info or bearer.auth.token."),
     403: (RegistryAuthenticationError, "Ask the registry's administrator for this permission."),
-    404: (
-        SchemaNotFoundError,
-        (
-            "Check the topic, subject.name.strategy and schema.registry.url, and that the schema "
-            "is registered (a serializer registers it with auto.register.schemas=true)."
-        ),
-    ),
+    404: (SchemaNotFoundError, ""),
     409: (IncompatibleSchemaError, "Change the schema, or the subject's compatibility level."),
     422: (InvalidSchemaError, "Check the schema's text, type and references."),
 }
-"""Error classes and cures by HTTP status."""
+"""Error classes and cures by HTTP status; the cure of 404 depends on the request."""
 _NOT_YET = "Delete it without permanent=True first."
 _NO_OWN = "The registry's default applies to this subject."
 _BY_CODE: dict[int, tuple[type[SchemaRegistryError], str]] = {
@@ -552,7 +546,7 @@ def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
             cure = f"If this is Apicurio Registry, set {URL} to {better}."
         if "/guids/" in question:
             cure += " Or the registry has no GUIDs (Confluent Platform 8 or newer has them)."
-    elif cure == _REFUSALS[404][1]:
+    elif not cure:
         cure = _not_found(question, answer.place)
     return kind(what, None, cure).coded(answer.status, code if isinstance(code, int) else None)
 
@@ -566,7 +560,10 @@ def _not_found(question: str, place: str) -> str:
             "permanently."
         )
     if method == "POST" and path.startswith("/subjects/"):
-        return _REFUSALS[404][1]
+        return (
+            "Check the topic, subject.name.strategy and schema.registry.url, and that the schema "
+            "is registered (a serializer registers it with auto.register.schemas=true)."
+        )
     return (
         f"Check the subject (of serializers: the topic and subject.name.strategy) and {URL}. List "
         f"the subjects with: odradek schemas list --registry {shell_quoted(place)}"

@@ -183,7 +183,9 @@ class History:
 
     def now(self) -> float:
         """Return the time; each one is later than the one before, so that it defines an order."""
-        self._last = max(self._clock(), self._last + NEXT)
+        # (A float above 10⁷ can't tell apart times that differ by NEXT.)
+        after = math.nextafter(self._last, math.inf)
+        self._last = max(self._clock(), self._last + NEXT, after)
         return self._last
 
     def instance(self, client: str) -> int:
@@ -191,10 +193,10 @@ class History:
         self._instances[client] += 1
         return self._instances[client]
 
-    def only(self, kept: Callable[[Operation], bool]) -> History:
-        """Return a history with some of the operations."""
+    def only(self, clients: Collection[str]) -> History:
+        """Return a history with the operations of some clients."""
         found = History(self._clock)
-        found.operations = [one for one in self.operations if kept(one)]
+        found.operations = [one for one in self.operations if one.client in clients]
         found._last = self._last
         return found
 

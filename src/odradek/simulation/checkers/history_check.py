@@ -71,7 +71,7 @@ class Kind(StrEnum):
     """Two visible transactions consumed the same record."""
     INPUT_LOST = "input lost"
     """A group has committed past a record that no visible transaction consumed."""
-    OFFSET_BEHIND = "offset too low"
+    OFFSET_TOO_LOW = "offset too low"
     """A visible transaction consumed a record, but the group's offset is before it."""
 
 
@@ -386,7 +386,7 @@ class _Judge:
                         f"{made.name} consumed {partition} at {offset}, but {made.group} has "
                         f"committed {ends[partition]}"
                     )
-                    yield Anomaly(Kind.OFFSET_BEHIND, text)
+                    yield Anomaly(Kind.OFFSET_TOO_LOW, text)
         excused = self._perhaps_taken()
         for group, ends in committed.items():
             for partition, end in ends.items():

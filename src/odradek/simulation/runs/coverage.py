@@ -37,7 +37,10 @@ EXPECTED: dict[Family | None, tuple[str, ...]] = {
     "transactions": (*LOGS, *TRANSACTIONS, "EndTxn arrived late"),
     "misled": ("swap", "lead_astray", "lead_abroad"),
     "shortages": ("exhaust", "quota", "trickle"),
-    "operators": (),
+    "operators": (
+        *("answer_error", "slow_api", "zombie_leader", "move_leader", *BROKERS, *LOST),
+        *("coordinator moved and loaded its state", "error answered after it was done"),
+    ),
     "groups": (*GROUPS, *RECREATED, *LOST),
     "read-process-write": (
         *(one for one in GROUPS if one not in ("rejoin", "subscribe_anew")),

@@ -207,7 +207,7 @@ class Run:
             mine = {d.name for d in self.drivers if d.engine.metadata.cluster_id == home}
             mine |= {SOURCE, HEALER} if cluster is clusters[0] else {HEALER}
             topic = cluster.topics.get(TOPIC)
-            history = self.history.only(lambda one, mine=mine: one.client in mine)  # type: ignore[misc]
+            history = self.history.only(mine)
             undefined = set(history.partitions())
             for partition in topic.partitions if topic is not None else ():
                 place = TopicPartition(TOPIC, partition.index)

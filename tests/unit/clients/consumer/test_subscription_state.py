@@ -142,7 +142,7 @@ def test_a_recreated_topic_is_reported_once_for_all_of_its_partitions(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     state = subscription()
-    places = [TopicPartition(topic, n) for topic in ("a", "b") for n in range(3)]
+    places = [TopicPartition(topic, n) for n in range(3) for topic in ("a", "b")]
     state.assign(places, {})
     for id_ in (b"1" * 16, b"2" * 16, b"3" * 16):
         for place in places:
