@@ -21,7 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -154,6 +154,7 @@ class MemberProcess:
             self.process.kill()
             status = self.process.wait()
         self._reader.join(10)
+        self.process.stdout.close()  # type: ignore[union-attr]
         self._log.close()
         if status != 0:
             failures.append(f"{self.name} ({self.style}) ended with exit status {status}")
@@ -278,14 +279,14 @@ class GroupUnderTest:
         )
         failed: list[str] = []
         begun, partitions = time.monotonic(), plan.partitions
-        for number in range(plan.records):
-            time.sleep(max(0.0, begun + number / plan.rate - time.monotonic()))
-            if number == plan.records // 2:
-                partitions += self._grow(partitions + 1)
-            self._produce(producer, number, number % partitions, failed)
-            producer.poll(0)
-        producer.flush(FLUSHED_WITHIN)
-        producer.close()
+        with closing(producer):
+            for number in range(plan.records):
+                time.sleep(max(0.0, begun + number / plan.rate - time.monotonic()))
+                if number == plan.records // 2:
+                    partitions += self._grow(partitions + 1)
+                self._produce(producer, number, number % partitions, failed)
+                producer.poll(0)
+            producer.flush(FLUSHED_WITHIN)
         if failed:
             raise RuntimeError(f"the source failed: {failed[0]}")
         self.written.append(plan.records)
