@@ -1,10 +1,10 @@
-"""One member of a read-process-write chain, and what it notes of what it did.
+"""A member of a read-process-write chain that records its calls in a history.
 
-In: ways to make a consumer of a group and a transactional producer. Out: each `step` makes what one
-poll brought into one transaction: an output record for each input, the offsets, a commit. All is
-noted in a history: what was read, written, and how each transaction ended as far as the member was
-told. Runs on real brokers (in a thread of its own, or as a task of an event loop) and in virtual
-time (step by step); clients may be sync ones or asyncio's (`ways`).
+In: factories of a group's consumer and of a transactional producer. Out: each `step` processes the
+records of one poll in one transaction: an output record for each input, the offsets, a commit. The
+history contains the records that were read and written, and the result of each transaction as the
+member knows it. Members run on real brokers (in a thread or as a task of an event loop) and in
+virtual time (step by step), with synchronous or asyncio clients (`ways`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from odradek.simulation.checkers.history import (
 
 MAX_RECORDS = 50
 COMMITS = 4
-"""Calls of commit_transaction (or abort) that may run out of time, one after the other."""
+"""Attempts of commit_transaction or abort_transaction if each of them times out."""
 
 
 @dataclass(slots=True)
 class Zombie:
-    """A producer that was given up in the middle of a transaction, and doesn't know."""
+    """A producer that was replaced during its transaction, without having been notified."""
 
     producer: AnyProducer
     transaction: Operation
@@ -47,14 +47,14 @@ class Zombie:
 
 @dataclass(slots=True)
 class Tally:
-    """What a chain did, for progress lines."""
+    """Counts of a chain's events and errors, for progress lines."""
 
     counts: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
 
 
 class Chain:
-    """A member. `name` is its transactional id: one member at a time has it, but for zombies."""
+    """A member. `name` is its transactional id, which it only shares with its zombies."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Chain:
     # Clients
 
     async def consumer(self) -> AnyConsumer:
-        """The member of the group; it joins when it is first needed."""
+        """Return the consumer, and subscribe it if it is new."""
         if self._consumer is None:
             self._consumer = self._make_consumer()
             self._joined += 1
@@ -99,7 +99,7 @@ class Chain:
 
     @property
     def producer(self) -> AnyProducer | None:
-        """The producer that it works with now, if there is one."""
+        """The current producer; None if there is none."""
         return self._producer
 
     @property
@@ -107,12 +107,12 @@ class Chain:
         return f"{self.name}'s consumer"
 
     def _rebalanced(self, call: CallKind, partitions: list[TopicPartition]) -> None:
-        """Note what its consumer gets or loses."""
+        """Record the partitions that the consumer got or lost."""
         self.history.note(call, self._reader, self._joined, partitions)
         self.tally.counts["rebalances"] += 1
 
     async def _ready(self) -> AnyProducer | None:
-        """The producer, once it has its epoch."""
+        """Return the producer with an epoch; None if it couldn't get one."""
         if self._producer is None:
             made = self._make_producer()
             try:
@@ -128,7 +128,7 @@ class Chain:
     def _note(self, error: KafkaError) -> None:
         self.tally.errors[type(error).__name__] += 1
         if isinstance(error, ClientBrokenError):
-            raise error  # a bug of ours
+            raise error  # a bug of Odradek
 
     @staticmethod
     async def _close(client: AnyConsumer | AnyProducer) -> None:
@@ -138,13 +138,12 @@ class Chain:
     # Work
 
     async def step(self, timeout: float, *, leave: bool = False, regret: bool = False) -> int:
-        """Poll, and make what came into a transaction; give how many records that were.
+        """Process the records of one poll in a transaction, and return their number.
 
-        With `regret` the transaction is aborted in the end, as by an application that changes its
-        mind.
+        With `regret` the transaction is aborted instead of committed.
 
-        With `leave` the producer is left alone with its open transaction, as by a process that
-        hangs: the next step goes on with another one, and `wake_zombie` lets the first go on.
+        With `leave` the transaction remains open, as in a process that hangs: the next step uses
+        another producer, and `wake_zombie` commits with the first one.
         """
         producer = await self._ready()
         if producer is None or not await self._rewound():
@@ -219,7 +218,7 @@ class Chain:
 
     @staticmethod
     async def _commit(producer: AnyProducer) -> None:
-        """Commit; what runs out of time goes on, and is asked for again."""
+        """Commit; after a timeout, call commit_transaction again."""
         for left in reversed(range(COMMITS)):
             try:
                 await of(producer.commit_transaction())
@@ -230,7 +229,7 @@ class Chain:
                 return
 
     async def _give_up(self, producer: AnyProducer, made: Operation, error: KafkaError) -> None:
-        """Abort where that is possible, else go on with another producer."""
+        """Abort the transaction if that is possible, otherwise replace the producer."""
         if not isinstance(error, FatalTransactionError | KafkaTimeoutError):
             for _ in range(COMMITS):
                 try:
@@ -245,7 +244,7 @@ class Chain:
                 self.tally.counts["aborted"] += 1
                 return
         elif isinstance(error, KafkaTimeoutError):
-            # Of a commit that goes on nobody knows the end; what was before it can be aborted.
+            # The result of a commit under way is unknown; otherwise the transaction can be aborted.
             with suppress(KafkaError):
                 await of(producer.abort_transaction())
                 made.ended(CallResult.FAIL)
@@ -256,7 +255,7 @@ class Chain:
         self._producer = None
 
     async def _rewound(self) -> bool:
-        """After an abort: read on where the group's offsets are."""
+        """After an abort, seek to the group's committed offsets."""
         if not self._rewind:
             return True
         try:
@@ -278,7 +277,7 @@ class Chain:
     # Disorder
 
     async def wake_zombie(self, timeout: float = 5.0) -> None:
-        """Let the producer that was left alone commit: it must be told that it is fenced."""
+        """Commit with the replaced producer, which must get the error that it is fenced."""
         zombie, self.zombie = self.zombie, None
         if zombie is None:
             return
@@ -302,7 +301,7 @@ class Chain:
                 await of(consumer.close(timeout))
 
     async def close(self, timeout: float = 10.0) -> None:
-        """Close whatever is open."""
+        """Leave the group, and commit with the zombie; then close the producer."""
         await self.leave_group(timeout)
         await self.wake_zombie()
         producer, self._producer = self._producer, None

@@ -1,8 +1,8 @@
-"""Processes, a copy, a proxy and samples of resources beside the chains of a long soak.
+"""Run groups of processes, a copy, a proxy and samples of resources beside the chains of a soak.
 
-In: a cluster, a plan of groups. Out: clients' settings that lead through the proxy and expire, and
-at the end failures, counts of the kinds of events that were hit, and samples of resources. Must
-not: judge records other than the copy's.
+In: a cluster, a plan of groups. Out: client settings with the proxy and with tokens that expire; at
+the end failures, counts of the kinds of events, and samples of resources. Must not: judge records
+other than the copy's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LogLines(logging.Handler):
 
 
 class Companions:
-    """Enter it once the cluster is open; then `start`, `calm`, `conclude`."""
+    """Enter it once the cluster is open; then call `start`, `calm`, `join` and `cover`."""
 
     def __init__(self, cluster: LocalCluster, plan: GroupPlan, *, proxied: bool) -> None:
         self.cluster, self.plan = cluster, plan
@@ -83,7 +83,7 @@ class Companions:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End whatever still runs, also after Ctrl-C."""
+        """End the processes that still run, also after Ctrl-C."""
         self._stack.close()
         if self.copier is not None:
             self.copier.stop()
@@ -92,7 +92,7 @@ class Companions:
                 member.process.kill()
 
     def loop_config(self) -> dict[str, Any]:
-        """Return settings for the clients in the event loop: short tokens, and the proxy."""
+        """Return settings for the clients in the event loop, with short tokens and the proxy."""
         if self.cluster.security != "SASL_PLAINTEXT":
             return self.cluster.client_config()
         found = self.cluster.client_config(mechanism="OAUTHBEARER")
@@ -163,13 +163,14 @@ class Companions:
         return self.copier
 
     def calm(self) -> None:
-        """Begin no fault any more."""
-        self._copier.calm()
+        """Let the copy and the groups begin no fault any more."""
+        if self.copier is not None:
+            self.copier.calm()
         for group in self.groups:
             group.calm.set()
 
     def join(self, faults: Iterable[tuple[float, float]]) -> GroupReport:
-        """Wait until the groups have worked off what is left; return what they did."""
+        """Wait until the groups have processed the rest, and return their report."""
         for thread in self._threads:
             thread.join()
         spans = list(faults)
@@ -197,7 +198,7 @@ class Companions:
         self.failures += differences(witness.rows(source), witness.rows(COPIED))
 
     def cover(self, coverage: Coverage, groups: GroupReport) -> None:
-        """Count what was hit."""
+        """Add the counts of faults and events."""
         found: Mapping[str, int] = {
             "members stopped": groups.frozen,
             "topics recreated": groups.topics - len(self.groups),

@@ -1,7 +1,7 @@
-"""`odradek copy --follow` as a process that is stopped, killed and started again, and its judge.
+"""Run `odradek copy --follow`, stop, kill and restart its process, and compare the copy.
 
-In: a source topic, client settings. Out: how often it was started, killed and stopped, and whether
-the copy equals the source record by record. Must not: know the rest of a soak.
+In: a source topic, client settings. Out: the numbers of starts, kills and SIGSTOPs, and the
+differences between the copy and its source. Must not: know the rest of a soak.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 
 ODRADEK = Path(sys.executable).parent / "odradek"
 LIVES = (25.0, 60.0)
-"""Seconds from a start to the next fault of the process."""
+"""Seconds from a start, or the end of a SIGSTOP, to the next fault of the process."""
 FROZEN = (5.0, 40.0)
 """Seconds of a SIGSTOP; transactions of a copy time out after 60 s by default."""
 Rows = Mapping[int, Sequence[tuple[int, str]]]
 
 
 class Copier:
-    """Runs the command again and again until `stop`."""
+    """Runs the command until `stop`, and starts it again after each end."""
 
     def __init__(self, source: str, target: str, config: Mapping[str, Any], folder: Path) -> None:
         self.source, self.target = source, target
@@ -44,20 +44,20 @@ class Copier:
 
     @property
     def pid(self) -> int | None:
-        """The process that runs now."""
+        """Id of the current process."""
         process = self._process
         return None if process is None else process.pid
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread that runs the command."""
         self._thread.start()
 
     def calm(self) -> None:
-        """No fault of the process from now on."""
+        """Cause no fault of the process any more."""
         self._calm.set()
 
     def stop(self) -> None:
-        """End the command in order."""
+        """End the command by SIGTERM, and wait for its end."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -78,7 +78,7 @@ class Copier:
         self._process = None
 
     def _live(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait for the end of one process, which this causes or which it comes to itself."""
+        """Wait until the process ends: by a fault, by itself, or because of `stop`."""
         end = time.monotonic() + self._rng.uniform(*LIVES)
         while process.poll() is None and not self._stopping.wait(0.2):
             if time.monotonic() < end or self._calm.is_set():

@@ -1,7 +1,7 @@
 """One member of a group as a program of its own, so that a soak can stop it with SIGSTOP.
 
-In: its settings as JSON on the command line. Out: what it was handed and what became of each
-commit, one JSON document a line on stdout. It ends in order when its stdin is closed.
+In: its settings as JSON on the command line. Out: the records that it received and the result of
+each commit, as JSON lines on stdout. It closes its client and ends when its stdin is closed.
 Must not: judge.
 """
 
@@ -27,14 +27,14 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 
 AT_ONCE = 20
-"""Records of one poll, all of which are in the program's hands while it works."""
+"""The largest number of records of a poll; the program holds all of them while it works."""
 WORK = 0.02
 """Seconds of work for each record."""
 POLL = 0.3
 STOPPED = 2.0
-"""Seconds of work after which the process was probably stopped."""
+"""If the work on a record takes longer, in seconds, the process was probably stopped."""
 BUSY = 4.0
-"""Seconds that a program is still busy then with what it holds: its client rejoins meanwhile."""
+"""Seconds for which the program then still holds its records, while its client rejoins."""
 SAMPLE = 10.0
 """Seconds between two reports of the number of Python objects."""
 _telling = threading.Lock()
@@ -48,7 +48,7 @@ def tell(kind: str, **what: Any) -> None:
 
 
 def rebalanced(*_: object) -> None:
-    """Report that positions may change: partitions were assigned, revoked or lost."""
+    """Report that partitions were assigned, revoked or lost, so positions may change."""
     tell("rebalanced")
 
 
@@ -63,7 +63,7 @@ CALLBACKS: dict[str, Any] = {
 
 
 def watch_objects() -> None:
-    """Report the number of Python objects again and again."""
+    """Report the number of Python objects every `SAMPLE` seconds."""
     while True:
         time.sleep(SAMPLE)
         gc.collect()
@@ -71,7 +71,7 @@ def watch_objects() -> None:
 
 
 def got(records: Iterable[ConsumerRecord]) -> None:
-    """Report records that were handed to the program."""
+    """Report records that a poll returned to the program."""
     rows = [[r.partition, r.offset, bytes(r.value or b"").decode()] for r in records]
     tell("got", rows=rows)
 
@@ -82,12 +82,12 @@ def stopped() -> bool:
 
 
 def busy(since: float) -> float:
-    """Return how long to stay busy, if the process was stopped since that time."""
+    """Return the seconds to remain busy: above 0 if the process was stopped since this time."""
     return BUSY if time.monotonic() - since > STOPPED else 0.0
 
 
 def attempt(commit: Callable[[], object], offsets: dict[int, int]) -> None:
-    """Commit, and report the outcome."""
+    """Commit, and report the result."""
     tell("commit", offsets=offsets)
     try:
         commit()

@@ -1,13 +1,13 @@
-"""Members of real groups that are stopped with SIGSTOP, and topics that are deleted and recreated.
+"""Stop members of real groups with SIGSTOP, and delete and recreate their topics.
 
-In: a plan, a cluster of a soak. Out: a `GroupReport`. Each group has one topic and members that are
-programs of their own (`group_member`). Turn by turn a source writes records to the topic, members
-are stopped for longer than their sessions while they hold records, the topic gets a partition, and
-when every record was handed to a member the topic is deleted and created again, under members that
-still hold records of the old one. librdkafka reads the committed offsets. Judged are: every record
-of every topic was handed to a member (nothing lost); the offset of a group never goes back while
-its topic is the same; it is never beyond what was handed out of that topic. Records that were
-handed out twice are counted.
+In: a plan, a cluster of a soak. Out: a `GroupReport`. Each group has one topic, and members that
+are processes (`group_member`). In each turn a source writes records to the topic, members are
+stopped for longer than their sessions while they hold records, and the topic gets a partition. Once
+each record was returned to a member, the topic is deleted and created again, while members still
+hold records of the old one. librdkafka reads the committed offsets. Three things are judged: every
+record of every topic was returned to a member; the group's committed offset never moves back while
+the topic is the same; it is never beyond the records of that topic that were returned. Records that
+were returned twice are counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ SESSION = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
 FROZEN = (8.0, 20.0)
 """Seconds of a SIGSTOP. Sessions are 6 s (classic) and 10 s (KIP-848)."""
 BY_HAND = ("record", "all", "later", "asyncio", "confluent")
-"""Styles of members that hold records while they are stopped, and commit them themselves."""
+"""Styles of members that hold records while they are stopped, and commit by themselves."""
 STYLES: Mapping[str, tuple[str, ...]] = {
     "eager": ("aiokafka", "auto", "confluent"),
     "cooperative": ("all", "workers", "asyncio"),
@@ -58,7 +58,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "consumer": {"group.protocol": "consumer"},
 }
 WITHOUT_KIP_848 = "3."
-"""How the versions begin whose brokers offer group.protocol=consumer only if configured to."""
+"""Prefix of the versions whose brokers only offer group.protocol=consumer if configured to."""
 WATCH_EVERY = 0.2
 FLUSHED_WITHIN = 120.0
 MADE_WITHIN = 90.0
@@ -74,17 +74,17 @@ AWAY = (0.0, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """How long, and with what."""
+    """Kinds of groups, and numbers and rates of records."""
 
     seed: int = 1
     kinds: tuple[str, ...] = tuple(KINDS)
     partitions: int = 4
     records: int = 400
-    """Of each topic."""
+    """Records of each topic."""
     rate: float = 40.0
     """Records a second of each group's topic."""
     folder: Path = ROOT / "build" / "soak-groups"
-    """Where members' reports and logs are kept."""
+    """Folder of members' reports and logs."""
 
 
 @dataclass(slots=True)
@@ -97,13 +97,13 @@ class GroupReport:
     handed_out_again: int = 0
     frozen: int = 0
     grown: int = 0
-    """Partitions that were added."""
+    """Number of partitions that were added."""
     left_over: int = 0
     """Offsets of a deleted topic that a coordinator returned for the new one."""
     lost: int = 0
     """How often members were removed from their groups."""
     styles: dict[str, int] = field(default_factory=dict)
-    """Records handed out, by style of the member."""
+    """Records that polls returned, by style of the member."""
     refused: dict[str, int] = field(default_factory=dict)
     """Commits that raised, by type of error."""
     committed: int = 0
@@ -113,7 +113,7 @@ class GroupReport:
 
 
 class MemberProcess:
-    """One member: its process, and what it has reported."""
+    """The process of a member, and its reports."""
 
     def __init__(
         self, name: str, settings_: Mapping[str, Any], topic: str, style: str, folder: Path
@@ -144,7 +144,7 @@ class MemberProcess:
         self.process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def end(self, failures: list[str]) -> None:
-        """Close stdin, and wait for an orderly end."""
+        """Close stdin, and wait until the process has closed its client and ended."""
         self.freeze(False)
         with suppress(OSError):
             self.process.stdin.close()  # type: ignore[union-attr]
@@ -154,13 +154,14 @@ class MemberProcess:
             self.process.kill()
             status = self.process.wait()
         self._reader.join(10)
+        self.process.stdout.close()  # type: ignore[union-attr]
         self._log.close()
         if status != 0:
             failures.append(f"{self.name} ({self.style}) ended with exit status {status}")
 
 
 class GroupUnderTest:
-    """One group, its topic, its members, and what an observer sees of its offsets."""
+    """One group, its topic, its members, and the committed offsets that an observer reads."""
 
     def __init__(
         self, kind: str, cluster: LocalCluster, plan: GroupPlan, proxy: str | None = None
@@ -178,18 +179,18 @@ class GroupUnderTest:
         self.left_over = 0
         """Offsets of a deleted topic that a coordinator returned for the new one."""
         self._deleted: dict[int, float] = {}
-        """When the topic before each incarnation was deleted."""
+        """Time of the deletion before each incarnation of the topic."""
         self.sent: list[tuple[int, Write]] = []
         """All writes with the topic's incarnation, for the history."""
         self._replication = min(3, len(cluster.broker_addresses))
         self._seen: dict[int, dict[int, int]] = {}
-        """The committed offsets of each incarnation, as the observer saw them last."""
+        """The last committed offsets of each incarnation that the observer has read."""
         self._sightings: list[tuple[float, int, int, int]] = []
-        """Time, incarnation, partition and offset of each. They are compared with the times at
-        which members were handed records when the run is over: reports may arrive late."""
+        """Time, incarnation, partition and offset of each change. They are compared with the times
+        of members' polls at the end of the run, because reports may arrive late."""
         self._watching = threading.Event()
         self.calm = threading.Event()
-        """The faults are over: the next turn is the last one."""
+        """When set, the faults are over, and the next turn is the last one."""
         config = {
             "group.id": self.group,
             "auto.offset.reset": "earliest",
@@ -219,7 +220,7 @@ class GroupUnderTest:
     # The topic
 
     def create(self) -> None:
-        """Create the topic, and start the observer's book of its offsets."""
+        """Create the topic, and let the observer record its offsets."""
         new = NewTopic(self.topic, self.plan.partitions, self._replication)
         done = confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
         self._again(lambda: self._admin.create_topics([new])[self.topic].result(30), done)
@@ -227,7 +228,7 @@ class GroupUnderTest:
         self._watching.set()
 
     def recreate(self) -> None:
-        """Delete the topic and create it again after a while."""
+        """Delete the topic, and create it again within `AWAY` seconds."""
         self._watching.clear()
         self._deleted[self.incarnation + 1] = time.monotonic()
         done = confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -236,9 +237,9 @@ class GroupUnderTest:
         self.create()
 
     def _again(self, act: Callable[[], object], done: int) -> None:
-        """Try until the cluster takes it: a topic that is being deleted can't be created yet.
+        """Repeat a request until it succeeds: a topic that is being deleted can't be created yet.
 
-        `done` is the error that says, after a request without an answer, that it took effect.
+        `done` is the error code which shows that a request without an answer has taken effect.
         """
         end, unanswered = time.monotonic() + MADE_WITHIN, False
         while True:
@@ -278,14 +279,14 @@ class GroupUnderTest:
         )
         failed: list[str] = []
         begun, partitions = time.monotonic(), plan.partitions
-        for number in range(plan.records):
-            time.sleep(max(0.0, begun + number / plan.rate - time.monotonic()))
-            if number == plan.records // 2:
-                partitions += self._grow(partitions + 1)
-            self._produce(producer, number, number % partitions, failed)
-            producer.poll(0)
-        producer.flush(FLUSHED_WITHIN)
-        producer.close()
+        with closing(producer):
+            for number in range(plan.records):
+                time.sleep(max(0.0, begun + number / plan.rate - time.monotonic()))
+                if number == plan.records // 2:
+                    partitions += self._grow(partitions + 1)
+                self._produce(producer, number, number % partitions, failed)
+                producer.poll(0)
+            producer.flush(FLUSHED_WITHIN)
         if failed:
             raise RuntimeError(f"the source failed: {failed[0]}")
         self.written.append(plan.records)
@@ -301,7 +302,7 @@ class GroupUnderTest:
     def _produce(
         self, producer: LikeConfluent, number: int, partition: int, failed: list[str]
     ) -> None:
-        """Hand a record to the producer, which needs some time to see a new partition."""
+        """Send a record; the producer needs some time to learn of a new partition."""
         value = f"{self.kind}/{self.incarnation}/{number}"
         place = self.place(self.incarnation, partition)
         write = Write(place, value)
@@ -337,7 +338,7 @@ class GroupUnderTest:
     # Members
 
     def freeze_one(self) -> None:
-        """Stop one member for a while, most often for longer than its session."""
+        """Stop one member for `FROZEN` seconds, mostly longer than its session."""
         member = self._rng.choice(self.members)
         member.freeze(True)
         self.frozen += 1
@@ -377,7 +378,7 @@ class GroupUnderTest:
             self.failures.append(f"{self.kind}: {error!r}")
 
     def run(self) -> None:
-        """Turn after turn, until the last one that `calm` announces."""
+        """Run turns; the last one is the one after `calm` is set."""
         with suppress(Exception):
             while not self.failures:
                 last = self.calm.is_set()
@@ -390,7 +391,7 @@ class GroupUnderTest:
         self._observer.join()
 
     def handed(self) -> Counter[str]:
-        """Return how often each value was handed out."""
+        """Return how often polls returned each value."""
         found: Counter[str] = Counter()
         for member in self.members:
             for line in list(member.lines):
@@ -399,7 +400,7 @@ class GroupUnderTest:
         return found
 
     def left(self) -> list[str]:
-        """Return the values of this topic that no member was handed."""
+        """Return the values of this topic that no member has received."""
         handed = self.handed()
         wanted = (f"{self.kind}/{self.incarnation}/{n}" for n in range(self.plan.records))
         return [value for value in wanted if not handed[value]]
@@ -407,7 +408,7 @@ class GroupUnderTest:
     # The observer
 
     def _observe(self) -> None:
-        """Read the group's committed offsets again and again, with another client."""
+        """Read the group's committed offsets with librdkafka every `WATCH_EVERY` seconds."""
         consumer = confluent_kafka.Consumer(settings(self._theirs, **{"group.id": self.group}))
         places = [
             confluent_kafka.TopicPartition(self.topic, p) for p in range(self.plan.partitions + 1)
@@ -434,7 +435,7 @@ class GroupUnderTest:
         return f"{self.kind}: topic {incarnation}, partition {partition}"
 
     def _check_sightings(self, faults: Iterable[Span]) -> None:
-        """Find offsets that moved back, or that were committed before their records were read."""
+        """Find offsets that moved back, or were committed before their records were returned."""
         handed: dict[tuple[int, int], list[tuple[float, int]]] = {}
         for member in self.members:
             for line in member.lines:
@@ -469,7 +470,7 @@ class GroupUnderTest:
         return any(a - AWAY_BEFORE <= deleted <= b + AWAY_AFTER for a, b in faults)
 
     def conclude(self, faults: Iterable[Span] = ()) -> None:
-        """Judge what was seen, and store what members reported; `faults`: those of brokers."""
+        """Judge the offsets, and write the members' reports; `faults` are those of brokers."""
         self._check_sightings(list(faults))
         folder = self.plan.folder
         for member in self.members:
@@ -478,7 +479,7 @@ class GroupUnderTest:
 
 
 def conclude(groups: Sequence[GroupUnderTest]) -> GroupReport:
-    """Add up what all groups did."""
+    """Return the sum of all groups' reports."""
     report = GroupReport()
     refused: Counter[str] = Counter()
     errors: Counter[str] = Counter()

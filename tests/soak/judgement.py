@@ -1,8 +1,8 @@
-"""What remained of a soak, judged: by what another client reads, what ours reads, and the history.
+"""Judge a soak by its history and by the records that librdkafka and Odradek read at the end.
 
-In: the history, a witness who reads the cluster, what the groups' readers saw. Out: failures in
-words; none means that nothing was lost, doubled or out of order, that all was worked off, and that
-there was something to judge. Must not: wait, nor know clients or clusters.
+In: the history, a witness that reads the cluster, the offsets that the groups' readers saw. Out:
+failures as texts. Without failures, no record was lost, duplicated or out of order, every record
+was processed, and no topic was empty. Must not: wait, nor know clients or clusters.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from odradek.simulation.checkers.history_check import check
 Rows = dict[int, list[tuple[int, str]]]
 """Offsets and values of each partition, in the order in which they were read."""
 MOST = 50
-"""Failures of one kind that are told."""
+"""The largest number of anomalies that are reported."""
 
 
 class Witness(Protocol):
-    """Who can say what is on the cluster."""
+    """Reads records and committed offsets from the cluster."""
 
     def rows(self, topic: str) -> Rows:
-        """All that another client reads with read_committed."""
+        """Return the records that librdkafka reads with read_committed."""
 
     def our_rows(self, topic: str) -> Rows:
-        """All that our own client reads with read_committed."""
+        """Return the records that Odradek reads with read_committed."""
 
     def offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
-        """What a group has committed of the source, and the source's ends."""
+        """Return the group's committed offset and the end offset of each source partition."""
 
 
 class Judge:
@@ -44,13 +44,13 @@ class Judge:
         self._logs: dict[str, set[tuple[TopicPartition, int]]] = {}
 
     def not_worked_off(self, groups: Iterable[str]) -> str:
-        """Where groups have not reached the end of what they work on."""
+        """Return the partitions that groups haven't processed to the end, as a text."""
         found = []
         for group in groups:
             try:
                 offsets = self._witness.offsets(group)
-            except Exception as error:  # brokers that can't load a group never tell its offsets
-                found.append(f"{group}, whose offsets can't be had: {error!r}")
+            except Exception as error:  # brokers can't load the group
+                found.append(f"{group}, whose offsets can't be read: {error!r}")
                 continue
             for partition, (committed, end) in offsets.items():
                 if committed < end:
@@ -58,7 +58,7 @@ class Judge:
         return ", ".join(found)
 
     def read(self) -> None:
-        """Have everything read by the other client: nobody may write any more."""
+        """Read all topics with librdkafka. No producer may run any more."""
         for topic in self._topics:
             self._note("confluent-kafka", topic, self._witness.rows(topic))
 
@@ -73,7 +73,7 @@ class Judge:
         self.records.setdefault(topic, count)
 
     def unread(self, topic: str, members: Iterable[Mapping[TopicPartition, set[int]]]) -> list[str]:
-        """What is on a topic and no member of a group has read."""
+        """Return the places of a topic's records that no member of its group has read."""
         every = list(members)
         return [
             f"{partition} at {offset}"
@@ -82,19 +82,19 @@ class Judge:
         ]
 
     def compare(self, groups: Iterable[str], seen_within: float | None = None) -> None:
-        """Have everything read by our client, too, and hold it all against the history."""
+        """Read all topics with Odradek, too, and check the history."""
         if not self._logs:
             self.failures.append("nothing was read at the end, so nothing can be judged")
             return
         for topic in self._topics:
             if not self.records[topic]:
-                self.failures.append(f"{topic} is empty: it shows nothing")
+                self.failures.append(f"{topic} is empty: nothing of it can be judged")
             self._note("odradek", topic, self._witness.our_rows(topic))
         for group in groups:
             try:
                 ends = self._witness.offsets(group).items()
             except Exception as error:  # the records can be judged without them
-                self.failures.append(f"the offsets of {group} can't be had: {error!r}")
+                self.failures.append(f"the offsets of {group} can't be read: {error!r}")
                 continue
             self._history.group_ends(group, [(p, committed) for p, (committed, _) in ends])
         self.failures += [

@@ -1,4 +1,4 @@
-"""A SOCKS5 proxy that loses answers of brokers, as a program of its own.
+"""Run a SOCKS5 proxy that loses answers of brokers, as a process.
 
 In: lines on stdin, "lose API_KEY": the next answer to a request with this key is dropped and its
 connection ended, so the client can't know whether the request took effect. Out: JSON lines on
@@ -30,18 +30,18 @@ LOST = (
     *(JOIN_GROUP, SYNC_GROUP, LEAVE_GROUP, CONSUMER_HEARTBEAT, METADATA, FIND_COORDINATOR),
     *(ADD_PARTITIONS, ADD_OFFSETS),
 )
-"""The APIs of which one answer each is lost at a time."""
+"""API keys of requests; one `lose` drops the next answer to each of them."""
 
 
 class LossyProxy(ProxyServer):
-    """Passes whole frames on, and drops the answers that it is told to."""
+    """Forwards whole frames, and drops the answers that `lose` names."""
 
     def __init__(self) -> None:
         super().__init__()
         self._armed: Counter[int] = Counter()
         self._lock = threading.Lock()
         self._asked: dict[socket.socket, dict[int, int]] = {}
-        """By connection to a broker: API keys of open requests by correlation id."""
+        """API keys of unanswered requests by connection to a broker and correlation id."""
 
     def lose(self, api: int) -> None:
         """Lose the next answer to a request with this API key."""
@@ -101,7 +101,7 @@ class LossyProxy(ProxyServer):
 
 
 class ProxyProcess:
-    """The proxy in a process of its own: its threads and descriptors aren't the soak's."""
+    """The proxy as a process, so that its threads and descriptors aren't the soak's."""
 
     def __enter__(self) -> Self:
         self.lost: Counter[int] = Counter()

@@ -14,13 +14,13 @@ from typing import Any
 
 OURS = ("ours", "asyncio")
 MOST_TOLD = 10
-"""Records that were read again, of one group, that are reported one by one."""
+"""The largest number of records of a group that are reported one by one as read again."""
 LEADER = re.compile(r"Assignment received from leader (\S+)-[0-9a-f-]{36} for group (\S+) ")
 """In a broker's log: the instance id or client id of a leader, and its group."""
 
 
 class Member:
-    """One consumer from its start to its end, and what it has reported."""
+    """One consumer from its start to its end, and its reports."""
 
     def __init__(self, name: str, client: str, static: str, topics: list[str]) -> None:
         self.name, self.client, self.static, self.topics = name, client, static, topics
@@ -53,7 +53,7 @@ class Member:
         return self.client == "kafka-python" and partition in self.gone
 
     def disorderly(self, at: float) -> None:
-        """Note a fault: what this member read from now on, or hasn't committed, may be repeated."""
+        """Note a fault: records that are read from now on or uncommitted may be read again."""
         if self.disorderly_at is None:
             self.disorderly_at = at
 
@@ -89,8 +89,8 @@ class Ledger:
         self.unread: dict[str, set[int]] = defaultdict(set)
         """Offsets of each partition that no member has read."""
         self.reads: dict[tuple[str, int], list[tuple[float, Member, bool]]] = defaultdict(list)
-        """By partition and offset, in the order of reports: when, by whom, and whether that member
-        may have gone back."""
+        """Reads by partition and offset, in the order of reports: time, member, and whether the
+        member may have returned to an outdated offset."""
         self._committed: dict[str, int] = {}
 
     def create(self, topic: str, numbers: Iterable[int]) -> None:
@@ -102,7 +102,7 @@ class Ledger:
         return sorted({p.rpartition("-")[0] for p in self.ends})
 
     def write(self, partition: str) -> int:
-        """Note a record that is about to be written, and return its offset."""
+        """Note a record before it is written, and return its offset."""
         offset = self.ends[partition]
         self.unread[partition].add(offset)
         self.ends[partition] += 1

@@ -1,9 +1,9 @@
-"""One member of a group as a program of its own, of Odradek or of another Python client.
+"""Run one member of a group, of Odradek or of another Python client, as a process.
 
 In: the client, its settings by Kafka's names and its topics, as JSON on the command line; lines on
-stdin: `hold SECONDS` for a batch that takes this long. Out: what the member was assigned, what it
-read and how it ended, one JSON document a line on stdout. It closes its consumer in order when its
-stdin is closed. Must not: judge.
+stdin: `hold SECONDS` for a batch that takes this long. Out: assignments, records that were read,
+and the member's end, as JSON lines on stdout. It closes its consumer when its stdin is closed. Must
+not: judge.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AT_ONCE = 20
 """Records of one poll."""
 POLL = 0.2
 _writing = threading.Lock()
-"""Some clients run callbacks in threads of their own."""
+"""Some clients run callbacks in other threads."""
 
 
 def tell(kind: str, **what: Any) -> None:
@@ -43,7 +43,7 @@ def tell_read(rows: Iterable[tuple[str, int, int]]) -> None:
 
 
 class Orders:
-    """Lines of the soak: how long the next batch takes, and the end of stdin."""
+    """Commands of the soak: seconds of the next batch, and the end of stdin."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -56,12 +56,12 @@ class Orders:
         self.ended = True
 
     def take_hold(self) -> float:
-        """Return the seconds that this batch takes in addition; 0.0 for most."""
+        """Return the additional seconds of this batch; 0.0 without a command."""
         return self._holds.pop(0) if self._holds else 0.0
 
 
 def hold(orders: Orders) -> None:
-    """Work on a batch as long as the soak says."""
+    """Work on a batch for the additional seconds, if the soak has sent a command."""
     if seconds := orders.take_hold():
         tell("holds", seconds=seconds)
         time.sleep(seconds)

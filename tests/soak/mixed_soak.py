@@ -85,7 +85,7 @@ AT_EACH_STEP = 6
 
 @dataclass(frozen=True, slots=True)
 class MixedPlan:
-    """How long, and with what."""
+    """Duration, kinds of groups and their sizes."""
 
     seconds: float
     seed: int = 1
@@ -93,7 +93,7 @@ class MixedPlan:
     kinds: tuple[str, ...] = tuple(KINDS)
     places: int = 4
     folder: Path = ROOT / "build" / "soak-mixed"
-    """Where events and logs are kept."""
+    """Folder of events and logs."""
 
 
 @dataclass(slots=True)
@@ -275,7 +275,7 @@ class MixedGroup:
                 self.failures.append(f"{member} ended with exit status {status}: {member.trouble}")
 
     def _vacate(self, place: int) -> Member:
-        """Close a place's member in order, wait for its end, and return it."""
+        """Close the member of a place, wait for its end, and return it."""
         member = self.places[place]
         assert member is not None
         self._close(member)
@@ -394,7 +394,7 @@ class MixedGroup:
     # Steps
 
     def step(self) -> None:
-        """Do some actions, and judge the group once they are over."""
+        """Do one to four actions, and judge the group after them."""
         self.steps += 1
         by_name: dict[str, Callable[[], None]] = {
             "join": self._join,
@@ -442,7 +442,7 @@ class MixedGroup:
             raise RuntimeError(f"the source failed: {left} left, {failed[:1]}")
 
     def _produce(self, topic: str, partition: int, offset: int, failed: list[str]) -> None:
-        """Hand a record to librdkafka, which needs some time to see a new partition."""
+        """Send a record; librdkafka needs some time to learn of a new partition."""
         until = time.monotonic() + 30
         while True:
             try:
@@ -486,7 +486,7 @@ class MixedGroup:
             self._changed.acquire()
 
     def _blame(self, what: str, left: Mapping[str, str]) -> None:
-        """Report a group that didn't settle: as the group and its members describe it."""
+        """Report a group that didn't settle, with its state and its members' reports."""
         described, assigned = self._describe()
         leader = last_leader(self._broker_log(), self.group, self.live())
         unread = [p for p, text in left.items() if not text.startswith("0 ")]
@@ -531,7 +531,7 @@ class MixedGroup:
             self.failures += [f"step {self.steps}: {text}" for text in faults]
 
     def run(self, seconds: float) -> None:
-        """Step after step."""
+        """Take steps for this time; then close all members and judge."""
         end = time.monotonic() + seconds
         try:
             while time.monotonic() < end:
@@ -555,7 +555,7 @@ class MixedGroup:
 
 
 def run(plan: MixedPlan, say: Callable[[str], None]) -> MixedReport:
-    """Run all groups beside each other on one broker."""
+    """Run all groups at the same time on one broker."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     begun, old = time.monotonic(), plan.kafka.startswith(WITHOUT_KIP_848)
     config = {**SESSIONS, "auto.create.topics.enable": "false"}

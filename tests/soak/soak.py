@@ -1,14 +1,14 @@
-"""Minutes of random faults of real brokers and of client processes, and a judgement.
+"""Run clients for minutes or an hour under random faults of real brokers, and judge their history.
 
-In: a cluster of three, a plan. Out: a `Report`: what was done and whether anything was lost,
-doubled or out of order. Beside each other run idempotent producers, for each group protocol a
-read-process-write chain with transactions and a group of readers that come and go, and the faults
-(`troubles`). Some of all these may be tasks of one event loop, with asyncio's clients, some of
-whose polls are cancelled. A whole soak (`run`) has more: groups of processes, a copy, admin clients
+In: a cluster of three brokers, a plan. Out: a `Report` of the faults and of records that were lost,
+duplicated or out of order. At the same time run idempotent producers, and for each group protocol a
+read-process-write chain with transactions and a group of readers that join and leave; the faults
+are in `troubles`. Some of these programs may be tasks of one event loop with asyncio clients, some
+of whose polls are cancelled. `run` adds groups of processes, a copy and admin clients
 (`companions`).
-At the end another client reads everything with read_committed, ours too, and the history of all
-is judged (`judgement`), the kinds of events that were hit are counted (`coverage`), and the growth
-of processes is compared with bounds (`slopes`).
+At the end librdkafka and Odradek read all topics with read_committed. Then the history is judged
+(`judgement`), the kinds of events are counted (`coverage`), and the growth of processes is compared
+with bounds (`slopes`).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from odradek.testing.jars import DEFAULT_VERSION
 
 SOURCE = "in"
 SESSIONS = {
-    # A member that couldn't say goodbye keeps its partitions for a session, which each new
-    # coordinator counts from its beginning: with Kafka's 45 s, and a trouble every 15, for ever.
+    # A member that couldn't leave its group keeps its partitions for a session, which each new
+    # coordinator starts again: with Kafka's 45 s and a fault every 15 s, it would never end.
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "10000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
@@ -54,15 +54,15 @@ SECURED: dict[str, Any] = {
     "users": {"alice": "alice-secret"},
 }
 REAUTHENTICATION = {"connections.max.reauth.ms": "10000"}
-"""With it sessions end every 10 s, amid all the rest (KIP-368)."""
+"""Sessions end after 10 s, so that clients authenticate again during faults (KIP-368)."""
 EXPIRING: dict[str, Any] = {
     "security": "SASL_PLAINTEXT",
     "mechanisms": ["SCRAM-SHA-512", "OAUTHBEARER"],
     "users": {"alice": "alice-secret"},
 }
-"""Passwords and tokens without TLS, so that a proxy can tell which answer it loses."""
+"""Passwords and tokens without TLS, because the proxy has to read requests."""
 PROXIED = ("lose answers", "answers lost", "produce answers lost", "transaction answers lost")
-"""Kinds that need connections without TLS, as tokens do."""
+"""Kinds that need connections without TLS, as those with tokens are."""
 PROGRESS = 10.0
 SEEN_WITHIN = 120.0
 """Seconds after the last fault within which a poll has to return each record: a member whose
@@ -87,81 +87,81 @@ class SharedHistory(History):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long and how hard."""
+    """Durations, rates and numbers of programs."""
 
     seconds: float
     seed: int = 1
     rate: float = 150.0
-    """Records a second into the chains."""
+    """Records per second that the sources write."""
     partitions: int = 6
     protocols: tuple[str, ...] = ("classic", "consumer")
     members: int = 2
     readers: int = 2
-    """Of each group that only reads."""
+    """Members of each group that only reads."""
     asyncio: int = 0
-    """So many more of each of them are tasks of an event loop; half of the records come from a
-    producer there, if there are any."""
+    """Additional members of each chain and group that are tasks of an event loop. If it isn't 0, a
+    producer in the event loop sends half of the records."""
     pause: float = 20.0
     """Seconds of a SIGSTOP."""
     quiet: tuple[float, float] = (6.0, 15.0)
-    """Seconds between two troubles."""
+    """Seconds between two faults."""
     disorder: float = 25.0
     """Seconds, on average, until a member of a chain leaves or is replaced."""
     reader_disorder: float = 25.0
     """The same for the groups that only read."""
     troubles: tuple[str, ...] = (*TROUBLES, *MORE_TROUBLES)
-    """Each comes once, in a random order, before any comes again."""
+    """The kinds of faults. All of them occur, in a random order, before one is repeated."""
     rounds: int | None = None
-    """The end comes sooner when each trouble has come so often."""
+    """If given, the faults end when each kind has occurred this many times."""
     victims: tuple[str, ...] = ()
-    """Workers whose brokers are killed and paused, in a random order; by default anybody's."""
+    """Names of the workers whose brokers are killed and paused; by default all."""
     drain: float = 180.0
-    """Seconds that the chains may take to work off what is left."""
+    """Seconds that the chains may take to process the rest."""
     kafka: str = DEFAULT_VERSION
-    """The brokers' version, where `run` makes them."""
+    """The version of the brokers that `run` starts."""
     secured: bool = False
-    """Whether `run` makes brokers that ask for TLS and a password."""
+    """Whether the brokers that `run` starts require TLS and a password."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What came of it."""
+    """Result of a run."""
 
     seconds: float = 0.0
     trouble_seconds: float = 0.0
-    """Of these, until the trouble ended."""
+    """Seconds from the start to the end of the faults."""
     seed: int = 0
     troubles: dict[str, int] = field(default_factory=dict)
     records: dict[str, int] = field(default_factory=dict)
-    """Visible records by topic, as the other client counted them."""
+    """Visible records by topic, as librdkafka counted them."""
     chains: dict[str, dict[str, int]] = field(default_factory=dict)
     errors: dict[str, dict[str, int]] = field(default_factory=dict)
-    """What calls raised, by class: workers went on."""
+    """Exceptions of calls, by class, after which the workers continued."""
     transactions: dict[str, int] = field(default_factory=dict)
     repeats: dict[str, int] = field(default_factory=dict)
-    """How many records each group of readers read again: those of members that were lost."""
+    """Records that each group of readers read again, after members were lost."""
     groups: dict[str, Any] = field(default_factory=dict)
     """Result of the groups of processes."""
     coverage: dict[str, int] = field(default_factory=dict)
-    """How often each kind of fault and event was hit."""
+    """Number of each kind of fault and event."""
     slopes: dict[str, dict[str, float]] = field(default_factory=dict)
     """Growth per hour by kind of resource and process."""
     course: dict[str, Any] = field(default_factory=lambda: {"faults": [], "series": {}})
     """For the picture: faults with begin and end, and series of points, in seconds."""
     asyncio: dict[str, int] = field(default_factory=dict)
-    """What the clients in the event loop did; failed if they did nothing of a kind."""
+    """Operations of the clients in the event loop; the run fails if a kind is missing."""
     longest_silence: float = 0.0
-    """Seconds without an acknowledgement of the source."""
+    """The longest time without an acknowledgement of a source, in seconds."""
     rss_mb: int = 0
     lost_groups: dict[str, str] = field(default_factory=dict)
-    """Groups whose log Kafka's own coordinator can't load any more, and what it says. The trouble
-    ends with that; nothing waits for these groups, and what they did until then is judged."""
+    """Groups that Kafka's own coordinator can't load any more, with its error. The faults end then;
+    no step waits for these groups, and their history until then is judged."""
     failures: list[str] = field(default_factory=list)
-    """What makes it fail: anomalies, what wasn't worked off, workers that broke down."""
+    """Reasons to fail: anomalies, unprocessed records, workers that raised exceptions."""
 
     @property
     def ok(self) -> bool:
-        """Nothing lost, nothing twice, order kept, all worked off."""
+        """Whether no record was lost, duplicated, out of order or unprocessed."""
         return not self.failures
 
 
@@ -248,11 +248,11 @@ class Soak:
 
     @property
     def workers(self) -> list[Worker]:
-        """All programs."""
+        """All programs of this process."""
         return [*self.sources, *self.members, *self.readers, *self.admins]
 
     def run(self) -> Report:
-        """From the first topic to the judgement."""
+        """Create the topics, run programs and faults, and judge."""
         for topic in self.topics:
             self.cluster.create_topic(topic, partitions=self.plan.partitions)
         self._begun = time.monotonic()
@@ -269,10 +269,12 @@ class Soak:
                 self._trouble()
                 self.report.trouble_seconds = round(time.monotonic() - self._begun, 1)
                 self._wind_down()
-            except Exception as error:  # what was seen until then is worth a judgement
+            except Exception as error:  # the history until then can be judged
                 self.report.failures.append(f"the soak itself: {error!r}")
             finally:
                 over.set()
+                if self.companions is not None:
+                    self.companions.calm()
                 for worker in self.workers:
                     worker.stopping.set()
                 for worker in self.workers:
@@ -299,7 +301,7 @@ class Soak:
                 rounds += 1
             self.troubles.cause(coming.pop(), lambda line: self._say(self._line(line)))
             if lost := self._lost():
-                self._say(self._line(f"Kafka itself has lost groups, so this is the end: {lost}"))
+                self._say(self._line(f"the faults end, as Kafka itself has lost groups: {lost}"))
                 return
 
     def _progress(self, over: threading.Event) -> None:
@@ -334,7 +336,7 @@ class Soak:
         return self.report.lost_groups
 
     def _wind_down(self) -> None:
-        """No trouble any more: the source ends, the chains work off what is left."""
+        """End the faults and the sources, and let the chains process the rest."""
         self.history.note(CallKind.HEAL, "cluster")
         if self.companions is not None:
             self.companions.calm()
@@ -363,7 +365,7 @@ class Soak:
             self.companions.judge_copy(self._witness, SOURCE)
 
     def _left(self) -> str:
-        """What chains that Kafka still has haven't worked off."""
+        """Return what chains haven't processed; chains that Kafka has lost don't count."""
         lost = self._lost()
         return self._judge.not_worked_off(chain for chain in self._chains if chain not in lost)
 
@@ -372,11 +374,11 @@ class Soak:
         return time.monotonic() < end and not broken
 
     def group(self, protocol: str) -> list[GroupReader]:
-        """The members of a group that only reads."""
+        """Return the members of a group that only reads."""
         return [reader for reader in self.readers if reader.protocol == protocol]
 
     def _unread(self) -> list[str]:
-        """What no member of a group of readers has read."""
+        """Return the places of records that no member of a group of readers has read."""
         return [
             place
             for protocol in self.plan.protocols
@@ -439,7 +441,7 @@ class Soak:
                 self._course[f"{kind}, {process}"] = points
 
     def _cover(self) -> None:
-        """Count what the workers of this process have hit."""
+        """Count the events that workers of this process have met."""
         report, coverage = self.report, self.coverage
         found = {
             **self.troubles.counts,
@@ -465,7 +467,7 @@ class Soak:
         return self.loop.made
 
     def _conclude_loop(self) -> None:
-        """What the clients in the event loop did; of what they didn't do nothing is known."""
+        """Report the operations of the clients in the event loop, and fail if a kind is missing."""
         prefix = self.loop.prefix
         mine = [
             t
@@ -480,7 +482,7 @@ class Soak:
             "polls cancelled": self.loop.cancelled["polls cancelled"],
         }
         self.report.failures += [
-            f"the event loop shows nothing: no {what}"
+            f"the event loop has no {what}, so they can't be judged"
             for what, count in self.report.asyncio.items()
             if not count
         ]

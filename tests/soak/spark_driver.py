@@ -1,8 +1,8 @@
-"""One driver process that the soak of Spark starts, listens to, and kills part by part.
+"""Start a driver process of the Spark soak, read its reports, and kill its parts.
 
-In: a plan for `spark_job`. Out: what it said (batches, failures), and the process ids of its parts:
-driver JVM, executors, Python workers and planners. All of them are in the session (of processes)
-that the driver leads, and found through it: nothing else on the machine is ever touched.
+In: a plan for `spark_job`. Out: batches and failures that the driver reported, and the process ids
+of its parts: driver JVM, executors, Python workers and planners. All of them belong to the process
+session that the driver leads, so no other process of the machine can be killed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Part = Literal["jvm", "executor", "worker", "planner"]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What /proc says of a process."""
+    """A process as /proc describes it."""
 
     pid: int
     parent: int
@@ -39,7 +39,7 @@ class Process:
 
 
 def processes(session: int) -> dict[int, Process]:
-    """All live processes of a session of processes."""
+    """Return the live processes of a process session by id."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
@@ -53,7 +53,7 @@ def processes(session: int) -> dict[int, Process]:
 
 
 def part_of(process: Process, others: dict[int, Process]) -> Part | None:
-    """What a process of a driver is, if it is one that the soak kills."""
+    """Return the kind of a driver's process; None if the soak doesn't kill this kind."""
     parent = others.get(process.parent)
     if "CoarseGrainedExecutorBackend" in process.command:
         return "executor"
@@ -71,10 +71,10 @@ def part_of(process: Process, others: dict[int, Process]) -> Part | None:
 
 
 def spark_home(folder: Path, *, python: bool = True, installed: Path = INSTALLED) -> Path:
-    """A home of an installed Spark whose `work`, where executors' files go, is in a folder of ours.
+    """Create a home of the installed Spark in a folder, where executors then write their files.
 
-    Without `python` every Python process takes pyspark from where it is installed, compiled,
-    instead of compiling what is in the archive there: a second of CPU less for each of them.
+    Without `python` every Python process imports the installed, compiled pyspark instead of
+    compiling the archive in the home, which costs each of them a second of CPU time.
     """
     home = folder / "spark-home"
     if not home.exists():
@@ -87,8 +87,8 @@ def spark_home(folder: Path, *, python: bool = True, installed: Path = INSTALLED
 class Driver:
     """A running `spark_job`.
 
-    It is reaped by `close` alone, after the last look at its session: until then its process id,
-    which is the session's, can't be given to another program.
+    Only `close` reaps the process, when its session isn't needed any more: until then the system
+    can't reuse the process id, which is also the session's.
     """
 
     def __init__(self, plan: dict[str, Any]) -> None:
@@ -100,13 +100,13 @@ class Driver:
             "PYSPARK_PYTHON": sys.executable,
         }
         self.batches: Counter[str] = Counter()
-        """Batches that each query committed, and were heard of."""
+        """Number of batches that each query reported as committed."""
         self.begun: dict[str, float] = {}
-        """When the newest of them began, in seconds of Unix time."""
+        """Begin of the newest batch of each query, in seconds of Unix time."""
         self.failures: list[tuple[str, str]] = []
-        """Queries that failed, with the text."""
+        """Names of failed queries with their errors."""
         self.said: dict[str, dict[str, Any]] = {}
-        """The last line of each kind."""
+        """The last report of each kind."""
         self._log = (folder / "drivers.log").open("ab")
         self._process = subprocess.Popen(
             [sys.executable, str(JOB)],
@@ -125,7 +125,7 @@ class Driver:
         return self._process.pid
 
     def tell(self, line: str) -> None:
-        """Send a command; one that died hears nothing."""
+        """Send a command; nothing happens if the driver has ended."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.write(line.encode() + b"\n")
@@ -151,7 +151,7 @@ class Driver:
         return os.waitid(os.P_PID, self.pid, how) is None
 
     def ended(self, seconds: float) -> bool:
-        """Wait for its end; whether it came in time."""
+        """Wait for the driver's end; return whether it came within this time."""
         deadline = time.monotonic() + seconds
         while self.alive and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -161,14 +161,14 @@ class Driver:
         return True
 
     def parts(self, kind: Part) -> list[int]:
-        """The process ids of its parts of one kind."""
+        """Return the process ids of the parts of one kind."""
         every = processes(self.pid)
         return sorted(p.pid for p in every.values() if part_of(p, every) == kind)
 
     def kill_all(self) -> None:
-        """SIGKILL driver, JVM, executors, workers: as a machine that vanishes."""
+        """Kill driver, JVM, executors and workers, as if their machine crashed."""
         if self._process.returncode is not None:
-            return  # the number may be another program's by now
+            return  # the system may have reused the process id
         for _ in range(50):
             pids = set(processes(self.pid)) | ({self.pid} if self.alive else set())
             if not pids:
@@ -180,14 +180,14 @@ class Driver:
         self.close()
 
     def kill_driver(self) -> None:
-        """SIGKILL driver and its JVM; executors find out by themselves, and are zombies so long."""
+        """Kill the driver and its JVM; executors are zombies until they notice it."""
         for pid in [*self.parts("jvm"), self.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.ended(30)
 
     def close(self) -> None:
-        """Reap it and forget its pipes."""
+        """Reap the process and close its pipes."""
         self._process.wait(30)
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):

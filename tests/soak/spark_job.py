@@ -1,10 +1,9 @@
 """A driver that may be killed at any moment: topic → exactly-once topic → exactly-once Parquet.
 
-In: what to run as one line of JSON on standard input, then commands: `restart NAME` (stop a query,
-start it from its checkpoint) and `finish` (work off all there is, count it, and end). Out: lines of
-JSON on standard output: what was committed, what failed, the keys that are in the Parquet files. A
-query that fails is started again from its checkpoint, as whoever runs pipelines has it. Not a test;
-`spark_soak` runs it.
+In: a plan as one line of JSON on standard input, then commands: `restart NAME` (stop a query, start
+it from its checkpoint) and `finish` (process the rest, count the keys, and end). Out: lines of JSON
+on standard output: committed batches, failures, the keys in the Parquet files. A query that fails
+is started again from its checkpoint, as in production. Not a test; `spark_soak` runs it.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 from odradek.testing import ensure_java_environment
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""JVMs that are killed soon don't live to see what the second compiler is good for."""
+"""JVMs that are killed soon don't profit from the second compiler."""
 LOOK = 0.1
 AGAIN, AGAIN_AT_MOST = 0.5, 16.0
-"""Seconds until a query that failed is started again, doubled until it commits a batch: a machine
-that is too slow for Spark's ten seconds for a Python process isn't made slower by one more."""
+"""Seconds until a failed query is started again; doubled at each failure until it commits a batch.
+On a slow machine, on which a Python process takes longer than Spark's limit of ten seconds, more
+starts would only add load."""
 ATTEMPTS = 5
-"""Runs of a query that works off the rest, faults being over."""
+"""Runs of a query that processes the rest, once the faults are over."""
 
 
 def say(event: str, **more: Any) -> None:
@@ -37,15 +37,15 @@ def say(event: str, **more: Any) -> None:
 
 
 def committed(progress: Mapping[str, Any], seen: str | None) -> bool:
-    """Whether it is of a batch with records that wasn't seen.
+    """Return whether the progress is of a new batch with records.
 
-    Spark says now and then that a query is idle, with the number of the batch to come.
+    Spark also reports progress of idle queries, with the number of the next batch.
     """
     return bool(progress["numInputRows"]) and progress["timestamp"] != seen
 
 
 def session(plan: dict[str, Any]) -> SparkSession:
-    """Spark as the plan wants it: its master and settings."""
+    """Create a Spark session with the plan's master and settings."""
     ensure_java_environment()
     builder: Any = SparkSession.builder
     settings = {
@@ -59,8 +59,8 @@ def session(plan: dict[str, Any]) -> SparkSession:
         "spark.task.maxFailures": "8",
         "spark.deploy.maxExecutorRetries": "-1",
         "spark.sql.shuffle.partitions": "2",
-        # A Spark that is killed while it writes its first offsets leaves a file behind, and would
-        # refuse to start again because of it.
+        # If Spark is killed while it writes its first offsets, a temporary file remains, because of
+        # which it would refuse to start again.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         "spark.log.level": "ERROR",
         "spark.sql.warehouse.dir": f"{plan['folder']}/warehouse",
@@ -86,7 +86,7 @@ def source(spark: SparkSession, plan: dict[str, Any], topic: str) -> DataFrame:
 
 
 class Pipeline:
-    """The queries by name, each with a checkpoint of its own."""
+    """The queries by name, each with its checkpoint."""
 
     def __init__(self, spark: SparkSession, plan: dict[str, Any]) -> None:
         self._spark, self._plan = spark, plan
@@ -96,14 +96,14 @@ class Pipeline:
         self._makers["land"] = self._land
         self.running: dict[str, Any] = {}
         self._seen: dict[str, str] = {}
-        """When the progress that was last heard of each query was made."""
+        """Time stamp of the last reported progress of each query."""
         self._again = dict.fromkeys(self._makers, AGAIN)
         self._due: dict[str, float] = {}
-        """When the queries that failed are started again."""
+        """Times at which failed queries are started again."""
 
     @property
     def names(self) -> list[str]:
-        """In the order of the data's way."""
+        """The queries' names, upstream first."""
         return list(self._makers)
 
     def _copy(self) -> Any:
@@ -139,13 +139,13 @@ class Pipeline:
         return query
 
     def stop(self, name: str) -> None:
-        """Stop a query wherever it is in its batch."""
+        """Stop a query, even within a batch."""
         query = self.running.pop(name, None)
         if query is not None:
             query.stop()
 
     def look(self) -> None:
-        """Say what was committed; start again what failed."""
+        """Report committed batches and failures, and start failed queries again."""
         for name, query in list(self.running.items()):
             last = query.lastProgress
             if last is not None and committed(last, self._seen.get(name)):
@@ -161,7 +161,7 @@ class Pipeline:
                     self.start(name, processingTime=self._plan["every"])
 
     def finish(self) -> bool:
-        """Work off what is there; nobody does harm any more."""
+        """Process the rest; the faults are over."""
         for name in self.names:
             self.stop(name)
         for name in self.names:
@@ -179,7 +179,7 @@ class Pipeline:
 
 
 def count(spark: SparkSession, folder: str) -> None:
-    """Say what plain Spark finds in the Parquet files: keys and how often each is there."""
+    """Report the number of rows of each key that plain Spark reads from the Parquet files."""
     rows = spark.read.parquet(f"{folder}/rows").groupBy("key").count().collect()
     say("counted", keys={row["key"]: row["count"] for row in rows})
 
@@ -212,7 +212,7 @@ def main() -> None:
             say("finished", ok=finished)
             break
         if command == "alone":
-            return  # the soak is gone: Spark's JVM ends with this process
+            return  # the soak has ended; Spark's JVM ends with this process
         verb, _, name = command.partition(" ")
         if verb == "restart":
             pipeline.stop(name)

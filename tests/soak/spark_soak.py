@@ -1,10 +1,10 @@
-"""Random faults for a pipeline of Spark on real brokers, and whether a record was lost or doubled.
+"""Run a Spark pipeline on real brokers under random faults, and count every record.
 
-In: a cluster of three, a plan. Out: a `SparkReport`. A feeder that isn't ours writes numbered
-records; our source and sink copy them exactly once to another topic, our source lands that one in
-Parquet, on executors of their own (`spark_job`). Meanwhile parts of Spark are killed, brokers are
-killed, paused and moved, queries are restarted from their checkpoints. At the end confluent-kafka
-(read_committed) and plain Spark count every key.
+In: a cluster of three brokers, a plan. Out: a `SparkReport`. A producer of confluent-kafka writes
+numbered records. Odradek's source and sink copy them exactly once to another topic, from which its
+source writes Parquet files, in executor processes (`spark_job`). Meanwhile parts of Spark are
+killed, brokers are killed, paused and moved, queries are restarted from their checkpoints. At the
+end confluent-kafka (read_committed) and plain Spark count every key.
 """
 
 from __future__ import annotations
@@ -37,65 +37,65 @@ FAULTS = (
     *("broker kill", "broker kill", "broker pause", "move", "restart", "restart"),
 )
 EXCUSES = {"driver", "driver and JVM", "executor", "planner"}
-"""After these a query may fail (and go on from its checkpoint): a driver's process is a part of it,
-and an executor can die between Spark's permission to commit and the commit."""
+"""Faults after which a query may fail, to continue from its checkpoint: the driver is a part of the
+query, and an executor can end between Spark's permission to commit and the commit."""
 PARTS: dict[str, Part] = {"executor": "executor", "worker": "worker", "planner": "planner"}
 SHOWN = 20
 _EXCEPTION = re.compile(r"(: )?(Caused by: )?(\w+\.)*\w+(Error|Exception): ")
 ATTEMPTS = 3
-"""Drivers that may end by themselves in a row."""
+"""Drivers that may end by themselves without progress in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkPlan:
-    """How many faults, how hard."""
+    """Numbers, durations and kinds of faults, and settings of the pipeline."""
 
     faults: int
     folder: Path
     seed: int = 1
     kinds: tuple[str, ...] = FAULTS
-    """Each comes once, in a random order, before any comes again."""
+    """All of them occur, in a random order, before one is repeated."""
     seconds: float = math.inf
-    """Faults end then, however many there were."""
+    """Seconds after which the faults end, whatever their number."""
     stages: tuple[str, ...] = ("copy", "land")
-    """Without copy the source's topic is landed itself."""
+    """The queries; without `copy`, `land` reads the source's topic."""
     master: str = MASTER
     settings: Mapping[str, str] = field(default_factory=dict)
-    """More of Spark's."""
+    """Additional settings of Spark."""
     partitions: int = 4
     rate: float = 100.0
-    """Records a second."""
+    """Records per second."""
     limit: int = 1000
-    """Records in a micro-batch, at most."""
+    """The largest number of records in a micro-batch."""
     every: str = "500 milliseconds"
     quiet: tuple[float, float] = (0.5, 4.0)
     """Seconds between progress and the next fault."""
     hurry: float = 0.25
-    """How often a fault comes before the last one was recovered from."""
+    """Share of faults that begin before the queries have recovered from the last one."""
     pause: tuple[float, float] = (3.0, 15.0)
     """Seconds of a SIGSTOP."""
     away: tuple[float, float] = (0.5, 6.0)
-    """Seconds that a killed broker is away."""
+    """Seconds until a killed broker is started again."""
     outage: float = 0.0
-    """Seconds without any broker, once, in the middle: no query may fail of it."""
+    """Seconds without any broker, once, after half of the faults; no query may fail then."""
     patience: float = 240.0
     """Seconds within which each query must commit a batch again."""
     drain: float = 240.0
-    """Seconds that the rest may take."""
+    """Seconds that the queries may take to process the rest."""
 
 
 @dataclass(slots=True)
 class SparkReport:
-    """What came of it."""
+    """Result of a run."""
 
     seed: int = 0
     seconds: float = 0.0
     faults: dict[str, int] = field(default_factory=dict)
     records: dict[str, int] = field(default_factory=dict)
-    """Records in the source, and visible in what was made of it."""
+    """Visible records in the source's topic and in each target."""
     batches: dict[str, int] = field(default_factory=dict)
     restarts: dict[str, int] = field(default_factory=dict)
-    """Queries that failed and went on from their checkpoint, by query and fault."""
+    """Restarts from a checkpoint after a failure, by query and fault."""
     longest_recovery: dict[str, float] = field(default_factory=dict)
     """Seconds from the beginning of a fault until every query has committed a batch begun since."""
     failures: list[str] = field(default_factory=list)
@@ -106,7 +106,7 @@ class SparkReport:
 
 
 class Feeder(threading.Thread):
-    """Writes records with the keys 0, 1, 2 … by a client that isn't ours."""
+    """Writes records with the keys 0, 1, 2 … by confluent-kafka's producer."""
 
     def __init__(self, config: Mapping[str, str], rate: float) -> None:
         super().__init__(name="feeder")
@@ -154,13 +154,13 @@ class SparkSoak:
         self._batches: Counter[str] = Counter()
         self._restarts: Counter[str] = Counter()
         self._recent: set[str] = set()
-        """Faults since every query last committed a batch."""
+        """Faults since all queries last committed a batch."""
         self._told = 0
         self._ended = 0
-        """Drivers that ended by themselves since then."""
+        """Number of drivers that ended by themselves since then."""
 
     def run(self) -> SparkReport:
-        """From the first topic to the judgement."""
+        """Create the topics, run the pipeline and faults, and judge."""
         for topic in (SOURCE, TARGET):
             self.cluster.create_topic(topic, partitions=self.plan.partitions)
         self._begun = time.monotonic()
@@ -168,7 +168,7 @@ class SparkSoak:
         try:
             self._guard("the soak itself", self._all_trouble)
             self._guard("working off the rest", self._drain)
-        finally:  # also when somebody interrupts it
+        finally:  # also after Ctrl-C
             self._feeder.stopping.set()
             for driver in self._drivers:
                 driver.kill_all()
@@ -177,14 +177,14 @@ class SparkSoak:
         return self.report
 
     def _guard(self, what: str, step: Callable[[], None]) -> None:
-        """Take a step; what was seen until it failed is worth a judgement."""
+        """Take a step; if it raises, report a failure and continue with the judgement."""
         try:
             step()
         except Exception as error:
             self._fail(f"{what}: {error!r}")
 
     def _all_trouble(self) -> None:
-        """From the first driver to the last fault; no record comes after it."""
+        """Start a driver and cause all faults; then stop the feeder."""
         try:
             self._start_driver()
             self._progress("start", time.monotonic())
@@ -221,7 +221,7 @@ class SparkSoak:
     def _progress(self, fault: str, since: float) -> None:
         """Wait until every query has committed a batch that began after the fault.
 
-        One that was running may end well although what plans the next one is dead.
+        A batch that was under way may succeed although the process that plans the next one is gone.
         """
         asked = time.time()
         deadline = time.monotonic() + self.plan.patience
@@ -243,7 +243,7 @@ class SparkSoak:
         longest[fault] = max(took, longest.get(fault, 0.0))
 
     def _revive(self, fault: str) -> None:
-        """Start another driver for one that ended by itself."""
+        """Start another driver after one ended by itself."""
         told = f"the driver ended by itself after {fault}"
         (self._say if self._recent & EXCUSES else self._fail)(told)
         self._restarts[f"driver, after {fault}"] += 1
@@ -254,7 +254,7 @@ class SparkSoak:
         self._start_driver()
 
     def _note_failures(self, fault: str) -> None:
-        """Say which queries failed, and whether that fault may do it."""
+        """Report failed queries; they are failures of the soak unless the faults excuse them."""
         for query, text in self._driver.failures[self._told :]:
             self._told += 1
             self._restarts[f"{query}, after {fault}"] += 1
@@ -284,7 +284,7 @@ class SparkSoak:
                 self._progress(done, since)
 
     def _do(self, kind: str, rng: random.Random) -> str:
-        """Do harm; returns its kind, which is another one where there was nothing to be killed."""
+        """Cause a fault, and return its kind: another one if there was no process to kill."""
         if not self._driver.alive:
             self._revive("what came before")
         self._recent.add(kind)
@@ -305,7 +305,7 @@ class SparkSoak:
             self._start_driver()
         elif kind == "driver and JVM":
             self._leave()
-            self._driver.kill_driver()  # executors are left alone, and don't know yet
+            self._driver.kill_driver()  # executors remain, and notice it later
             self._start_driver()
         elif kind == "restart":
             self._driver.tell(f"restart {rng.choice(plan.stages)}")
@@ -323,25 +323,25 @@ class SparkSoak:
                 cluster.resume(broker)
 
     def _leave(self) -> None:
-        """Keep what a driver said before it is gone."""
+        """Add the reports of a driver that is about to be replaced."""
         self._note_failures("what came before")
         self._batches.update(self._driver.batches)
 
     def _kill_part(self, kind: str, rng: random.Random) -> bool:
-        """Kill one process of that kind, as soon as there is one."""
+        """Kill one process of this kind as soon as one exists."""
         deadline = time.monotonic() + self.plan.patience
         while time.monotonic() < deadline:
             if not self._driver.alive:
                 self._revive(kind)
             if found := self._driver.parts(PARTS[kind]):
-                with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                with contextlib.suppress(ProcessLookupError):  # the process has ended meanwhile
                     os.kill(rng.choice(found), signal.SIGKILL)
                     return True
             time.sleep(0.05)
         return False
 
     def _outage(self) -> None:
-        """Take all brokers away for long: no query may fail."""
+        """Stop all brokers for `outage` seconds; no query may fail."""
         self._progress("what came before", time.monotonic())
         self._say(f"outage of {self.plan.outage:.0f} s")
         self._faults["outage"] += 1
@@ -349,7 +349,7 @@ class SparkSoak:
         for broker in self.cluster.running:
             self.cluster.kill(broker)
         time.sleep(self.plan.outage)
-        self.cluster.move()  # brings all back at once, and elsewhere
+        self.cluster.move()  # starts all brokers at once, at other addresses
         self._progress("outage", since)
         if len(self._driver.failures) > failed or not self._driver.alive:
             self._fail(f"a query failed in an outage: {self._driver.failures[failed:]}")
@@ -357,7 +357,7 @@ class SparkSoak:
     # The end
 
     def _drain(self) -> None:
-        """Work off the rest without faults; the driver ends by itself then."""
+        """Process the rest without faults; the driver ends by itself then."""
         for _ in range(3):
             self._driver.tell("finish")
             self._driver.ended(self.plan.drain)
@@ -371,7 +371,7 @@ class SparkSoak:
         raise AssertionError("the pipeline didn't work off the rest")
 
     def _judge(self) -> None:
-        """Count every key everywhere."""
+        """Count every key in each topic and in the Parquet files."""
         feeder, plan = self._feeder, self.plan
         for error in feeder.errors[:SHOWN]:
             self._fail(f"the feeder: {error}")
@@ -386,7 +386,7 @@ class SparkSoak:
             self._compare(place, found, wanted, source)
 
     def _keys(self, topic: str) -> Counter[str]:
-        """What confluent-kafka reads with read_committed, its default."""
+        """Return the keys that confluent-kafka reads with read_committed, its default."""
         rows = read_all(
             self.cluster.librdkafka_config(), topic, self.plan.partitions, self.plan.drain
         )
@@ -425,7 +425,7 @@ class SparkSoak:
 
 
 def drawn(plan: SparkPlan) -> Iterator[str]:
-    """The kinds of the faults: all of them in a random order, then all of them in another."""
+    """Yield kinds of faults: all of them in a random order, then all in another order."""
     rng = random.Random(plan.seed)
     coming: list[str] = []
     for _ in range(plan.faults):
@@ -434,18 +434,18 @@ def drawn(plan: SparkPlan) -> Iterator[str]:
 
 
 def reason(text: str) -> str:
-    """The last line of Spark's text that names an exception of Python's, or its beginning."""
+    """Return the last line of Spark's text with a Python exception, or its first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if _EXCEPTION.match(line)]
     return (errors[-1] if errors else lines[0] if lines else "no text")[:600]
 
 
 def run(plan: SparkPlan, say: Callable[[str], None]) -> SparkReport:
-    """A cluster of its own, and a soak on it."""
+    """Start a cluster, and run a soak on it."""
     with LocalCluster(brokers=3) as cluster:
         return SparkSoak(cluster, plan, say).run()
 
 
 def as_json(report: SparkReport) -> str:
-    """The report as a JSON document."""
+    """Return the report as a JSON document."""
     return json.dumps({"ok": report.ok, **asdict(report)}, indent=1)

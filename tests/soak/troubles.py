@@ -1,6 +1,6 @@
-"""The faults of brokers that a soak causes: which broker, for how long, in which order.
+"""Cause the faults of a soak's brokers.
 
-In: a cluster, a plan, workers. Out: faults with their times. Must not: know what is judged.
+In: a cluster, workers, times. Out: faults with their begin and end. Must not: judge.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from tests.soak.lossy_proxy import ProxyProcess
 from tests.soak.workers import Config, Worker
@@ -16,23 +17,25 @@ from tests.soak.workers import Config, Worker
 from odradek.admin import Admin, ClientQuotaEntity
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
-from odradek.testing import LocalCluster
+from odradek.testing import ClusterStartError, LocalCluster
 
 TROUBLES = ("kill", "kill", "pause", "move", "roll")
 MORE_TROUBLES = ("reassign", "throttle", "lose answers")
 """Faults that need an admin client or a proxy."""
 LOSING = 4
-"""How often each kind of answer is lost, and the seconds between."""
+"""How often one answer of each API is lost; also the seconds between."""
 THROTTLED = 10.0
-"""Seconds of a quota."""
+"""Seconds for which the quota lasts."""
 QUOTAS = {"producer_byte_rate": 1000.0, "consumer_byte_rate": 4000.0}
 """Bytes per second of a user at one broker; a soak of 40 records/s writes 5,000 there."""
 ADMIN_TIMEOUT = 60.0
+STARTED_WITHIN = 300.0
+"""Additional seconds in which brokers have to start: on a busy machine, 90 s may be too few."""
 USER = "alice"
 
 
 class Troubles:
-    """Causes one fault after the other."""
+    """Causes faults, one after the other."""
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Troubles:
         self.times: list[tuple[str, float, float]] = []
         """Kind, begin and end on the monotonic clock."""
         self.moved = 0
-        """Partitions whose replicas were moved."""
+        """Number of partitions whose replicas were moved."""
         self.errors: Counter[str] = Counter()
         self._cluster, self._rng, self._workers = cluster, rng, list(workers)
         self._pause, self._names, self._proxy = pause, list(victims), proxy
@@ -66,7 +69,7 @@ class Troubles:
         else:
             say(kind)
             acts: dict[str, Callable[[], None]] = {
-                "move": self._cluster.move,
+                "move": self._move,
                 "roll": self._roll,
                 "reassign": self._reassign,
                 "throttle": self._throttle,
@@ -82,7 +85,7 @@ class Troubles:
         if kind == "kill":
             self._cluster.kill(broker)
             time.sleep(self._rng.uniform(1.0, 6.0))
-            self._cluster.start(broker)
+            self._start(broker)
         else:
             self._cluster.pause(broker)
             time.sleep(self._pause)
@@ -91,10 +94,30 @@ class Troubles:
     def _roll(self) -> None:
         for broker in sorted(self._cluster.running):
             self._cluster.stop(broker)
+            self._start(broker)
+
+    def _start(self, broker: int) -> None:
+        with self._slow_start():
             self._cluster.start(broker)
 
+    def _move(self) -> None:
+        with self._slow_start():
+            self._cluster.move()
+
+    @contextmanager
+    def _slow_start(self) -> Iterator[None]:
+        """Wait longer for brokers that the cluster doesn't report as ready within its limit."""
+        try:
+            yield
+        except ClusterStartError:
+            self._cluster._now.wait_ready(STARTED_WITHIN)
+            self._cluster._lead()
+
     def _victim(self) -> tuple[int, str]:
-        """A broker that a worker needs now: one that came back leads nothing for minutes."""
+        """Return a running broker that a worker depends on now, and the reason for the choice.
+
+        A random broker would often be one that has restarted and leads no partition yet.
+        """
         if not self._victims:
             names = self._names or [worker.name for worker in self._workers]
             self._victims = [worker for worker in self._workers if worker.name in names]
@@ -132,7 +155,7 @@ class Troubles:
                 self.errors[type(error).__name__] += 1
 
     def _throttle(self) -> None:
-        """Set a quota for the clients' user that is far too low, for a while."""
+        """Set a quota for the clients' user far below the load, for `THROTTLED` seconds."""
         entity = ClientQuotaEntity(user=USER)
         with Admin(self._config) as admin:
             admin.alter_client_quotas({entity: QUOTAS}, ADMIN_TIMEOUT)

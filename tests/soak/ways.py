@@ -1,7 +1,7 @@
-"""Two ways in which the programs of a soak wait: in threads of their own, or in one event loop.
+"""Run the programs of a soak in threads with synchronous clients, or as tasks with asyncio clients.
 
-A program is written once, as a coroutine. What a client's call gives goes through `of`, which
-awaits it where the client is one of asyncio's. In: a program. Out: its run. Must not: know what
+Each program is written once, as a coroutine. It passes the return value of a client's call to `of`,
+which awaits it if the client is an asyncio client. In: a program. Out: its run. Must not: know what
 programs do.
 """
 
@@ -34,24 +34,24 @@ AnyProducer = Producer | AsyncProducer
 AnyAdmin = Admin | AsyncAdmin
 Delivery = RecordFuture | DeliveryFuture
 HASTE = 0.1
-"""The share of polls in an event loop that are cancelled if they take a little longer."""
+"""The share of polls in an event loop that get a short timeout, which cancels them."""
 TURN = 0.05
-"""Seconds until a task that pauses looks again whether it shall stop."""
+"""Seconds between two checks of a pausing task whether it is to stop."""
 
 
 async def of(given: Coroutine[Any, Any, T] | T) -> T:
-    """What a call of a client gives, whichever client it is."""
+    """Return the result of a client's call, of either kind of client."""
     return await given if asyncio.iscoroutine(given) else given
 
 
 async def sent(producer: AnyProducer, topic: str, value: str, partition: int) -> Delivery:
-    """Give a record to a producer; its outcome comes later."""
+    """Send a record, and return the future of its acknowledgement."""
     given = producer.send(topic, value.encode(), partition=partition)
     return await given if asyncio.iscoroutine(given) else given
 
 
 def finished(program: Coroutine[Any, Any, T]) -> T:
-    """The result of a program whose clients are sync: it never awaits anything."""
+    """Run a program with synchronous clients, which never awaits, and return its result."""
     try:
         program.send(None)
     except StopIteration as end:
@@ -62,15 +62,15 @@ def finished(program: Coroutine[Any, Any, T]) -> T:
 
 
 class HastyConsumer(AsyncConsumer):
-    """Some of its polls are cancelled, as by a program that gives up: that must lose nothing."""
+    """A consumer some of whose polls are cancelled, which must not lose records."""
 
     def hurried(self, chance: random.Random, cancelled: Counter[str]) -> Self:
-        """Have chance decide which; they are counted."""
+        """Set the random generator and the counter of cancelled polls."""
         self._chance, self._cancelled = chance, cancelled
         return self
 
     async def poll(self, timeout: float = 1.0, *rest: Any, **more: Any) -> list[ConsumerRecord]:
-        """As `AsyncConsumer.poll`; none where it was cancelled."""
+        """Poll like `AsyncConsumer.poll`; a cancelled poll returns no records."""
         if self._chance.random() >= HASTE:
             return await super().poll(timeout, *rest, **more)
         try:
@@ -84,37 +84,37 @@ class HastyConsumer(AsyncConsumer):
 
 
 class Way(ABC):
-    """How programs run, wait, and make their clients."""
+    """Runs programs, lets them pause, and creates their clients."""
 
     prefix = ""
-    """What their names begin with."""
+    """The beginning of the programs' names."""
 
     @abstractmethod
     def start(self, name: str, program: Program) -> Future[None]:
-        """Have a program run; the future has its end."""
+        """Start a program, and return the future of its end."""
 
     @abstractmethod
     async def pause(self, seconds: float, stopping: threading.Event) -> bool:
-        """Wait a while, or until it shall stop; gives whether it shall."""
+        """Wait until the time is over or `stopping` is set; return whether it is set."""
 
     @abstractmethod
     def consumer(self, name: str, settings: dict[str, Any]) -> AnyConsumer:
-        """Make a consumer; `name` is that of its program."""
+        """Create a consumer for the program of this name."""
 
     @abstractmethod
     def producer(self, settings: dict[str, Any]) -> AnyProducer:
-        """Make a producer."""
+        """Create a producer."""
 
     @abstractmethod
     def admin(self, settings: dict[str, Any]) -> AnyAdmin:
-        """Make an admin client."""
+        """Create an admin client."""
 
 
 class InThreads(Way):
-    """Each program has a thread, and sync clients."""
+    """Each program has a thread and synchronous clients."""
 
     def start(self, name: str, program: Program) -> Future[None]:
-        """Run it in a thread."""
+        """Start a thread that runs the program."""
         ended: Future[None] = Future()
 
         def run() -> None:
@@ -127,32 +127,32 @@ class InThreads(Way):
         return ended
 
     async def pause(self, seconds: float, stopping: threading.Event) -> bool:
-        """Block the thread."""
+        """Block the program's thread."""
         return stopping.wait(seconds)
 
     def consumer(self, name: str, settings: dict[str, Any]) -> Consumer:
-        """Make a sync one."""
+        """Create a synchronous consumer."""
         return Consumer(settings)
 
     def producer(self, settings: dict[str, Any]) -> Producer:
-        """Make a sync one."""
+        """Create a synchronous producer."""
         return Producer(settings)
 
     def admin(self, settings: dict[str, Any]) -> Admin:
-        """Make a sync one."""
+        """Create a synchronous admin client."""
         return Admin(settings)
 
 
 class InLoop(Way):
-    """All programs are tasks of one event loop, which has a thread; clients are asyncio's."""
+    """All programs are tasks of one event loop in a thread; the clients are asyncio clients."""
 
     prefix = "asyncio-"
 
     def __init__(self) -> None:
-        """It runs while this is entered."""
+        """Create the thread; the event loop runs while the context manager is entered."""
         self.cancelled: Counter[str] = Counter()
         self.made = 0
-        """Clients that were created."""
+        """Number of clients that were created."""
         self._thread = threading.Thread(target=self._run, name="event loop")
 
     def _run(self) -> None:
@@ -174,27 +174,27 @@ class InLoop(Way):
         self._thread.join()
 
     def start(self, name: str, program: Program) -> Future[None]:
-        """Run it as a task."""
+        """Start a task that runs the program."""
         return asyncio.run_coroutine_threadsafe(program(), self.loop)
 
     async def pause(self, seconds: float, stopping: threading.Event) -> bool:
-        """Let the other tasks have their turns."""
+        """Sleep in short steps, so that other tasks run."""
         end = self.loop.time() + seconds
         while not stopping.is_set() and (left := end - self.loop.time()) > 0:
             await asyncio.sleep(min(left, TURN))
         return stopping.is_set()
 
     def consumer(self, name: str, settings: dict[str, Any]) -> AsyncConsumer:
-        """Make one some of whose polls are cancelled."""
+        """Create an asyncio consumer some of whose polls are cancelled."""
         self.made += 1
         return HastyConsumer(settings).hurried(random.Random(name), self.cancelled)
 
     def producer(self, settings: dict[str, Any]) -> AsyncProducer:
-        """Make one of asyncio's."""
+        """Create an asyncio producer."""
         self.made += 1
         return AsyncProducer(settings)
 
     def admin(self, settings: dict[str, Any]) -> AsyncAdmin:
-        """Make one of asyncio's."""
+        """Create an asyncio admin client."""
         self.made += 1
         return AsyncAdmin(settings)

@@ -1,8 +1,8 @@
-"""What is on the cluster when a soak has ended, as another client (librdkafka) and ours see it.
+"""Read a cluster at the end of a soak, with librdkafka and with Odradek.
 
-In: a cluster. Out: rows with read_committed, offsets of groups, groups that Kafka itself has lost.
-Must not: judge. The other client's errors may, for a while, be those of a cluster that settles
-down: it doesn't try again.
+In: a cluster. Out: records read with read_committed, committed offsets of groups, groups that
+Kafka's own coordinator can't load any more. Must not: judge. librdkafka's calls raise errors while
+the cluster recovers, so they are repeated.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ REFUSED = re.compile(
     r"(?:java\.lang\.RuntimeException: Replaying record .*\n(?:\t.*\n)*Caused by: )?"
     r"(java\.lang\.IllegalStateException.*)"
 )
-"""What a broker logs, stack trace and all, whose coordinator takes what is in its log for
-impossible: every other broker reads the same log. Some releases tell first which record it was."""
+"""The log message of a coordinator that can't replay a partition of its topic. The other brokers
+have the same log, so none can load these groups. Some releases name the record first."""
 T = TypeVar("T")
 
 
 class ClusterWitness:
-    """Asks real brokers; `limit` is how many seconds one reading of a topic may take."""
+    """Reads from real brokers; reading a topic may take `limit` seconds."""
 
     def __init__(self, cluster: LocalCluster, source: str, partitions: int, limit: float) -> None:
         self._cluster = cluster
@@ -45,7 +45,7 @@ class ClusterWitness:
         self._group_partitions = 0
 
     def rows(self, topic: str) -> Rows:
-        """Everything, by another client; not before no transaction is open any more."""
+        """Return what librdkafka reads once no transaction is open."""
         deadline = time.monotonic() + PATIENCE
         while (places := self._open(topic)) and time.monotonic() < deadline:
             time.sleep(0.5)
@@ -55,7 +55,7 @@ class ClusterWitness:
         return {p: [(r.offset, (r.value or b"").decode()) for r in found[p]] for p in found}
 
     def _open(self, topic: str) -> list[int]:
-        """Partitions that committed readers can't read to their ends."""
+        """Return the partitions with open transactions."""
         admin = AdminClient(settings(self._theirs))
         places = [confluent_kafka.TopicPartition(topic, p) for p in range(self._partitions)]
 
@@ -70,7 +70,7 @@ class ClusterWitness:
         return [p for p in all_of_it if readable[p] < all_of_it[p]]
 
     def our_rows(self, topic: str) -> Rows:
-        """Everything, by our own client."""
+        """Return what Odradek reads."""
         partitions = [TopicPartition(topic, p) for p in range(self._partitions)]
         rows: Rows = {p: [] for p in range(self._partitions)}
         with Consumer(
@@ -84,11 +84,11 @@ class ClusterWitness:
                     value = bytes(record.value or b"").decode()
                     rows[record.partition].append((record.offset, value))
                 if time.monotonic() > deadline:
-                    raise AssertionError(f"our own reader of {topic} doesn't get to the end")
+                    raise AssertionError(f"Odradek's reader of {topic} doesn't reach the end")
         return rows
 
     def lost_groups(self, groups: Iterable[str]) -> dict[str, str]:
-        """Those whose coordinator can't load its own log any more, and what a broker says of it."""
+        """Return the groups that no coordinator can load any more, with the broker's error."""
         logs = (self._cluster.logs(broker) for broker in range(len(self._cluster.broker_addresses)))
         refused = {int(m[1]): m[2].strip() for log in logs for m in REFUSED.finditer(log)}
         if not refused:
@@ -100,7 +100,7 @@ class ClusterWitness:
         return {group: refused[place] for group, place in places.items() if place in refused}
 
     def offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
-        """Committed offset and end of the source's partitions."""
+        """Return the committed offset and the end offset of each source partition."""
         return _patiently(lambda: self._offsets(group))
 
     def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
@@ -120,7 +120,7 @@ class ClusterWitness:
 
 
 def coordinator_partition(group: str, count: int) -> int:
-    """Which of `count` partitions of the groups' topic holds a group: Java's `String.hashCode`."""
+    """Return the group's partition of the groups' topic, by Java's `String.hashCode`."""
     value = 0
     for unit in memoryview(group.encode("utf-16-le")).cast("H"):
         value = (31 * value + unit) & 0xFFFFFFFF

@@ -1,8 +1,8 @@
-"""The programs of a soak: sources, members of chains, readers of a group. Each notes what it does.
+"""The programs of a soak: sources, members of chains, readers of a group, admin clients.
 
-In: a client's settings, names, a history, a way of waiting. Out: notes; `failure` when one broke
-down. Every worker has a thread of its own, or is a task of an event loop (`ways`), and ends when it
-is told to, after having settled what it had begun.
+In: client settings, names, a history, a way of running (`ways`). Out: operations in the history;
+the exception that ended a program (`failure`). A worker is a thread, or a task of an event loop.
+When `stopping` is set, it completes its operations and ends.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ CALL_TIMEOUT = 20.0
 LATE = 5.0
 """Seconds by which a busy machine may delay the end of a call of an admin client."""
 PATIENCE = 300.0
-"""Seconds after which a worker counts as hanging: some of its calls may come to their deadlines,
-one after the other."""
+"""Seconds after which a worker counts as hanging; several of its calls may time out first."""
 
 
 def in_group(config: Config, group: str, protocol: str) -> dict[str, Any]:
-    """What members of chains and readers have in common."""
+    """Return the settings that members of chains and readers share."""
     return {
         **config,
         "group.id": group,
@@ -49,7 +48,7 @@ def in_group(config: Config, group: str, protocol: str) -> dict[str, Any]:
 
 
 class Worker:
-    """One program, run in one way or the other."""
+    """One program in a thread or in an event loop."""
 
     def __init__(self, name: str, way: Way) -> None:
         self.name = way.prefix + name
@@ -57,14 +56,15 @@ class Worker:
         self.failure: BaseException | None = None
         self.stopping = threading.Event()
         self.calm = threading.Event()
-        """No disorder of its own from now on: what is left shall be worked off."""
+        """When set, the worker causes no faults of its own, and only processes what is left."""
         self._end: Future[None] | None = None
 
     def start(self) -> None:
+        """Start the program."""
         self._end = self.way.start(self.name, self._run)
 
     def join(self, timeout: float = PATIENCE) -> None:
-        """Wait for the end."""
+        """Wait for the program's end; a timeout is its failure."""
         try:
             if self._end is not None:
                 self._end.result(timeout)
@@ -74,20 +74,20 @@ class Worker:
     async def _run(self) -> None:
         try:
             await self.work()
-        except BaseException as error:  # told in the report
+        except BaseException as error:  # the report has it
             self.failure = error
 
     async def work(self) -> None:
-        """What it does."""
+        """Run until `stopping` is set."""
         raise NotImplementedError
 
     def needs(self) -> int | None:
-        """A broker without which it gets nowhere just now: a leader, a coordinator."""
+        """Return the broker that the worker depends on now: a leader or a coordinator."""
         raise NotImplementedError
 
 
 class Source(Worker):
-    """An idempotent producer that writes numbered records at an even pace."""
+    """An idempotent producer that writes numbered records at a constant rate."""
 
     def __init__(
         self, config: Config, history: History, way: Way, topic: str, partitions: int, rate: float
@@ -95,9 +95,9 @@ class Source(Worker):
         super().__init__("source", way)
         self.sent = self.acknowledged = 0
         self.throttled = 0
-        """Answers with a throttle time."""
+        """Number of answers with a throttle time."""
         self.longest_silence = 0.0
-        """Seconds between two acknowledgements."""
+        """The longest time between two acknowledgements, in seconds."""
         self.errors: Counter[str] = Counter()
         self._config, self._history, self._rate = config, history, rate
         self._topic, self._partitions = topic, partitions
@@ -128,7 +128,7 @@ class Source(Worker):
         return None if leader is None else leader.id
 
     def _behind(self) -> bool:
-        """So that an outage isn't followed by minutes of catching up."""
+        """Return whether too many records are unacknowledged to send more during an outage."""
         return len(self._open) > self._rate * 10
 
     async def _send(self, producer: AnyProducer) -> None:
@@ -151,7 +151,7 @@ class Source(Worker):
                 continue
             try:
                 offset = future.result().offset
-            except KafkaError as error:  # perhaps it was written
+            except KafkaError as error:  # the record may have been written
                 self.errors[type(error).__name__] += 1
                 continue
             made.acknowledged(offset)
@@ -163,7 +163,7 @@ class Source(Worker):
 
 
 class Member(Worker):
-    """A member of a chain; at times it leaves its group, or its producer hangs and is replaced."""
+    """A member of a chain that sometimes leaves its group, or replaces its producer."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class Member(Worker):
 
 
 class GroupReader(Worker):
-    """A member of a group that only reads, commits by itself, and comes and goes."""
+    """A member of a group that only reads; it commits automatically, and joins and leaves."""
 
     def __init__(
         self,
@@ -246,11 +246,11 @@ class GroupReader(Worker):
         self.protocol = protocol
         self.seen: dict[TopicPartition, set[int]] = {}
         self.count = 0
-        """Records, with those that it had read before."""
+        """Number of records, with those that were read before."""
         self.lost = 0
-        """How often its partitions were taken from it: what wasn't committed is read again."""
+        """How often it lost its partitions; uncommitted records are read again then."""
         self.had: list[TopicPartition] = []
-        """What it was assigned when it was told to stop: soon after that others have left."""
+        """Its assignment when `stopping` was set, before other members left."""
         self.errors: Counter[str] = Counter()
         self.joined = 0
         self._settings = in_group(config, f"readers-{protocol}", protocol)
@@ -314,7 +314,7 @@ class GroupReader(Worker):
 
 
 class Administrator(Worker):
-    """An admin client that reads and changes, call after call; each must keep its timeout."""
+    """An admin client that makes one call after the other, each within its timeout."""
 
     def __init__(self, config: Config, way: Way, topics: list[str], groups: list[str]) -> None:
         super().__init__("admin", way)
@@ -322,7 +322,7 @@ class Administrator(Worker):
         self.late: list[str] = []
         """Calls that took longer than their timeout."""
         self.wrong: list[str] = []
-        """Answers that can't be true."""
+        """Answers without topics that exist."""
         self.errors: Counter[str] = Counter()
         self._config, self._topics, self._groups = config, topics, groups
         self._scratch = f"{self.name}-scratch"
@@ -360,7 +360,7 @@ class Administrator(Worker):
         await of(admin.list_group_offsets(self._groups, CALL_TIMEOUT))
 
     async def _create(self, admin: AnyAdmin) -> None:
-        with suppress(TopicAlreadyExistsError):  # an attempt before may have taken effect
+        with suppress(TopicAlreadyExistsError):  # an earlier attempt may have created it
             await of(admin.create_topics([NewTopic(self._scratch, 2)], CALL_TIMEOUT))
 
     async def _delete(self, admin: AnyAdmin) -> None:

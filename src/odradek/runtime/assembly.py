@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.clients.calls.client_calls import ClientCalls
+from odradek.clients.calls.client_calls import EVENTS_TIMEOUT, ClientCalls
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.network.host import Host
 from odradek.runtime.hosts.host_sources import host_from_sources
 from odradek.runtime.unclosed_clients import Opened, opened
+
+if TYPE_CHECKING:
+    from odradek.runtime.events.event_topic import EventTopic
 
 E = TypeVar("E", bound=ClientEngine)
 
@@ -48,6 +52,7 @@ def assembled(
         events = EventFile(directory, client=config["client.id"])
         made.listen(events)
         made.close_events.append(lambda timeout: events.close())
+    topic: EventTopic | None = None
     if real and config["events.topic"]:
         from odradek.runtime.events.event_topic import EventTopic
 
@@ -59,6 +64,8 @@ def assembled(
     if real:
         timeout = made.close_timeout if made.writes is not None else None
         left_open = Opened(kind, config["client.id"], host, made.engine, timeout)
+        if topic is not None:
+            left_open.end_events = partial(topic.queue.finish, EVENTS_TIMEOUT)
         made.watched_by(left_open)
         opened(client, left_open)
     return made

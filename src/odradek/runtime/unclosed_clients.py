@@ -57,6 +57,8 @@ class Opened:
         self.file, self.line = _made_at()
         self.ending: LastFlush | None = None
         """Its records are being sent, or its transaction ended."""
+        self.end_events: Callable[[], object] | None = None
+        """Ends the thread that publishes its events; doesn't wait."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r} (created at {self.file}:{self.line})"
@@ -89,6 +91,12 @@ class Opened:
         """End the client without waiting."""
         self.engine.shut()
         self.host.drop()
+        self.shut_events()
+
+    def shut_events(self) -> None:
+        """End the publishing of its events without waiting."""
+        if self.end_events is not None:
+            self.end_events()
 
     def tell_unheard(self, say: Callable[[str], object]) -> None:
         """Log an error of a callback for the program (R-HO-5), which makes no more calls."""
@@ -133,6 +141,7 @@ def _dropped(what: Opened) -> None:
     """Record a client without references; its thread does the rest."""
     if not what.used:
         _open.pop(what, None)
+        what.shut_events()
         return
     what.tell_unheard(logger.error)
     producer = what.producer

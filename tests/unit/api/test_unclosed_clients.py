@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from tests.time_limits import HANG_S
 from tests.unit.api.loopback_scene import PATIENCE, one_broker
 
+from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
@@ -376,6 +378,28 @@ def test_a_dropped_consumer_is_collected(options: dict[str, Any]) -> None:
         with pytest.warns(ResourceWarning, match=rf"unclosed Consumer .*{Path(__file__).name}"):
             made.clear()
         assert collected(before)
+
+
+@pytest.mark.parametrize("client", ["producer", "consumer", "admin"])
+def test_a_dropped_client_closes_its_events_file_and_the_producer_of_its_events(
+    client: str, tmp_path: Path
+) -> None:
+    calls: dict[str, tuple[type[Any], Callable[[Any], object]]] = {
+        "producer": (Producer, lambda producer: producer.send("t", b"").result(PATIENCE)),
+        "consumer": (Consumer, lambda consumer: consumer.partitions_for("t")),
+        "admin": (Admin, lambda admin: admin.list_topics(PATIENCE)),
+    }
+    kind, call = calls[client]
+    with one_broker() as (_, servers):
+        before = ours()
+        made = [kind(bootstrap_servers=servers, events_dir=str(tmp_path), events_topic="t")]
+        call(made[0])
+        assert list(tmp_path.iterdir())
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            made.clear()
+        assert collected(before)
+        assert "odradek-events" not in {thread.name for thread in threading.enumerate()}
+        assert written(servers) > (client == "producer")  # the events
 
 
 def test_a_client_that_was_never_used_or_was_closed_is_dropped_in_silence() -> None:

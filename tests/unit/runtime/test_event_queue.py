@@ -104,6 +104,19 @@ def test_a_close_doesnt_wait_for_brokers_that_are_away() -> None:
     assert (away.lines, away.closed) == ([], [0.0])
 
 
+def test_finish_doesnt_wait_and_the_thread_delivers_and_ends() -> None:
+    sink = Taken()
+    sink.open.clear()
+    events = queue(sink)
+    events(dial(0))
+    assert sink.entered.wait(WAIT)
+    events.finish(WAIT)
+    sink.open.set()
+    thread_of(events).join(WAIT)
+    assert not thread_of(events).is_alive()
+    assert [line["connection"] for line in sink.lines] == [0]
+
+
 def not_to_be_had() -> Taken:
     raise OSError("no memory")
 

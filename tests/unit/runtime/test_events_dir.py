@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -61,6 +62,17 @@ def test_after_close_it_opens_again(tmp_path: Path) -> None:
         events.close()
         events.close()
     assert len(lines(events)) == 2
+
+
+def test_the_file_is_closed_when_nothing_refers_to_it(tmp_path: Path) -> None:
+    """An unclosed client's file, that is (R-HO-4)."""
+    events = EventFile(tmp_path, "c")
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    events(Event(0.0, "broken"))
+    assert len(os.listdir("/proc/self/fd")) == before + 1  # noqa: PTH208
+    del events
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

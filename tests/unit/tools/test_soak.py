@@ -157,7 +157,7 @@ def test_a_group_that_no_broker_loads_is_a_failure_and_hides_no_other(
     world = World()
     lose(world, "out-classic", 1)
     monkeypatch.setattr(world, "offsets", offsets)
-    assert "can't be had" in Judge(world.history, world, ["in"]).not_worked_off([GROUP])
+    assert "can't be read" in Judge(world.history, world, ["in"]).not_worked_off([GROUP])
     first, *others = world.judged()
     assert "NOT_COORDINATOR" in first
     assert any("'o/1'" in other for other in others)

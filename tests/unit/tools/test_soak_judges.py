@@ -8,7 +8,7 @@ import random
 import socket
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.proxy_server import take
@@ -18,9 +18,10 @@ from tests.soak.coverage import BY_EVENT, EVENTS, LONG, Coverage, missed
 from tests.soak.group_soak import STYLES, GroupPlan, GroupUnderTest
 from tests.soak.lossy_proxy import END_TXN, PRODUCE, LossyProxy
 from tests.soak.soak import PROXIED, Plan, required
-from tests.soak.troubles import MORE_TROUBLES, TROUBLES
+from tests.soak.troubles import MORE_TROUBLES, STARTED_WITHIN, TROUBLES, Troubles
 
 from odradek.common.events import KINDS
+from odradek.testing import ClusterStartError, LocalCluster
 
 HOUR = 3600.0
 
@@ -243,3 +244,28 @@ def test_the_page_has_the_faults_the_failures_and_pictures() -> None:
 
 def test_every_fault_has_a_colour() -> None:
     assert {*TROUBLES, *MORE_TROUBLES} == set(page.COLOURS)
+
+
+class SlowCluster:
+    """A cluster whose brokers aren't ready within its limit."""
+
+    def __init__(self) -> None:
+        self._now = self
+        self.calls: list[object] = []
+
+    def move(self) -> None:
+        raise ClusterStartError("broker 0 is not ready after 90 s")
+
+    def wait_ready(self, timeout: float) -> None:
+        self.calls.append(timeout)
+
+    def _lead(self) -> None:
+        self.calls.append("lead")
+
+
+def test_brokers_that_start_slowly_do_not_end_the_faults() -> None:
+    cluster = SlowCluster()
+    faults = Troubles(cast("LocalCluster", cluster), random.Random(1), [], pause=1.0)
+    faults.cause("move", lambda _: None)
+    assert cluster.calls == [STARTED_WITHIN, "lead"]
+    assert [kind for kind, *_ in faults.times] == ["move"]

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from odradek.common.errors import KafkaError
@@ -71,7 +72,9 @@ class EventQueue:
         self._guard = ForkGuard()
         self._waiting: deque[tuple[float, bytes]] = deque()
         self._told = 0
-        self._changed = threading.Event()
+        self._sleep = threading.Lock()
+        """The thread sleeps until it is released; a finaliser can't set an Event, which locks."""
+        self._sleep.acquire()
         self._ending = threading.Event()
         self._warned = False
         self._thread: threading.Thread | None = None
@@ -95,17 +98,26 @@ class EventQueue:
                 self._give_up(error)
                 return
             self._thread = thread
-        self._changed.set()
+        self._wake()
 
     def close(self, timeout: float) -> None:
         """Deliver waiting events, for at most `timeout` seconds; drop the rest."""
         if self._ends_at is not None or self._guard.forked:
             return
-        self._ends_at = monotonic() + timeout
+        self.finish(timeout)
         self._ending.set()
-        self._changed.set()
         if self._thread is not None:
             self._thread.join(timeout)
+
+    def finish(self, timeout: float) -> None:
+        """Do the same without waiting, also in a finaliser (R-HO-4): the thread ends by itself."""
+        if self._ends_at is None and not self._guard.forked:
+            self._ends_at = monotonic() + timeout
+            self._wake()
+
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # the thread is awake
+            self._sleep.release()
 
     def _line(self, event: Event, at: float) -> bytes:
         return event_line(event, at, self._host, self._pid, self._client)
@@ -131,8 +143,7 @@ class EventQueue:
     def _empty(self, sink: EventSink) -> None:
         """Send lines until the client is closed and all are sent, or its time is over."""
         while True:
-            self._changed.wait()
-            self._changed.clear()
+            self._sleep.acquire()
             while self._waiting:
                 at, line = self._waiting[0]
                 if not self._sent(sink, line, at):
