@@ -3,8 +3,8 @@
 In: families and seeds of simulated schedules; a class path with Jepsen. Out: FOLDER has the
 histories of these runs and damaged copies in Jepsen's form; a table says for each kind of damage
 how many histories each judge rejects, and with which errors. The exit status is 1 if a judge
-rejects a history without damage, or if ours accepts a damaged one. Must not be part of the tests:
-the class path isn't installed.
+rejects a history without damage, or if ours accepts a damaged one; 2 if Java fails. Must not be
+part of the tests: the class path isn't installed.
 """
 
 import argparse
@@ -25,6 +25,11 @@ from odradek.simulation.checkers.history_edn import edn_lines
 from odradek.simulation.runs.group_runs import run_of
 from odradek.simulation.runs.random_schedules import random_schedule
 from spoilt_histories import DAMAGES, Spoiler
+
+
+class JavaError(Exception):
+    """Java didn't start, or didn't judge all histories."""
+
 
 SCRIPT = Path(__file__).resolve().with_suffix(".clj")
 FAMILIES = ("plain", "hostile", "transactions", "groups", "read-process-write")
@@ -108,7 +113,11 @@ def verdicts(java: str, class_path: str, files: list[str]) -> dict[str, JepsenVe
         text=True,
         check=False,
     )
-    return read_verdicts(done.stdout.splitlines())
+    found = read_verdicts(done.stdout.splitlines())
+    if done.returncode or not found.keys() >= set(files):
+        text = f"Jepsen's analysis ended with exit status {done.returncode} after {len(found)} of"
+        raise JavaError(f"{text} {len(files)} histories; its error messages are above")
+    return found
 
 
 def read_verdicts(lines: Iterable[str]) -> dict[str, JepsenVerdict]:
@@ -178,7 +187,11 @@ def main() -> int:
         for name, history in runs(arguments.family or FAMILIES, arguments.seeds)
         for case in cases(folder, name, history, wanted)
     ]
-    theirs = verdicts(arguments.java, arguments.class_path, [case.file for case in found])
+    try:
+        theirs = verdicts(arguments.java, arguments.class_path, [case.file for case in found])
+    except (JavaError, OSError) as error:
+        print(f"{arguments.java}: {error}", file=sys.stderr)
+        return 2
     print("\n".join(table(found, theirs)))
     complaints = list(wrong(found, theirs))
     print("\n".join(complaints), file=sys.stderr)

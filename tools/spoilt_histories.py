@@ -339,6 +339,51 @@ def read_before_send(spoiler: Spoiler) -> Found | None:
     return frozenset((Kind.PRECOMMITTED_READ,))
 
 
+def open_read(spoiler: Spoiler) -> Found | None:
+    """Let a poll return a record of a transaction before its commit begins."""
+    chosen = spoiler.pick(
+        (poll, one)
+        for poll, _, rows in spoiler.readings(complete=False)
+        for _, value in rows
+        if (one := spoiler.writers[value][0]).call is CallKind.TXN and poll.returned is not None
+    )
+    if chosen is None:
+        return None
+    poll, one = chosen
+    one.committing = (poll.returned or 0.0) + SOON
+    one.returned = None if one.returned is None else max(one.returned, one.committing + SOON)
+    return frozenset((Kind.PRECOMMITTED_READ,))
+
+
+def hidden_record(spoiler: Spoiler) -> Found | None:
+    """Remove a record that another reader saw from the complete reading."""
+    seen = {value for _, _, rows in spoiler.readings(complete=False) for _, value in rows}
+    chosen = spoiler.pick(
+        (rows, row)
+        for _, _, rows in spoiler.readings(complete=True)
+        for row in rows
+        if row[1] in seen
+    )
+    if chosen is None:
+        return None
+    chosen[0].remove(chosen[1])
+    return frozenset((Kind.READERS_DISAGREE,))
+
+
+def unseen(spoiler: Spoiler) -> Found | None:
+    """Remove a record from all polls but the complete reading."""
+    chosen = spoiler.pick(
+        rows[-1][1]
+        for _, _, rows in spoiler.readings(complete=False)
+        if spoiler.writers[rows[-1][1]][0].result is CallResult.OK
+    )
+    if chosen is None:
+        return None
+    for _, _, rows in list(spoiler.readings(complete=False)):
+        rows[:] = [row for row in rows if row[1] != chosen]
+    return frozenset((Kind.UNSEEN, Kind.POLL_SKIP, Kind.INTERNAL_POLL_SKIP))
+
+
 def _inner_polls(spoiler: Spoiler) -> dict[int, Operation]:
     """Return for each committed transaction with records that were read a poll in it."""
     numbers = {one.number for one, _ in spoiler.writes(CallKind.TXN)}
@@ -426,6 +471,20 @@ def input_lost(spoiler: Spoiler) -> Found | None:
     return frozenset((Kind.INPUT_LOST,))
 
 
+def offset_too_low(spoiler: Spoiler) -> Found | None:
+    """Let a group end at the offset of a record that a transaction has consumed."""
+    chosen = spoiler.pick(
+        (one, one.places[-1])
+        for one in spoiler.history.transactions
+        if one.result is CallResult.OK and one.group is not None and one.places
+    )
+    if chosen is None:
+        return None
+    one, place = chosen
+    spoiler.history.group_ends(one.group or "", [place])
+    return frozenset((Kind.OFFSET_TOO_LOW,))
+
+
 DAMAGES: dict[str, Damage] = {
     damage.__name__.replace("_", " "): damage
     for damage in (
@@ -435,10 +494,13 @@ DAMAGES: dict[str, Damage] = {
         aborted_read,
         unwritten_read,
         read_before_send,
+        open_read,
         own_read,
         intermediate_read,
         wrong_place,
         inconsistent_offsets,
+        hidden_record,
+        unseen,
         nonmonotonic_poll,
         internal_nonmonotonic_poll,
         poll_skip,
@@ -453,5 +515,6 @@ DAMAGES: dict[str, Damage] = {
         unowned_read,
         input_twice,
         input_lost,
+        offset_too_low,
     )
 }

@@ -300,3 +300,17 @@ def test_two_times_of_a_history_differ_after_any_uptime(uptime: float) -> None:
     history = History(lambda: uptime)
     times = [history.now() for _ in range(10)]
     assert times == sorted(set(times))
+
+
+def test_transactions_are_numbered_by_line_in_a_part_of_a_history() -> None:
+    history = History(lambda: 0.0)
+    history.sent("another", IN, "i0")
+    made = history.begin("p", group="g")
+    history.invoke(CallKind.POLL, "c").belongs_to(made)
+    history.invoke(CallKind.POLL, "c").belongs_to(history.begin("another"))
+    part = History.of_lines(history.only({"p", "c"}).lines())
+    assert [(one.number, one.transaction) for one in part.operations] == [
+        (0, None),
+        (1, 0),
+        (2, None),
+    ]

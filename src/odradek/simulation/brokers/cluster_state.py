@@ -81,7 +81,9 @@ class BrokerState:
         self.registered = False
         """Whether the controller considers it alive: metadata lists it, and it may lead."""
         self.fault = Misbehaviour.NONE
-        self.fetch_sessions = FetchSessions()
+        self.fetch_sessions = FetchSessions(
+            cluster.environment.rng(f"{cluster.name}/broker/{node_id}/fetch sessions")
+        )
         self.rack: str | None = None
         """With a rack, it serves fetches as a follower, and redirects clients to followers
         (KIP-392)."""

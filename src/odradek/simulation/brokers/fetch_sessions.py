@@ -7,12 +7,16 @@ there are too many. Must not change a request: in message mode it is the client'
 
 from __future__ import annotations
 
+import random
+
 from odradek.common.errors import kafka as errors
 from odradek.protocol.messages import fetch as f
 
 LARGEST_CACHE = 50
 """Maximum number of sessions of one broker (Kafka: 1000), so that simulations have evicted
 sessions."""
+
+MAX_ID = 2**31 - 1
 
 Key = tuple[str, bytes, int]
 
@@ -93,9 +97,10 @@ class BrokerFetchSession:
 class FetchSessions:
     """All sessions of one broker's process."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random) -> None:
+        """`rng` draws the ids, so that no two brokers use the same ones."""
         self._sessions: dict[int, BrokerFetchSession] = {}
-        self._last = 0
+        self._rng = rng
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -109,9 +114,7 @@ class FetchSessions:
         if request.session_epoch <= 0:
             self._sessions.pop(request.session_id, None)
             single = request.session_epoch < 0
-            if not single:
-                self._last += 1
-            session = BrokerFetchSession(0 if single else self._last)
+            session = BrokerFetchSession(0 if single else self._rng.randint(1, MAX_ID))
             if not single:
                 self._sessions[session.id] = session
             while len(self._sessions) > LARGEST_CACHE:

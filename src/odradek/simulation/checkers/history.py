@@ -304,7 +304,10 @@ class History:
     # JSON lines
 
     def lines(self) -> Iterator[str]:
-        """Yield one line of JSON for each operation."""
+        """Yield one line of JSON for each operation; transactions are numbered by line."""
+        numbers: dict[int | None, int] = {
+            one.number: line for line, one in enumerate(self.operations)
+        }
         for one in self.operations:
             writes = [[*w.partition, w.value, w.offset, w.invoked, w.returned] for w in one.writes]
             row: dict[str, Any] = {
@@ -318,6 +321,7 @@ class History:
                 "seen": [[*partition, rows] for partition, rows in one.seen.items()] or None,
                 "places": [[*partition, offset] for partition, offset in one.places] or None,
                 **{name: getattr(one, name) for name in _OPTIONAL},
+                "transaction": numbers.get(one.transaction),
             }
             yield json.dumps({k: v for k, v in row.items() if v is not None and v is not False})
 
