@@ -124,7 +124,7 @@ def test_an_address_is_forgotten_after_a_time_without_metadata_naming_it() -> No
 
 
 def test_an_address_with_a_running_backoff_is_not_forgotten() -> None:
-    """A connection attempt, a running backoff or metadata that names the address resets the time."""
+    """An attempt, a running backoff, and metadata that names the address reset the time."""
     s = states(maximum=1000.0)
     for _ in range(12):
         until = s.failed(A, 0.0, None, connecting=True)
