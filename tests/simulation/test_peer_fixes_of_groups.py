@@ -13,7 +13,7 @@ from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 from tests.simulation.test_step_work import lines_run
 from tests.simulation.test_wake_ups_confluent import in_virtual_time, made
-from tests.unit.clients.consumer.scripted_group import B1, Scripted, gives
+from tests.unit.clients.consumer.scripted_group import B1, Scripted, assigns
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import OffsetAndMetadata
@@ -262,8 +262,8 @@ def test_a_running_group_changes_from_eager_to_cooperative_member_by_member() ->
 
 def test_a_late_heartbeat_answer_undoes_no_farewell() -> None:
     w = Scripted()
-    w.join(gives(3, orders=[0]))
-    w.replies = [gives(4, orders=[0, 1]), 0]
+    w.join(assigns(3, orders=[0]))
+    w.replies = [assigns(4, orders=[0, 1]), 0]
     w.delays[B1] = 0.5
     w.engine.post(lambda now: w.membership.rejoin("a test", now))
     w.run(w.now + 0.1)

@@ -14,7 +14,7 @@ PATIENCE = 60.0
 
 @contextmanager
 def one_broker(partitions: int = 1, topic: str = "t") -> Iterator[tuple[LoopbackServer, str]]:
-    """The server and its bootstrap address; the topic is there."""
+    """Start a server with one topic and yield it with its bootstrap address."""
     with LoopbackServer() as server:
 
         def make() -> SimulatedCluster:
@@ -27,7 +27,7 @@ def one_broker(partitions: int = 1, topic: str = "t") -> Iterator[tuple[Loopback
 
 
 def fill(servers: str, count: int, topic: str = "t") -> None:
-    """Write so many records."""
+    """Write `count` records to partition 0."""
     with Producer(bootstrap_servers=servers) as producer:
         for number in range(count):
             producer.send(topic, str(number).encode(), partition=0)

@@ -1,4 +1,4 @@
-"""Brokers that lack newer versions of ApiVersions, over sockets; and acks=0."""
+"""Test brokers that close the connection at an unknown ApiVersions version, and `acks=0`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odradek.testing.fake.loopback import LoopbackServer
 
 @pytest.mark.slow
 @pytest.mark.parametrize("newest", [0, 3])
-def test_both_hosts_ask_them_in_an_older_version(newest: int) -> None:
+def test_both_hosts_fall_back_to_an_older_api_versions_request(newest: int) -> None:
     with LoopbackServer() as server:
 
         def make() -> SimulatedCluster:
@@ -39,7 +39,7 @@ def test_both_hosts_ask_them_in_an_older_version(newest: int) -> None:
         assert not [event for event in events if event.kind == "dial_failed"]
 
 
-def test_acks_0_goes_out_over_a_socket_in_order() -> None:
+def test_acks_0_writes_records_in_order_over_a_socket() -> None:
     rows, count = 200, 40
     with one_broker() as (_, servers):
         with Producer(bootstrap_servers=servers, acks=0, linger_ms=1) as producer:

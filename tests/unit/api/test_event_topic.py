@@ -1,4 +1,4 @@
-"""`events.topic`: which producer publishes a client's events."""
+"""Test `events.topic`: the producer that publishes a client's events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.network.sasl.plain import Plain
 from odradek.runtime.events.event_topic import EventTopic, producer_settings
 
 
-def test_the_producer_reaches_its_cluster_as_the_client_does() -> None:
+def test_the_events_producer_takes_connection_settings_from_its_client() -> None:
     config = Config(
         CONSUMER,
         {
@@ -39,14 +39,14 @@ def test_the_producer_reaches_its_cluster_as_the_client_does() -> None:
     assert made["sasl.password"] == config["sasl.password"]
     assert made["reconnect.backoff.ms"] == 0.02
     assert made["cluster.id.expected"] == "x"
-    assert made["events.topic"] is None  # its own events go nowhere
+    assert made["events.topic"] is None  # its own events are not published
     assert "planted" not in repr(settings)
     assert "planted" not in repr(EventTopic(config, Producer))
 
 
 @pytest.mark.slow
-def test_a_changed_password_reaches_the_events_producer_at_any_time() -> None:
-    """With the old one it would be refused once a second for ever, and lock the user out."""
+def test_the_events_producer_gets_changed_credentials_before_and_after_it_opens() -> None:
+    """With the old password it would fail once a second and might lock the account."""
     config = {
         "bootstrap.servers": "127.0.0.1:1",
         "events.topic": "events",
@@ -61,9 +61,9 @@ def test_a_changed_password_reaches_the_events_producer_at_any_time() -> None:
         client.set_sasl_credentials("alice", "newer")
         sink = published._open()  # as the queue does at the first event
         try:
-            assert shown_by(cast("Producer", sink._producer)) == ("alice", "newer")
+            assert credentials_of(cast("Producer", sink._producer)) == ("alice", "newer")
             client.set_sasl_credentials("bob", "newest")
-            assert shown_by(cast("Producer", sink._producer)) == ("bob", "newest")
+            assert credentials_of(cast("Producer", sink._producer)) == ("bob", "newest")
         finally:
             sink.close(0.0)
     # The thread of the events may report once more, in the middle of a later test.
@@ -72,13 +72,13 @@ def test_a_changed_password_reaches_the_events_producer_at_any_time() -> None:
         assert not published.queue._thread.is_alive()
 
 
-def shown_by(producer: Producer) -> tuple[str | None, str]:
+def credentials_of(producer: Producer) -> tuple[str | None, str]:
     network = producer._engine.network
     assert isinstance(network.mechanism, Plain)
     return network.user, network.mechanism.credentials.password.reveal()
 
 
-def test_another_cluster_for_the_events() -> None:
+def test_events_can_go_to_another_cluster() -> None:
     config = Config(
         PRODUCER,
         bootstrap_servers="a:1",

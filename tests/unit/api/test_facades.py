@@ -1,4 +1,4 @@
-"""What all facades share: timeouts, ends, texts, and the names that users import."""
+"""Test the behaviour that all facades share: timeouts, close, `repr`, configuration checks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FACADES = (Producer, Consumer, Admin)
 SERVERS = "127.0.0.1:1"
 
 
-def in_world() -> tuple[World, SimulatedCluster, Admin]:
+def simulated_admin() -> tuple[World, SimulatedCluster, Admin]:
     world = World(seed=5)
     cluster = SimulatedCluster(world, brokers=3)
     host = world.host("admin", background=False)
@@ -34,18 +34,18 @@ def in_world() -> tuple[World, SimulatedCluster, Admin]:
 
 
 @pytest.mark.parametrize("bad", [-1, -0.001, math.nan])
-def test_timeouts_that_are_none(bad: float) -> None:
+def test_a_negative_or_nan_timeout_is_rejected(bad: float) -> None:
     with pytest.raises(ConfigurationError, match="timeout"):
         checked_timeout(bad)
 
 
-def test_a_timeout_may_be_zero_or_endless() -> None:
+def test_a_timeout_may_be_zero_or_infinite() -> None:
     assert checked_timeout(0) == 0
     assert math.isfinite(checked_timeout(math.inf))
 
 
 @pytest.mark.parametrize("facade", FACADES)
-def test_a_client_that_did_nothing_closes_twice_and_says_so(facade: Any) -> None:
+def test_an_unused_client_may_be_closed_twice_and_its_repr_says_closed(facade: Any) -> None:
     with facade(bootstrap_servers=SERVERS, client_id="me") as client:
         assert repr(client) == f"<{facade.__name__} me of {SERVERS}>"
     client.close()
@@ -53,19 +53,19 @@ def test_a_client_that_did_nothing_closes_twice_and_says_so(facade: Any) -> None
 
 
 @pytest.mark.parametrize("facade", FACADES)
-def test_configurations_are_checked_when_a_client_is_made(facade: Any) -> None:
+def test_a_client_checks_its_configuration_when_it_is_created(facade: Any) -> None:
     with pytest.raises(ConfigurationError, match="did you mean retry"):
         facade({"bootstrap.servers": SERVERS, "retry.backof.ms": 1})
     with pytest.raises(ConfigurationError, match="twice"):
         facade({"bootstrap.servers": SERVERS}, bootstrap_servers=SERVERS)
 
 
-def test_calls_after_the_end_say_why() -> None:
-    _, _, admin = in_world()
+def test_calls_on_a_closed_or_broken_client_raise_the_reason() -> None:
+    _, _, admin = simulated_admin()
     admin.close()
     with pytest.raises(ClientClosedError, match="Admin is closed"):
         admin.list_topics()
-    _, _, broken = in_world()
+    _, _, broken = simulated_admin()
     broken.list_topics()
 
     def bug(_: float) -> None:
@@ -79,7 +79,7 @@ def test_calls_after_the_end_say_why() -> None:
 
 
 @pytest.mark.slow
-def test_events_go_to_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_written_to_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODRADEK_EVENTS_DIR", str(tmp_path))
     with (
         Consumer(bootstrap_servers=SERVERS, client_id="c1") as client,
@@ -93,10 +93,10 @@ def test_events_go_to_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("strategy", ["none", "rebootstrap"])
-def test_a_thread_that_is_late_during_an_outage_brings_nothing(
+def test_an_outage_is_reported_only_after_a_minute_without_recovery(
     monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:
-    """R-RB-6: that no broker can be reached is said with "none", and after a minute only."""
+    """R-RB-6: with "none", `poll` raises NoBrokerAvailableError after a minute."""
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=1)
@@ -122,19 +122,19 @@ def test_a_thread_that_is_late_during_an_outage_brings_nothing(
 
 
 @pytest.mark.parametrize("hint", [{"brokers": []}, {"brokers": 1, "topics": {}}, [1], "hint", 1.5])
-def test_a_bootstrap_hint_of_ones_own_making_is_refused(hint: Any) -> None:
+def test_a_bootstrap_hint_that_no_consumer_returned_is_rejected(hint: Any) -> None:
     with pytest.raises(ArgumentError, match="bootstrap_hint must be the result of Consumer"):
         Consumer(bootstrap_servers="h:1", bootstrap_hint=hint)
 
 
-def test_an_empty_bootstrap_hint_is_none() -> None:
+def test_an_empty_bootstrap_hint_is_ignored() -> None:
     with Consumer(bootstrap_servers="h:1") as one:
         hint = one.bootstrap_hint()
     assert hint == {}
     Consumer(bootstrap_servers="h:1", bootstrap_hint=hint).close()
 
 
-def test_pythons_own_errors_name_what_the_program_has_called() -> None:
+def test_a_type_error_names_the_public_method() -> None:
     with (
         Producer(bootstrap_servers=SERVERS) as producer,
         pytest.raises(TypeError, match=r"^Producer\.send\(\) got an unexpected keyword"),

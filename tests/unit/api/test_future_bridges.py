@@ -1,4 +1,4 @@
-"""The futures of `send` and `send_arrow` in `concurrent.futures` and `asyncio`."""
+"""Test that futures of `send` and `send_arrow` work with `concurrent.futures` and `asyncio`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from odradek.simulation import SimulatedCluster, World
 P0 = TopicPartition("t", 0)
 
 
-class Asked:
-    """What a future asks of its producer."""
+class FutureOwner:
+    """Implement the methods of a producer that a future calls."""
 
     seconds = 60.0
 
@@ -50,13 +50,13 @@ class Asked:
         raise error
 
 
-def waiting(producer: Any = None, records: int = 1) -> tuple[ProducerBatch, list[RecordFuture]]:
-    """Records in one batch, and their futures."""
+def new_batch(producer: Any = None, records: int = 1) -> tuple[ProducerBatch, list[RecordFuture]]:
+    """Build a batch with `records` records and return it with their futures."""
     builder = BatchBuilder(1 << 16, None)
     for _ in range(records):
         builder.append(None, b"v", (), 0)
     batch = ProducerBatch(P0, builder, 0.0, 120.0)
-    owner: Any = producer or Asked()
+    owner: Any = producer or FutureOwner()
     return batch, [RecordFuture(owner, batch, i, 7) for i in range(records)]
 
 
@@ -66,8 +66,8 @@ def producer() -> Iterator[Producer]:
         yield made
 
 
-def test_a_future_that_nobody_watches_has_nothing_made_for_it() -> None:
-    batch, (future,) = waiting()
+def test_a_future_without_waiters_allocates_no_waiter_state() -> None:
+    batch, (future,) = new_batch()
     assert isinstance(future, cf.Future)
     assert (future.cancel(), future.cancelled(), future.running()) == (False, False, True)
     assert repr(future) == "<RecordFuture pending>"
@@ -78,18 +78,18 @@ def test_a_future_that_nobody_watches_has_nothing_made_for_it() -> None:
     assert not hasattr(future, "_watch")
 
 
-def test_wait_gives_the_futures_themselves(producer: Producer) -> None:
+def test_wait_and_as_completed_return_the_same_futures(producer: Producer) -> None:
     futures: list[Any] = [producer.send("t", b"%d" % n) for n in range(20)]
     futures.append(producer.send_arrow("t", pa.table({"value": [b"a", b"b"]})))
-    for _ in range(2):  # the second time all of them are there already
+    for _ in range(2):  # at the second time all of them are done already
         done, left = cf.wait(futures, PATIENCE)
         assert (done, left) == (set(futures), set())
     assert set(cf.as_completed(futures, PATIENCE)) == set(futures)
 
 
-def test_each_comes_once_as_it_completes() -> None:
-    first, some = waiting(records=2)
-    second, more = waiting(records=2)
+def test_as_completed_yields_each_future_once() -> None:
+    first, some = new_batch(records=2)
+    second, more = new_batch(records=2)
     first.done.complete(BatchOutcome(0, -1))
     come = cf.as_completed([*some, *more], PATIENCE)
     assert {next(come), next(come)} == set(some)
@@ -99,34 +99,34 @@ def test_each_comes_once_as_it_completes() -> None:
     timer.join()
 
 
-def test_wait_for_the_first_and_for_the_first_error() -> None:
-    good, (well,) = waiting()
-    bad, (ill,) = waiting()
+def test_wait_for_first_completed_and_first_exception() -> None:
+    good, (well,) = new_batch()
+    bad, (ill,) = new_batch()
     assert cf.wait([well, ill], 0).done == set()
     good.done.complete(BatchOutcome(0, -1))
     assert cf.wait([well, ill], PATIENCE, cf.FIRST_COMPLETED).done == {well}
     thread = threading.Thread(target=lambda: bad.done.fail(ClientClosedError("closed")))
     thread.start()
-    assert cf.wait([ill, waiting()[1][0]], PATIENCE, cf.FIRST_EXCEPTION).done == {ill}
+    assert cf.wait([ill, new_batch()[1][0]], PATIENCE, cf.FIRST_EXCEPTION).done == {ill}
     thread.join()
 
 
-def test_an_outcome_does_not_wait_for_a_lock_that_a_user_holds() -> None:
-    batch, (future,) = waiting()
+def test_completing_a_batch_does_not_block_on_a_futures_lock() -> None:
+    batch, (future,) = new_batch()
     waiter = cf._base._FirstCompletedWaiter()
     future._condition.acquire()
     brings = threading.Thread(target=lambda: batch.done.complete(BatchOutcome(0, -1)))
     brings.start()
     brings.join(PATIENCE)
     assert not brings.is_alive()
-    assert future._state == "PENDING"  # what the holder sees doesn't change
+    assert future._state == "PENDING"  # the state doesn't change while a thread holds the lock
     future._waiters.append(waiter)
     future._condition.release()
     assert waiter.finished_futures == [future]
     assert waiter.event.is_set()
 
 
-def test_a_coroutine_awaits(producer: Producer) -> None:
+def test_futures_can_be_awaited(producer: Producer) -> None:
     async def main() -> None:
         assert (await producer.send("t", b"1")).topic == "t"
         sent = [producer.send("t", b"%d" % n) for n in range(50)]
@@ -136,13 +136,13 @@ def test_a_coroutine_awaits(producer: Producer) -> None:
         assert written.records == 2
         wrapped = await asyncio.wrap_future(producer.send("t", b"2"))
         assert wrapped.offset == written.last_offset + 1
-        assert (await sent[0]).offset == offsets[0]  # again, without a turn of the loop
+        assert (await sent[0]).offset == offsets[0]  # awaited again: returns without suspending
 
     asyncio.run(main())
 
 
-def test_the_loop_goes_on_meanwhile_and_giving_up_cancels_nothing() -> None:
-    batch, (future,) = waiting()
+def test_a_timed_out_await_does_not_cancel_the_future() -> None:
+    batch, (future,) = new_batch()
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
@@ -159,8 +159,8 @@ def test_the_loop_goes_on_meanwhile_and_giving_up_cancels_nothing() -> None:
     assert future.result().offset == 3
 
 
-def test_an_error_comes_out_of_await() -> None:
-    batch, futures = waiting(records=2)
+def test_await_raises_the_error_of_the_batch() -> None:
+    batch, futures = new_batch(records=2)
 
     async def main() -> None:
         tasks = [asyncio.ensure_future(asyncio.wait_for(f, PATIENCE)) for f in futures]
@@ -175,15 +175,15 @@ def test_an_error_comes_out_of_await() -> None:
     asyncio.run(main())
 
 
-def test_an_await_ends_with_the_delivery_timeout() -> None:
-    owner = Asked()
+def test_an_await_times_out_with_the_delivery_timeout() -> None:
+    owner = FutureOwner()
     owner.seconds = 0.001
-    batch, (future,) = waiting(owner)
+    batch, (future,) = new_batch(owner)
 
     async def main() -> None:
         with pytest.raises(KafkaTimeoutError, match="acknowledgement of t-0"):
             await asyncio.wait_for(future, PATIENCE)
-        batch.done.complete(BatchOutcome(3, -1))  # late: nobody waits any more
+        batch.done.complete(BatchOutcome(3, -1))  # late: no task waits for it
         await asyncio.sleep(0)
         assert (await future).offset == 3
 
@@ -191,8 +191,10 @@ def test_an_await_ends_with_the_delivery_timeout() -> None:
     assert owner.watched_by == 1
 
 
-def test_an_outcome_after_the_loops_end_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
-    batch, (future,) = waiting()
+def test_a_result_after_the_event_loop_is_ignored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    batch, (future,) = new_batch()
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
@@ -203,14 +205,14 @@ def test_an_outcome_after_the_loops_end_is_nobodys(caplog: pytest.LogCaptureFixt
     assert caplog.records == []
 
 
-def test_the_real_producer_says_how_long_and_what(producer: Producer) -> None:
+def test_a_producer_returns_the_watch_timeout_and_the_timeout_error(producer: Producer) -> None:
     assert producer._watched() == 120.0
     error = producer._too_late(1)
     assert error.__notes__ == ["The producer still sends the records, unless it is closed first."]
 
 
-def test_a_forked_child_does_not_wait_for_ever(producer: Producer) -> None:
-    _, (future,) = waiting(producer)
+def test_waiting_in_a_forked_child_raises(producer: Producer) -> None:
+    _, (future,) = new_batch(producer)
 
     def refused() -> None:
         with pytest.raises(ClientForkedError):
@@ -219,7 +221,7 @@ def test_a_forked_child_does_not_wait_for_ever(producer: Producer) -> None:
     in_child(refused)
 
 
-def test_virtual_time_does_not_pass_outside_of_calls() -> None:
+def test_waiting_with_wait_in_a_simulation_raises() -> None:
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t")
@@ -232,8 +234,8 @@ def test_virtual_time_does_not_pass_outside_of_calls() -> None:
     assert cf.wait([future], 0).done == {future}
 
 
-def test_a_wait_that_was_interrupted_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch, (future,) = waiting()
+def test_a_wait_can_be_repeated_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, (future,) = new_batch()
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -247,7 +249,7 @@ def test_a_wait_that_was_interrupted_as_it_began(monkeypatch: pytest.MonkeyPatch
     assert done == {future}
 
 
-def test_a_callback_is_refused_to_wait(producer: Producer) -> None:
+def test_waiting_in_a_delivery_callback_raises(producer: Producer) -> None:
     raised: SimpleQueue[BaseException] = SimpleQueue()
 
     def waits(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Names beyond ASCII: DNS, SNI and certificates get the A-label, messages what the user wrote."""
+"""Test names beyond ASCII: DNS, SNI, certificates use the A-label, messages the user's spelling."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NAMES = ["bücher.example", "BÜCHER.Example.", LABEL]
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that the system's resolver is asked for; it knows one."""
+def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record the names that the system's resolver is asked for; only LABEL resolves."""
     found: list[str] = []
     getaddrinfo = socket.getaddrinfo
 
@@ -43,13 +43,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class Broker:
-    """One broker whose certificate has this name and its address."""
+    """A broker whose certificate contains the given name and the loopback address."""
 
     def __init__(self, authority: Authority, name: str) -> None:
         tls = server_context(authority.issue("broker", hosts=[name, LOOPBACK]))
         tls.sni_callback = lambda _, name, __: self.names.append(name)
         self.names: list[str | None] = []
-        """The names that clients have asked for (SNI)."""
+        """The server names that clients have sent (SNI)."""
         self.trust = str(authority.certificate)
         self.server = LoopbackServer(tls=tls)
 
@@ -74,14 +74,14 @@ def broker(authority: Authority) -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_dns_and_tls_get_the_a_label(broker: Broker, asked: list[str], name: str) -> None:
+def test_dns_and_tls_use_the_a_label(broker: Broker, resolved: list[str], name: str) -> None:
     with Producer(broker.settings(name)) as producer:
         assert producer.send("t", b"x").result(PATIENCE).offset == 0
-    assert asked[0] == name  # Python's resolver encodes it
+    assert resolved[0] == name  # Python's resolver encodes it
     assert broker.names[0] == ("xn--bcher-kva.Example" if "E" in name else LABEL)
 
 
-def test_an_event_loop_s_host_does_the_same(broker: Broker) -> None:
+def test_the_asyncio_client_uses_the_a_label(broker: Broker) -> None:
     async def send() -> int:
         async with AsyncProducer(broker.settings(NAMES[0])) as producer:
             return (await producer.send_and_wait("t", b"x")).offset
@@ -90,7 +90,7 @@ def test_an_event_loop_s_host_does_the_same(broker: Broker) -> None:
     assert broker.names[0] == LABEL
 
 
-def test_a_certificate_of_another_name(authority: Authority) -> None:
+def test_a_certificate_for_another_name_is_rejected(authority: Authority) -> None:
     other = Broker(authority, "other.example")
     with (
         other.server,
@@ -99,11 +99,11 @@ def test_a_certificate_of_another_name(authority: Authority) -> None:
     ):
         producer.send("t", b"x").result(PATIENCE)
     assert str(caught.value).startswith(f"{NAMES[0]}:")
-    assert f"isn't valid for '{LABEL}'" in str(caught.value), "what the certificate has to contain"
+    assert f"isn't valid for '{LABEL}'" in str(caught.value), "the name in the certificate"
 
 
 @pytest.mark.parametrize("name", ["bröt.example", "ü" * 64 + ".example"])
-def test_a_name_that_does_not_resolve(name: str) -> None:
+def test_the_error_names_the_host_that_does_not_resolve(name: str) -> None:
     quick = {"metadata.unavailable.timeout.ms": 100}
     with (
         Producer({"bootstrap.servers": f"{name}:9092", **quick}) as producer,

@@ -1,4 +1,4 @@
-"""Threads that send, send columns, flush and poll at once; a fork amid all that; a close."""
+"""Test threads that send, flush and poll at once, with a fork or a close in between."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THREADS, TURNS = 4, 40
 
 
 def together(jobs: Sequence[Callable[[], object]], meanwhile: Callable[[], object]) -> list[Any]:
-    """Run jobs at once; what they raise comes back."""
+    """Run jobs in threads and return the errors that they raise."""
     raised: list[Any] = []
 
     def run(job: Callable[[], object]) -> None:
@@ -46,8 +46,8 @@ def together(jobs: Sequence[Callable[[], object]], meanwhile: Callable[[], objec
     return raised
 
 
-def test_threads_send_in_order_before_anything_is_known() -> None:
-    """The first records wait for metadata, and those that come after it pass none of them."""
+def test_records_sent_before_the_first_metadata_keep_their_order() -> None:
+    """The first records wait for metadata; later ones must not overtake them."""
     with one_broker(partitions=4) as (_, servers), Producer(bootstrap_servers=servers) as producer:
         futures: list[list[RecordFuture]] = [[] for _ in range(THREADS)]
 
@@ -69,7 +69,7 @@ def test_threads_send_in_order_before_anything_is_known() -> None:
 
 
 @pytest.mark.parametrize("fork", [False, True])
-def test_threads_share_a_producer(fork: bool) -> None:
+def test_threads_share_a_producer_while_the_process_forks(fork: bool) -> None:
     with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as producer:
         futures: list[Any] = []
 
@@ -105,7 +105,7 @@ def test_threads_share_a_producer(fork: bool) -> None:
 
 
 @pytest.mark.slow
-def test_a_close_amid_sends_ends_them_all() -> None:
+def test_close_during_sends_ends_all_of_them() -> None:
     with one_broker() as (_, servers):
         producer = Producer(bootstrap_servers=servers)
         producer.send("t", b"0").result(PATIENCE)
@@ -118,12 +118,12 @@ def test_a_close_amid_sends_ends_them_all() -> None:
         raised = together([work] * THREADS, producer.close)
         assert len(raised) == THREADS
         assert all(isinstance(error, KafkaError) for error in raised)
-        outcomes = [future.exception(PATIENCE) for future in accepted]  # none hangs
+        outcomes = [future.exception(PATIENCE) for future in accepted]  # none is left pending
         assert all(isinstance(error, KafkaError | None) for error in outcomes)
 
 
 @pytest.mark.parametrize("where", [(RecordAccumulator, "take"), (PartitionQueue, "number")])
-def test_a_close_waits_for_what_the_thread_has_in_hand(
+def test_close_waits_for_a_batch_that_the_io_thread_has_taken(
     where: tuple[type, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name = where

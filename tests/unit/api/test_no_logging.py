@@ -1,4 +1,4 @@
-"""R-IN-6: what a person must know reaches stderr where a program has set up no logging."""
+"""R-IN-6: warnings are printed on stderr if the program hasn't configured logging."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ producer.close()
 """
 
 
-def said(setup: str = "") -> str:
+def stderr_of(setup: str = "") -> str:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(setup=setup)],
         capture_output=True,
@@ -37,18 +37,18 @@ def said(setup: str = "") -> str:
     return done.stderr
 
 
-def test_a_program_without_logging_sees_the_warning() -> None:
-    line, lost = said().splitlines()
+def test_warnings_go_to_stderr_without_logging() -> None:
+    line, lost = stderr_of().splitlines()
     assert "topic flihgts still doesn't exist" in line
     assert "did you mean flights?" in line
     assert "1 record was not delivered" in lost
 
 
-def test_one_with_logging_has_it_there_and_nowhere_else() -> None:
+def test_warnings_go_only_to_the_configured_logging() -> None:
     setup = "import logging; logging.basicConfig(format='mine: %(message)s')"
-    lines = said(setup).splitlines()
+    lines = stderr_of(setup).splitlines()
     assert [line[:6] for line in lines] == ["mine: ", "mine: "]
 
 
-def test_who_wants_none_says_so() -> None:
-    assert said("import logging; logging.getLogger('odradek').setLevel('ERROR')") == ""
+def test_a_higher_log_level_silences_the_warnings() -> None:
+    assert stderr_of("import logging; logging.getLogger('odradek').setLevel('ERROR')") == ""

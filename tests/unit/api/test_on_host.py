@@ -1,4 +1,4 @@
-"""`on_host` is for the clients of the thread that calls it."""
+"""Test that `on_host` only affects clients of the thread that calls it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.simulation import World
 from odradek.simulation.world.host import SimulatedHost
 
 
-def test_other_threads_clients_get_hosts_of_their_own() -> None:
+def test_a_client_of_another_thread_gets_its_own_host() -> None:
     found = []
 
     def make() -> Admin:
@@ -32,6 +32,6 @@ def test_other_threads_clients_get_hosts_of_their_own() -> None:
     assert found == [SelectorHost]
 
 
-def test_background_is_true_or_false() -> None:
+def test_background_must_be_a_bool() -> None:
     with pytest.raises(ArgumentError, match="background"):
         Admin(bootstrap_servers="b:9092", background="no")  # type: ignore[arg-type]

@@ -1,6 +1,4 @@
-"""Methods of users' subclasses and mocks are called wherever a client calls its own; and what their
-callbacks raise comes out as it is.
-"""
+"""Test that clients call overridden and mocked methods, and raise a callback's error unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ NAMES = ("begin_transaction", "commit_transaction", "abort_transaction", "flush"
 
 
 class Logged(Producer):
-    """Notes which of its methods were called."""
+    """Log the names of the called methods."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.log: list[str] = []
@@ -57,7 +55,7 @@ def transactional(simulation: KafkaSimulation) -> Logged:
     return producer
 
 
-def test_a_block_that_a_forked_child_drops_is_the_parents(
+def test_a_forked_child_does_not_abort_the_parents_transaction(
     simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = transactional(simulation)
@@ -70,7 +68,7 @@ def test_a_block_that_a_forked_child_drops_is_the_parents(
     producer.abort_transaction()
 
 
-def test_a_block_and_close_call_what_a_subclass_has_replaced(simulation: KafkaSimulation) -> None:
+def test_transaction_blocks_and_close_call_overridden_methods(simulation: KafkaSimulation) -> None:
     producer = transactional(simulation)
     with producer.transaction():
         producer.send("t", b"1")
@@ -85,7 +83,7 @@ def test_a_block_and_close_call_what_a_subclass_has_replaced(simulation: KafkaSi
     assert plain.log == ["flush"]
 
 
-def test_a_block_ends_by_a_mock(simulation: KafkaSimulation) -> None:
+def test_a_transaction_block_calls_a_mocked_commit(simulation: KafkaSimulation) -> None:
     producer = transactional(simulation)
     late = KafkaTimeoutError("late")
     with mock.patch.object(producer, "commit_transaction", side_effect=late) as commit:
@@ -96,7 +94,7 @@ def test_a_block_ends_by_a_mock(simulation: KafkaSimulation) -> None:
     assert producer.log[-1] == "abort"
 
 
-def test_a_block_that_was_entered_and_dropped_is_aborted(simulation: KafkaSimulation) -> None:
+def test_a_garbage_collected_transaction_block_aborts(simulation: KafkaSimulation) -> None:
     producer = transactional(simulation)
     block = producer.transaction()
     assert block.__enter__() is producer
@@ -115,8 +113,8 @@ def committed(consumer: Consumer, callback: Callable[..., object]) -> None:
     consumer.commit_async({TopicPartition("t", 0): 0}, callback)
 
 
-def ended(client: Any) -> bool:
-    """Whether its host has ended, and its thread with it."""
+def host_closed(client: Any) -> bool:
+    """Return whether the client's host, and so its thread, has ended."""
     closed: bool = client._host.closed
     return closed
 
@@ -124,15 +122,13 @@ def ended(client: Any) -> bool:
 @pytest.mark.parametrize("begin", [subscribed, committed])
 @pytest.mark.parametrize("close", [False, True])
 @pytest.mark.parametrize("kind", [StopIteration, GeneratorExit, SystemExit])
-def test_what_a_callback_raises_is_not_the_end_of_its_call(
+def test_poll_and_close_raise_a_callbacks_exception_unchanged(
     simulation: KafkaSimulation,
     begin: Callable[..., None],
     close: bool,
     kind: type[BaseException],
 ) -> None:
-    """PEP 479 makes a RuntimeError of the first where it leaves a generator, and the second says to
-    a generator that it is left: `close()` closes nevertheless.
-    """
+    """Test that `close()` closes even after errors that Python treats specially in generators."""
     stop, seen = kind("mine"), []
 
     def callback(*_: object) -> None:
@@ -156,13 +152,13 @@ def test_what_a_callback_raises_is_not_the_end_of_its_call(
     assert caught.value is stop
     assert seen == [1]
     assert consumer._closed == close
-    assert ended(consumer) == close
+    assert host_closed(consumer) == close
     consumer.close()
-    assert ended(consumer)
+    assert host_closed(consumer)
 
 
 @pytest.mark.parametrize("sort", ["function", "coroutine", "later"])
-async def test_what_a_callback_of_an_event_loop_raises_is_not_the_end_of_close(
+async def test_async_close_raises_a_callbacks_exception_and_still_closes(
     kafka_simulation: KafkaSimulation, sort: str
 ) -> None:
     kafka_simulation.create_topic("t", partitions=1)
@@ -186,10 +182,10 @@ async def test_what_a_callback_of_an_event_loop_raises_is_not_the_end_of_close(
         await consumer.close()
     assert caught.value is stop
     assert consumer._closed
-    assert ended(consumer)
+    assert host_closed(consumer)
 
 
-def test_a_call_that_is_dropped_in_a_callback_drops_the_callback() -> None:
+def test_a_cancelled_call_cancels_its_callback() -> None:
     """A coroutine that is closed, as at the end of its loop, can't await any more."""
     log: list[str] = []
 
@@ -226,7 +222,9 @@ def test_a_call_that_is_dropped_in_a_callback_drops_the_callback() -> None:
     assert log == ["callback left", "flow left"] * 2
 
 
-def test_a_runtime_error_that_a_callback_made_of_it_stays_one(simulation: KafkaSimulation) -> None:
+def test_a_runtime_error_from_a_callback_is_raised_unchanged(
+    simulation: KafkaSimulation,
+) -> None:
     def callback(*_: object) -> None:
         def broken() -> Iterator[int]:
             yield next(iter(()))

@@ -1,4 +1,4 @@
-"""`read_properties`: settings files of other Kafka clients, used as they are."""
+"""Test `read_properties`, which reads the settings files of other Kafka clients unchanged."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ queue.buffering.max.ms=5
 """
 
 
-def shows_nothing(error: BaseException) -> None:
-    """Neither the error nor a local of our frames has the planted password."""
+def assert_secret_not_shown(error: BaseException) -> None:
+    """Check that neither the error nor local variables of odradek's frames contain the password."""
     shown = traceback.TracebackException.from_exception(error, capture_locals=True)
     ours = [frame.locals for frame in shown.stack if "/src/odradek/" in frame.filename]
     assert ours
     assert "planted" not in f"{error} {ours}"
 
 
-def written(folder: Path, text: str) -> Path:
+def properties_file(folder: Path, text: str) -> Path:
     path = folder / "client.properties"
     path.write_text(text)
     return path
@@ -63,11 +63,11 @@ def written(folder: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("client", ["producer", "consumer", "admin"])
 @pytest.mark.parametrize(("text", "mechanism"), [(JAVA, "SCRAM-SHA-512"), (LIBRDKAFKA, "PLAIN")])
-def test_files_as_they_are(
+def test_java_and_librdkafka_files_are_read_unchanged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, client: str, text: str, mechanism: str
 ) -> None:
     caplog.set_level(logging.WARNING)
-    found = odradek.read_properties(written(tmp_path, text), client)
+    found = odradek.read_properties(properties_file(tmp_path, text), client)
     assert "planted" not in repr(found)
     settled = Config(client, found)
     assert settled["sasl.mechanism"] == mechanism
@@ -81,31 +81,31 @@ def test_files_as_they_are(
     assert "planted" not in message
 
 
-def test_what_nobody_knows_stays_an_error(tmp_path: Path) -> None:
-    path = written(tmp_path, "bootstrap.servers=b:1\nsecurity.protokol=SSL\n")
+def test_unknown_options_in_a_file_are_still_errors(tmp_path: Path) -> None:
+    path = properties_file(tmp_path, "bootstrap.servers=b:1\nsecurity.protokol=SSL\n")
     found = odradek.read_properties(path)
     with pytest.raises(ConfigurationError, match="did you mean security.protocol"):
         odradek.Admin(found)
     with pytest.raises(
         odradek.errors.UnsupportedFeatureError, match=r"such as \$\{file:…\} aren't resolved"
     ):
-        odradek.Admin(odradek.read_properties(written(tmp_path, "config.providers=file\n")))
+        odradek.Admin(odradek.read_properties(properties_file(tmp_path, "config.providers=file\n")))
 
 
-def test_a_dict_gets_no_such_patience() -> None:
+def test_foreign_options_in_a_dict_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="unknown option 'key.deserializer'"):
         odradek.Consumer({"bootstrap.servers": "b:1", "key.deserializer": "x"})
 
 
-def test_a_topic_where_the_configuration_stands_is_answered_with_what_a_str_is() -> None:
-    """As aiokafka and kafka-python take topics there."""
+def test_a_topic_as_first_argument_is_read_as_a_file_path() -> None:
+    """In aiokafka and kafka-python the first argument is a topic."""
     with pytest.raises(
         ConfigurationError, match=r"flights can't be read: .*path of a properties file"
     ):
         odradek.AsyncConsumer("flights", bootstrap_servers="b:1")
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="can't be read: No such file"):
         odradek.read_properties(tmp_path / "none")
     path = tmp_path / "binary"
@@ -117,14 +117,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @CLIENTS
-def test_no_frame_of_a_client_holds_a_secret(make: Any) -> None:
+def test_a_configuration_error_shows_no_secret(make: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         make(
             {"bootstrap.servers": "b:1", "sasl.password": "planted-Pa55"},
             sasl_jaas_config="planted-Pa55",
             security_protocol="NONE",
         )
-    shows_nothing(caught.value)
+    assert_secret_not_shown(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -136,25 +136,25 @@ def test_no_frame_of_a_client_holds_a_secret(make: Any) -> None:
         ("a=b\\\n c\n=planted-Pa55", "line 3: expected name=value"),
     ],
 )
-def test_what_is_no_settings_file_is_told_by_line_and_not_shown(
+def test_a_malformed_file_is_reported_by_line_without_its_text(
     tmp_path: Path, text: str, says: str
 ) -> None:
-    path = written(tmp_path, text)
+    path = properties_file(tmp_path, text)
     with pytest.raises(ConfigurationError, match=says) as caught:
         odradek.read_properties(path)
     assert str(path) in str(caught.value)
-    shows_nothing(caught.value)
+    assert_secret_not_shown(caught.value)
 
 
 @pytest.mark.parametrize("path", [None, 5, b"x", "a\0b", "\ud800", ["x"], object()])
-def test_what_is_no_path(path: Any) -> None:
+def test_a_path_of_a_wrong_type_is_rejected(path: Any) -> None:
     with pytest.raises(ConfigurationError, match="path must be the path of a file"):
         odradek.read_properties(path)
 
 
 @CLIENTS
 @pytest.mark.parametrize("config", [5, ["a"]])
-def test_what_is_no_configuration_gets_the_cure(make: Any, config: Any) -> None:
+def test_a_wrong_config_argument_is_answered_with_the_cure(make: Any, config: Any) -> None:
     with pytest.raises(odradek.ArgumentError, match=r"config must be a dict.*read_properties\("):
         make(config)
 
@@ -167,32 +167,32 @@ def test_what_is_no_configuration_gets_the_cure(make: Any, config: Any) -> None:
     ],
 )
 @CLIENTS
-def test_a_secret_under_a_wrong_name_is_in_no_error_and_no_frame(make: Any, name: str) -> None:
+def test_a_secret_under_an_unknown_option_is_not_shown(make: Any, name: str) -> None:
     for given in ({name: "planted-Pa55"}, {"bootstrap.servers": "b:1", name: b"planted-Pa55"}):
         with pytest.raises(ConfigurationError, match="unknown option") as caught:
             make(given)
-        shows_nothing(caught.value)
+        assert_secret_not_shown(caught.value)
     with pytest.raises(ConfigurationError, match="client.properties can't be read") as caught:
         make("client.properties", **{name: "planted-Pa55"})
-    shows_nothing(caught.value)
+    assert_secret_not_shown(caught.value)
 
 
 @CLIENTS
-def test_what_is_no_mapping_is_in_no_frame(make: Any) -> None:
+def test_a_secret_in_a_config_that_is_no_dict_is_not_shown(make: Any) -> None:
     for given in ("sasl.password=planted-Pa55", [("sasl.password", "planted-Pa55")]):
         with pytest.raises(ConfigurationError) as caught:
             make(given)
-        shows_nothing(caught.value)
+        assert_secret_not_shown(caught.value)
 
 
 @pytest.mark.parametrize("content", ["sasl.password=planted-Pa55", "acks=all\nx: planted-Pa55\n"])
-def test_a_files_content_in_place_of_its_path_is_not_shown(content: str) -> None:
+def test_file_content_passed_as_a_path_is_not_shown(content: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         odradek.read_properties(content)
     assert "planted" not in str(caught.value)
 
 
-def test_addresses_in_bytes_are_refused_whole() -> None:
+def test_addresses_as_bytes_are_rejected() -> None:
     for given in (b"127.0.0.1:9", [b"127.0.0.1:9"], bytearray(b"h:1")):
         with pytest.raises(ConfigurationError, match=r"bootstrap.servers must be a str.*decode"):
             odradek.Admin({"bootstrap.servers": given})
@@ -200,7 +200,7 @@ def test_addresses_in_bytes_are_refused_whole() -> None:
 
 @pytest.mark.parametrize("client", [odradek.Producer, odradek.Consumer, odradek.Admin])
 @pytest.mark.parametrize("form", [str, Path])
-def test_a_client_takes_a_files_path(client: Any, form: Any, tmp_path: Path) -> None:
+def test_a_client_reads_a_file_by_its_path(client: Any, form: Any, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=kafka://h:1,h:2\nclient.id=me\nlinger.ms=5\ngroup.id=g\n")
     made = client(form(file), retry_backoff_ms=50)
@@ -210,7 +210,7 @@ def test_a_client_takes_a_files_path(client: Any, form: Any, tmp_path: Path) -> 
         client(form(tmp_path / "nowhere"))
 
 
-def test_what_has_no_end_is_not_read_to_it(tmp_path: Path) -> None:
+def test_a_huge_or_endless_file_is_not_read_completely(tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(b"#" * ((1 << 20) + 1))
     for path in (large, Path("/dev/zero")):
@@ -220,7 +220,7 @@ def test_what_has_no_end_is_not_read_to_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["localhost:9092", "h1:9092,h2:9092", "SSL://h:1"])
-def test_an_address_in_place_of_a_path_gets_the_cure(text: str) -> None:
+def test_an_address_as_first_argument_is_answered_with_the_cure(text: str) -> None:
     with pytest.raises(
         ConfigurationError, match=r'to set brokers, pass \{"bootstrap.servers": "'
     ) as e:

@@ -1,6 +1,6 @@
-"""How many functions of ours a call runs: what is called for each record may not grow unseen.
+"""Test that the number of Python calls per record doesn't grow unnoticed.
 
-Python calls can be counted exactly, where seconds can't. The simulation's own aren't counted.
+Python calls can be counted exactly, seconds can't. The simulation's own calls aren't counted.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MOST = {
     "a record of a loop": 3,
     "a record of a group's loop": 3,
 }
-"""At most; at commit aad7921 it was 6, 26, 44, 89, 115, 8, 4 and 4."""
-if FREE_THREADS:  # two locks a record, which are taken in Python from 3.14 on
+"""Limits; at commit aad7921 the numbers were 6, 26, 44, 89, 115, 8, 4 and 4."""
+if FREE_THREADS:  # two locks per record are taken in Python from 3.14 on
     MOST |= {"a record of a loop": 8, "a record of a group's loop": 8}
 
 
@@ -50,7 +50,7 @@ def counted(action: Callable[[], object]) -> int:
 
 
 def actions(simulation: KafkaSimulation) -> dict[str, Callable[[], object]]:
-    """Each in the state that it has amid a loop."""
+    """Return a call of each kind, with its client in the state of a running loop."""
     simulation.create_topic("t", partitions=1)
     options: dict[str, Any] = {"batch.size": 1 << 20, "linger.ms": 1000}
     fast = simulation.producer(options, name="fast")
@@ -91,7 +91,7 @@ def actions(simulation: KafkaSimulation) -> dict[str, Callable[[], object]]:
 
 
 @pytest.mark.parametrize("what", MOST)
-def test_a_call_for_each_record_runs_so_many_functions_at_most(what: str) -> None:
+def test_a_call_runs_at_most_this_many_python_functions(what: str) -> None:
     with KafkaSimulation(seed=3) as simulation:
         action = actions(simulation)[what]
         action()

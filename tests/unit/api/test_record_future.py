@@ -1,4 +1,4 @@
-"""Futures of records whose batch another thread splits at that very moment."""
+"""Test futures of records whose batch another thread splits at the same moment."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def batch(*values: bytes) -> ProducerBatch:
     return ProducerBatch(P0, builder, 0.0, 120.0)
 
 
-class Watched(ProducerBatch):
-    """It is split as soon as somebody has read one of its fields, behind his back."""
+class SplitOnRead(ProducerBatch):
+    """A batch that is split, as by another thread, right after field `at` was read."""
 
     __slots__ = ("at", "fields", "made")
 
@@ -43,17 +43,17 @@ class Watched(ProducerBatch):
             self.fields["done"].complete(BatchOutcome(-1, -1))
 
 
-def watched(name: str) -> property:
-    def read(batch: Watched) -> Any:
+def splitting_field(name: str) -> property:
+    def read(batch: SplitOnRead) -> Any:
         found = batch.fields[name]
         if batch.at != name:
             return found
-        # Whoever looks at `done` sees what it was at that moment.
+        # A reader of `done` gets the value from before the split.
         seen = SimpleNamespace(done=False, when_done=found.when_done) if name == "done" else found
         batch.split()
         return seen
 
-    def write(batch: Watched, value: Any) -> None:
+    def write(batch: SplitOnRead, value: Any) -> None:
         batch.fields[name] = value
 
     return property(read, write)
@@ -61,13 +61,13 @@ def watched(name: str) -> property:
 
 FIELDS = ("done", "parts")
 for _name in FIELDS:
-    setattr(Watched, _name, watched(_name))
+    setattr(SplitOnRead, _name, splitting_field(_name))
 
 
 class Driver:
-    """What a producer does for a future that waits: the parts are acknowledged meanwhile."""
+    """A producer that a waiting future calls; it acknowledges the parts meanwhile."""
 
-    def __init__(self, waiting: Watched) -> None:
+    def __init__(self, waiting: SplitOnRead) -> None:
         self._batch = waiting
         self.waited = 0
 
@@ -81,8 +81,8 @@ class Driver:
 
 
 @pytest.mark.parametrize("at", FIELDS)
-def test_a_split_amid_a_question_is_not_taken_for_the_outcome(at: str) -> None:
-    made = Watched(at)
+def test_a_split_during_a_read_is_not_taken_for_the_outcome(at: str) -> None:
+    made = SplitOnRead(at)
     producer: Any = Driver(made)
     future = RecordFuture(producer, made, 1, 77)
     assert not future.done()
@@ -93,8 +93,8 @@ def test_a_split_amid_a_question_is_not_taken_for_the_outcome(at: str) -> None:
 
 
 @pytest.mark.parametrize("at", FIELDS)
-def test_a_callback_is_called_for_the_part(at: str) -> None:
-    made = Watched(at)
+def test_a_callback_runs_when_the_records_part_is_acknowledged(at: str) -> None:
+    made = SplitOnRead(at)
     producer: Any = Driver(made)
     future = RecordFuture(producer, made, 0, 77)
     told: list[int] = []

@@ -1,4 +1,4 @@
-"""Threads, signal handlers, callbacks that end more than themselves (R-HO-2, R-HO-3, R-HO-5)."""
+"""Test threads, signal handlers and callbacks that exit or interrupt (R-HO-2, R-HO-3, R-HO-5)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def consumer_of(servers: str, options: dict[str, Any]) -> Iterator[Consumer]:
 
 
 def in_thread(action: Callable[[], object], name: str = "other") -> list[BaseException | object]:
-    """What an action gives or raises in another thread."""
+    """Return what an action returns or raises in another thread."""
     found: list[BaseException | object] = []
 
     def run() -> None:
@@ -51,12 +51,12 @@ def in_thread(action: Callable[[], object], name: str = "other") -> list[BaseExc
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     thread.join(PATIENCE)
-    assert found, "it hangs"
+    assert found, "the thread hangs"
     return found
 
 
 @pytest.mark.parametrize("options", [GROUP, ALONE])
-def test_a_second_thread_in_poll_is_refused_by_name(options: dict[str, Any]) -> None:
+def test_poll_in_a_second_thread_raises_and_names_both_threads(options: dict[str, Any]) -> None:
     with one_broker() as (_, servers), consumer_of(servers, options) as consumer:
         inside = threading.Event()
         consumer.listen(lambda _: inside.set())
@@ -79,13 +79,13 @@ def test_a_second_thread_in_poll_is_refused_by_name(options: dict[str, Any]) -> 
             assert isinstance(error, IllegalStateError)
             assert "'first'" in str(error)
             assert "'second'" in str(error)
-        consumer.close()  # from another thread than the one that polls
+        consumer.close()  # in a thread other than the one that polls
         polling.join(PATIENCE)
         assert not polling.is_alive()
 
 
 @pytest.mark.parametrize("options", [GROUP, ALONE, {**ALONE, "background": True}])
-def test_close_from_another_thread_ends_a_poll_and_leaves_nothing_open(
+def test_close_in_another_thread_ends_poll_and_closes_all_sockets(
     options: dict[str, Any],
 ) -> None:
     with one_broker() as (_, servers):
@@ -116,13 +116,13 @@ def test_close_from_another_thread_ends_a_poll_and_leaves_nothing_open(
         assert len(ended) == 1
         until = time.monotonic() + PATIENCE
         while set(Path("/proc/self/fd").iterdir()) - before and time.monotonic() < until:
-            time.sleep(0.01)  # the broker closes its ends in its own time
+            time.sleep(0.01)  # the broker closes its ends later
         assert set(Path("/proc/self/fd").iterdir()) - before == set()
 
 
 @contextmanager
 def on_signal(action: Callable[[], object]) -> Iterator[list[object]]:
-    """Whatever SIGUSR1 interrupts, this is called there."""
+    """Call `action` in the handler of SIGUSR1, whatever the signal interrupts."""
     seen: list[object] = []
 
     def handler(*_: object) -> None:
@@ -139,7 +139,9 @@ def on_signal(action: Callable[[], object]) -> Iterator[list[object]]:
 
 
 @pytest.mark.parametrize("options", [GROUP, ALONE])
-def test_a_signal_handler_may_call_the_client_under_its_own_lock(options: dict[str, Any]) -> None:
+def test_a_signal_handler_may_call_the_client_that_is_locked(
+    options: dict[str, Any],
+) -> None:
     with one_broker() as (_, servers):
         fill(servers, 10)
         with consumer_of(servers, options) as consumer:
@@ -160,7 +162,7 @@ def test_a_signal_handler_may_call_the_client_under_its_own_lock(options: dict[s
             assert len(consumer.poll(PATIENCE)) == 10
 
 
-def test_a_signal_handler_may_close_a_consumer_that_sleeps() -> None:
+def test_a_signal_handler_may_close_a_consumer_that_waits_in_poll() -> None:
     with one_broker() as (_, servers), consumer_of(servers, ALONE) as consumer:
         consumer.poll(0.1)
         main = threading.main_thread().ident
@@ -179,7 +181,7 @@ def test_a_signal_handler_may_close_a_consumer_that_sleeps() -> None:
             thread.join()
 
 
-def test_a_producer_interrupted_under_its_lock_refuses_to_wait() -> None:
+def test_a_blocking_call_in_a_signal_handler_raises_while_the_lock_is_held() -> None:
     with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as producer:
         producer.send("t", b"1").result(PATIENCE)
         for call in (lambda: producer.send("t", b"2"), producer.flush, producer.close):
@@ -190,7 +192,7 @@ def test_a_producer_interrupted_under_its_lock_refuses_to_wait() -> None:
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-def test_a_callback_closes_a_producer_only_where_nothing_is_left_or_it_is_given_up(
+def test_a_delivery_callback_may_close_only_without_waiting(
     given_up: bool,
 ) -> None:
     seen: list[BaseException | None] = []
@@ -208,7 +210,7 @@ def test_a_callback_closes_a_producer_only_where_nothing_is_left_or_it_is_given_
         producer.partitions_for("t", PATIENCE)
         producer.send("t", bytes(150), on_delivery=close)
         later = producer.send("t", bytes(150))
-        first = producer.send("t", b"")  # its batch stays open
+        first = producer.send("t", b"")  # its batch isn't full
         while not seen:
             time.sleep(0.01)
         if given_up:
@@ -226,7 +228,7 @@ def test_a_callback_closes_a_producer_only_where_nothing_is_left_or_it_is_given_
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_what_a_delivery_callback_means_for_the_program_gets_there(
+def test_an_exit_raised_in_a_delivery_callback_reaches_the_caller(
     kind: type[BaseException],
 ) -> None:
     def leave(*_: object) -> None:
@@ -245,7 +247,7 @@ def test_what_a_delivery_callback_means_for_the_program_gets_there(
         assert producer._closed
 
 
-def test_the_same_of_a_listener() -> None:
+def test_an_exit_raised_in_a_listener_reaches_the_caller() -> None:
     told: list[object] = []
 
     def leave(event: object) -> None:
@@ -267,7 +269,7 @@ def test_the_same_of_a_listener() -> None:
             assert raised == 3
 
 
-def test_the_same_of_a_rebalance_callback() -> None:
+def test_an_exit_raised_in_a_rebalance_callback_reaches_the_caller() -> None:
     def leave(*_: object) -> None:
         sys.exit(5)
 
@@ -304,7 +306,7 @@ producer.close()
 
 
 @pytest.mark.slow
-def test_a_producer_without_descriptors_at_its_first_call_works_at_the_next() -> None:
+def test_a_producer_works_after_running_out_of_file_descriptors() -> None:
     with one_broker() as (_, servers):
         command = [sys.executable, "-c", LIMITED, servers]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
@@ -316,12 +318,12 @@ def test_a_logging_handler_may_call_the_client(caplog: pytest.LogCaptureFixture)
     with one_broker() as (_, servers), consumer_of(servers, GROUP) as consumer:
         called: list[object] = []
 
-        class Nosy(logging.Handler):
+        class CallingHandler(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
                 called.append(consumer.explain())
                 consumer.pause([])
 
-        handler = Nosy()
+        handler = CallingHandler()
         logging.getLogger("odradek").addHandler(handler)
         try:
             with caplog.at_level(logging.DEBUG, "odradek"):
@@ -331,12 +333,12 @@ def test_a_logging_handler_may_call_the_client(caplog: pytest.LogCaptureFixture)
         assert called
 
 
-def test_a_logging_handler_may_wait_for_the_client_under_its_own_lock() -> None:
+def test_a_logging_handler_may_wait_for_its_own_records() -> None:
     app, library = logging.getLogger("an-application"), logging.getLogger("odradek")
     lines: list[str] = []
     offsets: list[int] = []
     with one_broker() as (_, servers):
-        # Where this breaks, it ends by itself in seconds.
+        # If this fails, it ends within max.block.ms.
         producer = Producer(bootstrap_servers=servers, max_block_ms=5000)
 
         class ToKafka(logging.Handler):
@@ -350,7 +352,7 @@ def test_a_logging_handler_may_wait_for_the_client_under_its_own_lock() -> None:
         handler, level = ToKafka(), library.level
         for one in (app, library):
             one.addHandler(handler)
-        library.setLevel(logging.DEBUG)  # so the I/O thread has lines for it meanwhile
+        library.setLevel(logging.DEBUG)  # the I/O thread logs lines meanwhile, too
         try:
             app.warning("first")
             app.warning("second")
@@ -364,15 +366,15 @@ def test_a_logging_handler_may_wait_for_the_client_under_its_own_lock() -> None:
     assert "closed" in lines[-1]
 
 
-def test_what_a_callback_sends_stands_in_no_line() -> None:
+def test_a_send_in_a_callback_does_not_wait_for_memory() -> None:
     sent: list[Any] = []
-    # The outcome mustn't be there before the callback is, which then runs in this thread.
+    # The outcome must not arrive before the callback is added, which would run in this thread then.
     settings: dict[str, Any] = {"linger_ms": 100}
     with one_broker() as (_, servers), Producer(bootstrap_servers=servers, **settings) as producer:
         accumulator = producer._engine.accumulator
 
         def again(*_: object) -> None:
-            accumulator.waiters[again] = None  # another caller waits for much more
+            accumulator.waiters[again] = None  # another caller waits for much more memory
             try:
                 sent.append(producer.send("t", b"again"))
             finally:
@@ -384,10 +386,10 @@ def test_what_a_callback_sends_stands_in_no_line() -> None:
         assert future.result(PATIENCE).offset == 1
 
 
-def test_a_handler_amid_a_wait_for_room_cannot_wait_as_well(
+def test_a_signal_handler_during_a_wait_for_memory_cannot_wait_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would wait for the thread that it has interrupted, until max.block.ms."""
+    """It would wait for the thread that it has interrupted, until `max.block.ms`."""
     with one_broker() as (_, servers):
         options: dict[str, Any] = {"buffer_memory": 40_000, "max_request_size": 40_000}
         with Producer(bootstrap_servers=servers, max_block_ms=60_000, **options) as producer:
@@ -411,7 +413,9 @@ def test_a_handler_amid_a_wait_for_room_cannot_wait_as_well(
             assert producer.send("t", bytes(39_000)).result(PATIENCE).offset == 2
 
 
-def test_an_interrupted_wait_for_room_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_wait_for_memory_leaves_no_waiter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with one_broker() as (_, servers):
         options: dict[str, Any] = {"buffer_memory": 40_000, "max_request_size": 40_000}
         with Producer(bootstrap_servers=servers, max_block_ms=5000, **options) as producer:
@@ -422,7 +426,7 @@ def test_an_interrupted_wait_for_room_leaves_the_line(monkeypatch: pytest.Monkey
                 with monkeypatch.context() as patch:
 
                     def interrupted(*arguments: Any) -> bool:
-                        if granted:  # noqa: B023  # it is called in this turn
+                        if granted:  # noqa: B023  # it is called in the same iteration
                             assert run(*arguments)
                         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Running clients over TLS: another authority, files that are just being written, no resumption."""
+"""Test TLS changes in running clients: a new CA, partly written files, no session resumption."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def broker_of(authority: Authority, clients: Authority | None = None) -> ssl.SSL
 
 
 class Scene:
-    """One broker, which shows `server.tls`'s certificate to new connections."""
+    """One broker; new connections get the certificate of `server.tls`."""
 
     def __init__(self, server: LoopbackServer) -> None:
         self.server = server
@@ -60,7 +60,7 @@ class Scene:
         }
 
     def cut(self) -> None:
-        """End all connections; the broker accepts new ones at once."""
+        """Close all connections; the broker accepts new ones at once."""
         self.server.call(lambda: self.cluster.bounce(1, after=0.0))
 
     def failures(self) -> list[str]:
@@ -80,7 +80,7 @@ def wait_for(condition: Callable[[], object], what: Callable[[], object] = str) 
         time.sleep(0.01)
 
 
-def test_brokers_change_to_another_authority(
+def test_a_producer_reads_the_changed_ca_file(
     first: Authority, second: Authority, tmp_path: Path
 ) -> None:
     trust = tmp_path / "trust.pem"
@@ -94,7 +94,7 @@ def test_brokers_change_to_another_authority(
         wait_for(now.failures)
         assert "CertificateUntrustedError" in now.failures()[0]
         new = second.certificate.read_bytes()
-        for end in (0, 100, len(new) - 30):  # the file is written in place, and connections end
+        for end in (0, 100, len(new) - 30):  # partly written; attempts still fail
             trust.write_bytes(new[:end])
             count = len(now.failures())
             wait_for(lambda count=count: len(now.failures()) > count)  # type: ignore[misc]
@@ -108,7 +108,7 @@ KINDS = ["one file", "two files", "PKCS12"]
 
 
 def key_files(authority: Authority, kind: str, name: str) -> dict[str, Path]:
-    """A client's key and certificate, by the options that name their files."""
+    """Issue a client's key and certificate and return the files by option."""
     made = authority.issue(name)
     match kind:
         case "one file":
@@ -120,7 +120,7 @@ def key_files(authority: Authority, kind: str, name: str) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_client_s_key_is_replaced_piece_by_piece(
+def test_a_clients_key_files_are_replaced_while_it_runs(
     first: Authority, second: Authority, tmp_path: Path, kind: str
 ) -> None:
     old, new = (key_files(authority, kind, "alice") for authority in (first, second))
@@ -159,7 +159,7 @@ def test_a_client_s_key_is_replaced_piece_by_piece(
 
 
 def wait_for_record(consumer: Consumer, value: bytes) -> None:
-    """Read on, past errors of attempts with the old key."""
+    """Poll until the record arrives and ignore errors of attempts with the old key."""
     found: list[bytes | None] = []
     end = time.monotonic() + PATIENCE
     while value not in found:
@@ -170,8 +170,10 @@ def wait_for_record(consumer: Consumer, value: bytes) -> None:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_sessions_are_never_resumed(first: Authority, version: ssl.TLSVersion) -> None:
-    """A broker offers tickets, but each connection checks the broker's certificate, so that changed
-    files count, and a broker with other ticket keys has nothing to refuse."""
+    """Each connection must check the broker's certificate, so that changed files take effect.
+
+    A broker offers session tickets; another one with other ticket keys would reject them.
+    """
     tls = broker_of(first)
     tls.minimum_version = tls.maximum_version = version
     with scene(tls) as now, Producer(now.settings(first.certificate)) as producer:

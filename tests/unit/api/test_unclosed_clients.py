@@ -1,4 +1,4 @@
-"""Clients that nobody closes: dropped ones, and those that the program's end finds (R-HO-4)."""
+"""Test clients that are never closed: garbage-collected or open at program exit (R-HO-4)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.testing.fake.loopback import LOOPBACK
 
-pytestmark = pytest.mark.slow  # most start a program
+pytestmark = pytest.mark.slow  # most of them start a program
 TP = TopicPartition("t", 0)
 
 
@@ -58,19 +58,19 @@ for number in range(1000):
 """
 
 
-def written(servers: str) -> int:
+def log_end_offset(servers: str) -> int:
     with Consumer(bootstrap_servers=servers) as consumer:
         return consumer.end_offsets([TP], PATIENCE)[TP]
 
 
-def test_a_program_that_ends_without_close_delivers_everything() -> None:
+def test_a_program_that_exits_without_close_delivers_all_records() -> None:
     with one_broker() as (_, servers):
         done = program(SENDS, servers)
         assert (done.returncode, done.stderr) == (0, "")
-        assert written(servers) == 1000
+        assert log_end_offset(servers) == 1000
 
 
-def test_a_program_that_ends_amid_delivery_callbacks_lets_them_end() -> None:
+def test_exit_waits_for_running_delivery_callbacks() -> None:
     amid = """
 import sys, threading, time
 from odradek import Producer
@@ -127,10 +127,10 @@ for number in range(5):
 
 
 @pytest.mark.parametrize(("which", "told"), [([], "5 records"), ([0, 3], "2 records")])
-def test_records_that_a_broker_refuses_at_the_end_are_told_one_by_one(
+def test_records_that_a_broker_rejects_at_exit_are_counted_individually(
     which: list[int], told: str
 ) -> None:
-    """KIP-467: of a batch that is refused for some of its records the others are written."""
+    """KIP-467: if some records of a batch are rejected, the others are written."""
     done = program(REFUSED.replace("{which}", str(which)) + BROKER + SENDS_FIVE)
     assert done.returncode == 0
     assert done.stderr.startswith(f"odradek: {told} were lost, because Producer"), done.stderr
@@ -139,7 +139,7 @@ def test_records_that_a_broker_refuses_at_the_end_are_told_one_by_one(
 
 
 @pytest.mark.parametrize("how", ["acknowledged", "held"])
-def test_a_transaction_that_is_open_at_the_end_is_aborted_and_named(how: str) -> None:
+def test_an_open_transaction_is_aborted_and_reported_at_exit(how: str) -> None:
     with one_broker() as (_, servers):
         done = program(OPEN_TRANSACTION, servers, how, "{}")
         assert done.returncode == 0
@@ -147,10 +147,10 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted_and_named(how: str) ->
         assert "Traceback" not in done.stderr
         with Consumer(bootstrap_servers=servers, isolation_level="read_committed") as consumer:
             last_stable = consumer.end_offsets([TP], PATIENCE)[TP]
-        assert last_stable == written(servers), "the transaction is open"
+        assert last_stable == log_end_offset(servers), "the transaction is open"
 
 
-def test_a_transaction_that_can_not_be_aborted_in_time_is_left_to_its_coordinator() -> None:
+def test_a_transaction_that_cannot_be_aborted_in_time_is_left_to_time_out() -> None:
     with one_broker() as (_, servers):
         done = program(OPEN_TRANSACTION, servers, "acknowledged", "{'close_timeout_ms': 0}")
         assert done.returncode == 0
@@ -159,7 +159,7 @@ def test_a_transaction_that_can_not_be_aborted_in_time_is_left_to_its_coordinato
 
 
 @pytest.mark.parametrize("raised", ["SystemExit(4)", "KeyboardInterrupt()"])
-def test_what_a_callback_means_for_the_program_at_its_end_is_said(raised: str) -> None:
+def test_an_exit_request_from_a_callback_at_exit_is_reported(raised: str) -> None:
     sends = f"""
 import sys
 from odradek import Producer
@@ -176,17 +176,17 @@ for number in range(1000):
     with one_broker() as (_, servers):
         done = program(sends, servers)
         assert f"raised {raised} after the last call, so no call could raise it" in done.stderr
-        assert written(servers) == 1001
+        assert log_end_offset(servers) == 1001
 
 
-def test_a_forked_child_that_ends_does_nothing() -> None:
+def test_the_exit_of_a_forked_child_does_not_touch_the_parents_producer() -> None:
     with one_broker() as (_, servers):
-        # From 3.12 on Python warns of threads at each fork.
+        # Since 3.12 Python warns if a process with threads forks.
         quiet = "import os, warnings\nwarnings.simplefilter('ignore', DeprecationWarning)\n"
         child = f"{SENDS}\n{quiet}pid = os.fork()\nif pid: os.waitpid(pid, 0)\n"
         done = program(child, servers)
         assert (done.returncode, done.stderr) == (0, "")
-        assert written(servers) == 1000
+        assert log_end_offset(servers) == 1000
 
 
 CHILDREN = """
@@ -241,14 +241,14 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     "how", ["fork", "forkserver", "spawn", "executor", "pool", "made early", "parent"]
 )
-def test_a_child_of_multiprocessing_delivers_everything(how: str, tmp_path: Path) -> None:
+def test_a_multiprocessing_child_delivers_all_records(how: str, tmp_path: Path) -> None:
     script = tmp_path / "children.py"
     script.write_text(CHILDREN)
     with one_broker() as (_, servers):
         command = [sys.executable, str(script), servers, how]
         done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
         assert (done.returncode, done.stderr) == (0, "")
-        assert written(servers) == (2000 if how == "parent" else 1000)
+        assert log_end_offset(servers) == (2000 if how == "parent" else 1000)
 
 
 HANDLER = """
@@ -263,12 +263,12 @@ producer.send("t", b"first")
 """
 
 
-def test_what_an_exit_handler_sends_is_delivered() -> None:
-    """One that was registered before odradek was imported is refused: see below."""
+def test_records_sent_by_an_exit_handler_are_delivered() -> None:
+    """An exit handler that was registered before odradek was imported is rejected (see below)."""
     with one_broker() as (_, servers):
         done = program(HANDLER, servers)
         assert (done.returncode, done.stderr) == (0, "")
-        assert written(servers) == 1001
+        assert log_end_offset(servers) == 1001
 
 
 LOSES = """
@@ -287,7 +287,7 @@ producer.send("t", b"there").result(20)
 @pytest.mark.parametrize(
     "text", [LOSES + BROKER + SHORT + "loses()", LOSES + BROKER + AT_EXIT + SHORT]
 )
-def test_what_was_lost_is_said_on_stderr_and_the_end_comes_in_time(text: str) -> None:
+def test_lost_records_are_reported_on_stderr_within_the_close_timeout(text: str) -> None:
     done = program(text)
     assert done.returncode == 0
     assert done.stderr.count("37 records were lost, because Producer") == 1
@@ -296,7 +296,7 @@ def test_what_was_lost_is_said_on_stderr_and_the_end_comes_in_time(text: str) ->
     assert "Traceback" not in done.stderr
 
 
-def test_a_producer_takes_no_more_records_once_the_end_has_come() -> None:
+def test_a_producer_rejects_records_after_the_exit_handler_has_run() -> None:
     late = """
 server.call(lambda: cluster.crash(1))
 producer.send("t", b"lost")
@@ -306,7 +306,7 @@ producer.send("t", b"lost")
     assert "accepts no more records, because the program is ending" in done.stderr
 
 
-def test_a_finaliser_behind_the_end_of_the_program_is_told_that_it_comes_too_late() -> None:
+def test_a_finalizer_after_exit_gets_client_closed_error() -> None:
     late = """
 class Late:
     def __del__(self):
@@ -321,10 +321,10 @@ kept = Late()
         done = program(SENDS + late, servers)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.split() == ["ClientClosedError"] * 2
-        assert written(servers) == 1000
+        assert log_end_offset(servers) == 1000
 
 
-def ours() -> tuple[int, int]:
+def threads_and_descriptors() -> tuple[int, int]:
     threads = sum(t.name == "odradek-io" for t in threading.enumerate())
     return threads, len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # a count is enough
 
@@ -336,16 +336,16 @@ def collected(before: tuple[int, int]) -> bool:
     deliver, and the broker.
     """
     until = time.monotonic() + HANG_S
-    while ours() > before and time.monotonic() < until:
+    while threads_and_descriptors() > before and time.monotonic() < until:
         begun = time.monotonic()
         gc.collect()
         time.sleep(max(0.01, 4 * (time.monotonic() - begun)))
-    return ours() <= before
+    return threads_and_descriptors() <= before
 
 
-def test_dropped_producers_deliver_and_are_collected() -> None:
+def test_garbage_collected_producers_deliver_their_records() -> None:
     with one_broker() as (_, servers):
-        before = ours()
+        before = threads_and_descriptors()
 
         def make_and_drop() -> None:
             for number in range(20):
@@ -359,13 +359,13 @@ def test_dropped_producers_deliver_and_are_collected() -> None:
         with pytest.warns(ResourceWarning, match=rf"unclosed Producer .*{Path(__file__).name}"):
             make_and_drop()
         assert collected(before)
-        assert written(servers) == 20
+        assert log_end_offset(servers) == 20
 
 
 @pytest.mark.parametrize("options", [{}, {"group_id": "g"}, {"background": True}])
-def test_a_dropped_consumer_is_collected(options: dict[str, Any]) -> None:
+def test_a_garbage_collected_consumer_frees_threads_and_sockets(options: dict[str, Any]) -> None:
     with one_broker() as (_, servers):
-        before = ours()
+        before = threads_and_descriptors()
         made = [Consumer(bootstrap_servers=servers, **options)]
         consumer = made[0]
         if options.get("group_id"):
@@ -373,7 +373,7 @@ def test_a_dropped_consumer_is_collected(options: dict[str, Any]) -> None:
         else:
             consumer.assign([TP])
         consumer.poll(0.3)
-        assert ours() > before
+        assert threads_and_descriptors() > before
         del consumer
         with pytest.warns(ResourceWarning, match=rf"unclosed Consumer .*{Path(__file__).name}"):
             made.clear()
@@ -402,7 +402,7 @@ def test_a_dropped_client_closes_its_events_file_and_the_producer_of_its_events(
         assert written(servers) > (client == "producer")  # the events
 
 
-def test_a_client_that_was_never_used_or_was_closed_is_dropped_in_silence() -> None:
+def test_collecting_an_unused_or_closed_client_warns_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Producer(bootstrap_servers=f"{LOOPBACK}:1")
@@ -484,12 +484,12 @@ ENDED = "ClientClosedError: Python is shutting down"
         ("unused", "leave", "None"),
     ],
 )
-def test_no_call_in_a_finalizer_waits_for_a_thread_that_has_been_stopped(
+def test_a_call_in_a_finalizer_does_not_block_on_a_stopped_thread(
     used: str, call: str, outcome: str
 ) -> None:
-    """Python stops daemon threads before it clears modules: `__del__` waited for ever."""
+    """Python stops daemon threads before it clears modules: a blocking `__del__` never returns."""
     with one_broker() as (_, servers):
         done = program(FINALIZER, servers, used, call)
         assert done.returncode == 0
         assert done.stdout.startswith(f"True True {outcome}"), done.stdout + done.stderr
-        assert written(servers) == (used != "unused" and call in ("flush", "close"))
+        assert log_end_offset(servers) == (used != "unused" and call in ("flush", "close"))

@@ -1,6 +1,6 @@
-"""R-HO-6 with the real hosts: another thread enables records while a thread waits for them.
+"""R-HO-6 with the real hosts: a thread's call makes records available to a waiting thread.
 
-All pairs of calls are tried in virtual time (`tests/simulation/test_wake_ups.py`).
+All pairs of calls are tested in virtual time (`tests/simulation/test_wake_ups.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORDS = 5
 WAIT = 20.0
 HELD = 25_000
-"""`fetch.max.wait.ms`: longer than a waiting call has, which returns no records then."""
+"""`fetch.max.wait.ms`; longer than the timeout of `poll`, so that no fetch response ends it."""
 
 
 def paused(consumer: Consumer) -> None:
@@ -45,7 +45,7 @@ ENABLING: dict[str, tuple[Callable[[Consumer], None], Callable[[Consumer], None]
 
 @pytest.mark.parametrize("enabling", ENABLING)
 @pytest.mark.parametrize("background", [False, True])
-def test_another_thread_enables_what_a_thread_waits_for(background: bool, enabling: str) -> None:
+def test_a_call_in_another_thread_ends_a_waiting_poll(background: bool, enabling: str) -> None:
     begin, call = ENABLING[enabling]
     config: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": HELD}
     with one_broker(partitions=2) as (_, servers):

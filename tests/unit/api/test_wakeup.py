@@ -1,4 +1,4 @@
-"""`consumer.wakeup()` from other threads and from signal handlers, with the real hosts."""
+"""Test `consumer.wakeup()` in other threads and signal handlers, with the real hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = pytest.mark.parametrize("options", [GROUP, ALONE, {**ALONE, "background"
 
 
 @KINDS
-def test_another_thread_ends_a_poll(options: dict[str, Any]) -> None:
+def test_wakeup_in_another_thread_ends_poll(options: dict[str, Any]) -> None:
     with one_broker() as (_, servers):
         fill(servers, 10)
         with consumer_of(servers, options) as consumer:
@@ -33,7 +33,7 @@ def test_another_thread_ends_a_poll(options: dict[str, Any]) -> None:
 
 
 @KINDS
-def test_a_signal_handler_ends_a_loop_wherever_it_is(options: dict[str, Any]) -> None:
+def test_wakeup_in_a_signal_handler_ends_a_loop_in_any_state(options: dict[str, Any]) -> None:
     main = threading.main_thread().ident
     assert main is not None
     with one_broker() as (_, servers):
@@ -44,13 +44,13 @@ def test_a_signal_handler_ends_a_loop_wherever_it_is(options: dict[str, Any]) ->
                     for n, _ in enumerate(consumer):
                         if not asleep and n == 2:
                             signal.raise_signal(signal.SIGUSR1)
-                        if asleep and n == 1:  # two are left, then it waits
+                        if asleep and n == 1:  # two records are left, then the loop waits
                             timer = threading.Timer(
                                 0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1)
                             )
                             timer.start()
                 assert len(seen) == 1 + asleep
-            with consumer._host.lock:  # amid whatever the client does
+            with consumer._host.lock:  # while the client holds its lock
                 signal.raise_signal(signal.SIGUSR1)
             with pytest.raises(WakeupError):
                 consumer.poll(PATIENCE)
@@ -58,7 +58,7 @@ def test_a_signal_handler_ends_a_loop_wherever_it_is(options: dict[str, Any]) ->
             assert len(consumer.poll(PATIENCE)) == 1
 
 
-def test_a_forked_child_is_told_that_the_consumer_is_not_its_own() -> None:
+def test_wakeup_in_a_forked_child_raises() -> None:
     with one_broker() as (_, servers), consumer_of(servers, GROUP) as consumer:
         consumer.poll(0.1)
 

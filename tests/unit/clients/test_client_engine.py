@@ -1,4 +1,4 @@
-"""What callers' threads look at while the host's thread works on it."""
+"""Test what callers' threads read while the host's thread changes it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from odradek.network.connection_state import ConnectionState
 HERE, THERE = Address("here", 1), Address("there", 2)
 
 
-class Restless:
-    """A connection; whoever looks at it finds that others came and went meanwhile."""
+class AddingConnection:
+    """A connection that adds another one to the dict whenever it is read."""
 
     state = ConnectionState.CONNECTING
     dialled_at = 1.0
@@ -34,11 +34,11 @@ class Restless:
 def network() -> Any:
     connections: dict[Any, Any] = {}
     for address in (HERE, THERE):
-        connections[address, "data"] = Restless(connections, address)
+        connections[address, "data"] = AddingConnection(connections, address)
     return SimpleNamespace(connections=connections, states=SimpleNamespace(all=list))
 
 
-def test_attempts_are_told_while_connections_come_and_go() -> None:
+def test_recent_attempts_are_listed_while_connections_change() -> None:
     updater = SimpleNamespace(attempts=deque([Attempt(HERE, "Metadata", "no answer", 0.5)]))
     engine = cast("ClientEngine", SimpleNamespace(network=network(), updater=updater))
     found = ClientEngine.recent_attempts(engine, 2.0)
@@ -49,7 +49,7 @@ def test_attempts_are_told_while_connections_come_and_go() -> None:
     ]
 
 
-def test_a_refusal_is_looked_up_while_connections_come_and_go() -> None:
+def test_connections_are_checked_while_they_change() -> None:
     refusals = Refusals.__new__(Refusals)
     refusals._network = network()
     assert not refusals._connected()

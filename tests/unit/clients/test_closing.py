@@ -1,4 +1,4 @@
-"""R-RT-2: two callers that close one client keep a deadline each."""
+"""R-RT-2: two concurrent calls of `close` keep their own deadlines."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from odradek.testing.simulated import KafkaSimulation
 
 
 def resumed(flow: CallerFlow[None], given: float | None = None) -> bool:
-    """Carry out one step of a flow; whether there are more."""
+    """Carry out one step of a flow and return whether there are more."""
     try:
-        wanted = flow.send(given)  # type: ignore[arg-type]  # nothing at first, as to any generator
+        wanted = flow.send(given)  # None first, as for any generator
     except StopIteration:
         return False
     if isinstance(wanted, Do):
@@ -19,7 +19,7 @@ def resumed(flow: CallerFlow[None], given: float | None = None) -> bool:
     return True
 
 
-def test_a_later_close_takes_no_earlier_ones_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_close_keeps_its_own_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     with KafkaSimulation(seed=1) as simulation:
         producer = simulation.producer(name="p")
         calls, host = producer._calls, producer._host
@@ -33,7 +33,7 @@ def test_a_later_close_takes_no_earlier_ones_deadline(monkeypatch: pytest.Monkey
 
         first, second = calls.close(1, work), calls.close(30)
         assert resumed(first)
-        assert resumed(first, now)  # amid its work
+        assert resumed(first, now)  # during its work
         assert resumed(second)
         while resumed(second, now):
             pass

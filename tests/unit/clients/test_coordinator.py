@@ -1,4 +1,4 @@
-"""Finding and asking the coordinator of a group, in every situation in which it isn't simple."""
+"""Test finding a group's coordinator and sending requests to it, with failures of all kinds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BROKERS = {1: B1, 2: B2, 3: B3}
 
 
 class Groups(World):
-    """Brokers that know who coordinates, and a coordinator that answers heartbeats."""
+    """Brokers that know the coordinator, and a coordinator that answers heartbeats."""
 
     def __init__(self, *, find_version: int = 6, **config: Any) -> None:
         super().__init__({"bootstrap.servers": B1, **config})
@@ -37,11 +37,11 @@ class Groups(World):
         self.find_version = find_version
         self.spoken = {10: (0, find_version), 12: (0, 4)}
         self.named = 2
-        """Whom FindCoordinator names."""
+        """The broker that FindCoordinator returns."""
         self.finds: list[int] = []
-        """Errors that the next answers of FindCoordinator carry."""
+        """Errors in the next FindCoordinator responses."""
         self.codes: list[int] = []
-        """Errors that the next heartbeats bring."""
+        """Errors in the next Heartbeat responses."""
         self.coordinator = Coordinator(self.engine.brokers, CoordinatorKind.GROUP, "g")
 
     def answer(self, address: str, body: Any) -> Message | None:
@@ -78,15 +78,15 @@ class Groups(World):
         return [a.address for a in self.asks(api)]
 
 
-def found() -> Groups:
-    """The coordinator is known, and has answered a heartbeat."""
+def with_known_coordinator() -> Groups:
+    """Return brokers whose coordinator is known and has answered a heartbeat."""
     w = Groups()
     w.beat().result()
     return w
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 6])
-def test_it_is_found_once_and_asked_on_a_connection_of_its_own(version: int) -> None:
+def test_the_coordinator_is_looked_up_once_and_has_its_own_connection(version: int) -> None:
     w = Groups(find_version=version)
     assert w.coordinator.version(HeartbeatRequest) is None
     first, second = w.ask(), w.ask()
@@ -98,11 +98,11 @@ def test_it_is_found_once_and_asked_on_a_connection_of_its_own(version: int) -> 
     assert w.coordinator.broker == 2
     assert w.coordinator.version(HeartbeatRequest) == 4
     assert [d.address for d in w.dials] == [B1, B2]
-    assert w.connection(B2) is None, "purpose DATA is for others"
+    assert w.connection(B2) is None, "purpose DATA isn't for coordinators"
 
 
-def test_not_coordinator_means_looking_for_it_again() -> None:
-    w = found()
+def test_not_coordinator_causes_a_new_lookup() -> None:
+    w = with_known_coordinator()
     w.named = 3
     begin = w.now
     w.beat().result()
@@ -112,7 +112,7 @@ def test_not_coordinator_means_looking_for_it_again() -> None:
 
 
 @pytest.mark.parametrize("code", [14, 15])
-def test_a_coordinator_that_loads_is_asked_again_with_backoff(code: int) -> None:
+def test_a_loading_coordinator_is_retried_with_backoff(code: int) -> None:
     w = Groups()
     w.codes = [code, code, code]
     w.beat().result()
@@ -122,14 +122,14 @@ def test_a_coordinator_that_loads_is_asked_again_with_backoff(code: int) -> None
     assert gaps == [pytest.approx(0.1 * 2**n, rel=0.21) for n in range(3)]
 
 
-def test_joins_and_heartbeats_keep_a_constant_backoff() -> None:
+def test_joins_and_heartbeats_have_a_constant_backoff() -> None:
     w = Groups()
     w.codes = [14] * 5
     w.beat(steady=True).result()
     assert [e.fields["backoff"] for e in w.kinds("retry")] == [0.1] * 5
 
 
-def test_errors_that_waiting_cannot_mend_are_raised_at_once() -> None:
+def test_permanent_errors_are_raised_at_once() -> None:
     w = Groups()
     w.finds = [30]
     with pytest.raises(GroupAuthorizationError):
@@ -140,8 +140,8 @@ def test_errors_that_waiting_cannot_mend_are_raised_at_once() -> None:
     assert w.now < 0.5
 
 
-def test_a_coordinator_that_died_is_left_for_the_one_that_took_over() -> None:
-    w = found()
+def test_a_dead_coordinator_is_replaced_by_the_new_one() -> None:
+    w = with_known_coordinator()
     w.mode(B2, mode="refused")
     done = w.ask()
     w.run(w.now + 3.0)
@@ -156,9 +156,9 @@ def test_a_coordinator_that_died_is_left_for_the_one_that_took_over() -> None:
     assert w.asked_of("Heartbeat")[-1] == B3
 
 
-def test_one_that_is_named_in_vain_is_asked_for_ever_more_seldom() -> None:
-    """However many requests wait, and though heartbeats begin with a constant backoff (R-RT-1)."""
-    w = found()
+def test_lookups_back_off_while_the_named_coordinator_is_unreachable() -> None:
+    """R-RT-1: for any number of requests, and for heartbeats with their constant backoff."""
+    w = with_known_coordinator()
     w.mode(B2, mode="black_hole", cut=False)
     waiting = [w.ask(60.0, steady=True) for _ in range(5)]
     w.run(w.now + 20.0)
@@ -170,8 +170,8 @@ def test_one_that_is_named_in_vain_is_asked_for_ever_more_seldom() -> None:
     assert all(d.done and d.error is None for d in waiting)
 
 
-def test_one_that_falls_silent_is_left_after_the_suspicion_time() -> None:
-    w = found()
+def test_a_silent_coordinator_is_looked_up_again_after_the_suspicion_time() -> None:
+    w = with_known_coordinator()
     w.mode(B2, mode="black_hole", cut=False)
     done, begin = w.ask(), w.now
     w.run(w.now + 1.0)
@@ -179,13 +179,13 @@ def test_one_that_falls_silent_is_left_after_the_suspicion_time() -> None:
     w.run(w.now + 5.0, lambda: done.done)
     done.result()
     assert w.now - begin < 2.5
-    # The silent connection isn't ended by that: what else it carries may be answered yet.
+    # The silent connection stays open: other requests on it may still be answered.
     ended = [e.fields["connection"] for e in w.kinds("disconnected")]
     assert w.dials[1].connection not in ended
 
 
-def test_a_request_that_may_be_held_for_long_is_left_when_the_coordinator_moved() -> None:
-    w = found()
+def test_a_long_held_request_is_retried_when_the_coordinator_has_moved() -> None:
+    w = with_known_coordinator()
     w.mode(B2, mode="black_hole", cut=False)
     done, begin = w.ask(200.0, timeout=105.0, patience=100.0), w.now
     w.run(w.now + 1.0)
@@ -197,14 +197,14 @@ def test_a_request_that_may_be_held_for_long_is_left_when_the_coordinator_moved(
 
 
 def test_a_held_request_is_waited_for_while_the_coordinator_stays() -> None:
-    w = found()
+    w = with_known_coordinator()
     w.delays[B2] = 40.0
     w.beat(100.0, timeout=65.0, patience=60.0).result()
     assert w.asked_of("Heartbeat") == [B2, B2]
 
 
-def test_nothing_waits_behind_a_request_that_is_held() -> None:
-    w = found()
+def test_no_request_waits_for_a_held_one() -> None:
+    w = with_known_coordinator()
     w.delays[B2] = 40.0
     held = w.ask(100.0, timeout=65.0, patience=60.0)
     w.run(w.now + 1.0)
@@ -214,8 +214,8 @@ def test_nothing_waits_behind_a_request_that_is_held() -> None:
     assert [e.fields["purpose"] for e in w.kinds("dial")] == ["data", "coordinator", "beside"]
 
 
-def test_nothing_waits_behind_a_held_request_that_others_are_ahead_of() -> None:
-    w = found()
+def test_no_request_waits_for_a_held_one_that_others_precede() -> None:
+    w = with_known_coordinator()
     w.delays[B2] = 0.5
     ahead = w.ask()
     w.run(w.now + 0.1)
@@ -229,8 +229,8 @@ def test_nothing_waits_behind_a_held_request_that_others_are_ahead_of() -> None:
     assert w.kinds("dial")[-1].fields["purpose"] == "beside"
 
 
-def test_nothing_waits_behind_a_held_request_that_waits_for_an_authentication() -> None:
-    w = found()
+def test_no_request_waits_for_a_held_one_during_authentication() -> None:
+    w = with_known_coordinator()
     connection = w.engine.network.connection(Address("b2", 9092), COORDINATOR)
     assert connection is not None
     connection.session = session = SaslSession(0.0, w.now, w.engine.rng)
@@ -242,8 +242,8 @@ def test_nothing_waits_behind_a_held_request_that_waits_for_an_authentication() 
     assert not held.done
 
 
-def test_what_keeps_its_order_does_not_overtake_one_whose_caller_gave_up() -> None:
-    w = found()
+def test_an_ordered_request_does_not_overtake_one_that_timed_out() -> None:
+    w = with_known_coordinator()
     w.delays[B2] = 1.0
     first = w.beat(0.3, ordered=True)
     assert isinstance(first.error, KafkaTimeoutError)
@@ -252,7 +252,7 @@ def test_what_keeps_its_order_does_not_overtake_one_whose_caller_gave_up() -> No
     w.run(w.now + 0.1)
     w.delays[B2] = 0.0
     second, late = w.ask(ordered=True), w.ask(0.1, ordered=True)
-    w.beat(0.2).result()  # on the connection beside that the second would take
+    w.beat(0.2).result()  # on the second connection, which the ordered request would use
     w.run(w.now + 0.2)
     assert not second.done
     assert isinstance(late.error, KafkaTimeoutError)
@@ -268,8 +268,8 @@ def test_the_version_can_be_limited() -> None:
     assert [a.version for a in w.asks("Heartbeat")] == [2, 4]
 
 
-def test_others_leave_the_old_one_as_soon_as_one_has_found_the_new() -> None:
-    w = found()
+def test_waiting_requests_move_when_another_one_finds_a_new_coordinator() -> None:
+    w = with_known_coordinator()
     w.delays[B2] = 60.0
     waiting = w.ask(timeout=65.0, patience=60.0)
     w.run(w.now + 0.5)
@@ -281,7 +281,7 @@ def test_others_leave_the_old_one_as_soon_as_one_has_found_the_new() -> None:
     assert w.asked_of("Heartbeat") == [B2, B2, B3, B3]
 
 
-def test_a_broker_that_the_metadata_lacks_is_asked_for_until_it_is_there() -> None:
+def test_a_coordinator_missing_in_metadata_is_waited_for() -> None:
     w = Groups()
     del w.brokers[2]
     done = w.ask()
@@ -295,7 +295,7 @@ def test_a_broker_that_the_metadata_lacks_is_asked_for_until_it_is_there() -> No
 
 
 def test_a_coordinator_at_a_new_address_is_asked_there() -> None:
-    w = found()
+    w = with_known_coordinator()
     w.mode(B2, mode="refused")
     done = w.ask()
     w.run(w.now + 1.0)
@@ -306,8 +306,8 @@ def test_a_coordinator_at_a_new_address_is_asked_there() -> None:
     assert w.asked_of("Heartbeat") == [B2, "b2-new:9092"]
 
 
-def test_the_deadline_holds_and_the_error_lists_what_was_tried() -> None:
-    w = found()
+def test_the_timeout_error_lists_the_attempts() -> None:
+    w = with_known_coordinator()
     w.mode(B2, mode="refused")
     begin = w.now
     done = w.beat(2.0)
@@ -317,8 +317,8 @@ def test_the_deadline_holds_and_the_error_lists_what_was_tried() -> None:
     assert any(a.address and str(a.address) == B2 for a in raised.value.attempts)
 
 
-def test_a_deadline_that_ran_out_leaves_the_connection_alone() -> None:
-    w = found()
+def test_a_call_timeout_keeps_the_connection() -> None:
+    w = with_known_coordinator()
     w.delays[B2] = 1.0
     with pytest.raises(KafkaTimeoutError):
         w.beat(0.2).result()
@@ -328,7 +328,7 @@ def test_a_deadline_that_ran_out_leaves_the_connection_alone() -> None:
     assert len(w.dials) == 2
 
 
-def test_the_next_one_who_waits_asks_when_the_first_gave_up() -> None:
+def test_another_waiter_repeats_the_lookup_when_the_first_times_out() -> None:
     w = Groups()
     w.run(0.1)
     w.delays[B1] = 0.5

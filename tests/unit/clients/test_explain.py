@@ -1,4 +1,4 @@
-"""`explain()`: causes in words, pictures taken while the client's thread works."""
+"""Test `explain()`: causes in words, and snapshots that are taken while the client works."""
 
 from __future__ import annotations
 
@@ -108,17 +108,17 @@ def test_each_error_has_a_usual_cause(error: Exception, words: str) -> None:
     assert words in (meaning(error, "disconnected", silent=False) or "")
 
 
-def test_a_broker_that_only_says_its_versions() -> None:
+def test_a_broker_that_only_answers_api_versions() -> None:
     error = errors.DisconnectedError("the broker closed the connection")
     text = meaning(error, "disconnected", silent=False, unproved=True) or ""
     assert "closes the connection at the first request" in text
 
 
-def test_no_cause_is_made_up() -> None:
+def test_without_a_known_cause_none_is_given() -> None:
     assert meaning(None, "disconnected", silent=False) is None
     assert meaning(errors.KafkaError("?"), "disconnected", silent=False) is None
     old = errors.DisconnectedError("reset")
-    assert meaning(old, "ready", silent=False) is None  # it has come back since
+    assert meaning(old, "ready", silent=False) is None  # it has reconnected since
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_an_address_in_one_line() -> None:
     )
 
 
-def test_a_dial_that_waits_for_an_event() -> None:
+def test_a_connection_attempt_that_waits_for_an_event() -> None:
     waits = changed(next_dial_after="metadata")
     assert line(waits) == "h:1 (broker 1): disconnected, next connection attempt after metadata"
 
@@ -174,7 +174,7 @@ def test_causes_are_counted() -> None:
     assert "It works: cluster abc, 1 of 4 brokers connected; at the last attempt, 3 b" in text
 
 
-def test_a_picture_is_taken_again_when_the_client_moves_meanwhile(
+def test_a_snapshot_is_repeated_if_the_client_changes_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World()
@@ -196,7 +196,7 @@ def test_a_picture_is_taken_again_when_the_client_moves_meanwhile(
     admin.close()
 
 
-def test_memory_is_shown_once_large_answers_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_shown_after_large_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     cluster = SimulatedCluster(world)
     admin = on_host(world.host(), Admin, bootstrap_servers=cluster.bootstrap_servers)
@@ -220,5 +220,5 @@ def test_memory_is_shown_once_large_answers_came(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.0, "in progress"), (0.04, "in progress"), (0.06, "in 0.1 s")]
 )
-def test_no_attempt_is_in_no_time(seconds: float, said: str) -> None:
+def test_a_remaining_time_of_zero_is_shown_as_in_progress(seconds: float, said: str) -> None:
     assert explanation._in(seconds) == said

@@ -1,4 +1,4 @@
-"""Names that may be meant, of few topics and of very many."""
+"""Test suggestions for misspelt topic names, among few topics and among very many."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MANY = [f"team-{n % 7}.orders.{n:06}.v1" for n in range(50_000)]
 
 
 @pytest.mark.parametrize("slip", ["Flihgts", "flight", "FLIGHTS", "fligths", "lights"])
-def test_a_slip_is_found_among_few(slip: str) -> None:
+def test_a_misspelt_name_is_found_among_few(slip: str) -> None:
     assert alike(slip, ["orders", "flights", "counts"]) == ("flights",)
 
 
 @pytest.mark.parametrize(
     "slip", ["team-3.orders.04001.v1", "team-3.ordres.004000.v1", "Team-3.orders.004000.v2"]
 )
-def test_a_slip_is_found_among_many_and_few_of_them_are_compared(
+def test_a_misspelt_name_is_found_among_many_with_few_comparisons(
     slip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[int] = []
@@ -39,7 +39,7 @@ def test_a_slip_is_found_among_many_and_few_of_them_are_compared(
     assert max(compared) <= COMPARED
 
 
-def test_nothing_alike_is_no_words() -> None:
+def test_without_a_similar_name_nothing_is_suggested() -> None:
     assert alike("flights", ["zzz"]) == ()
     assert like_it(()) == ""
     made = "Create it with: odradek topics create 'a b' --bootstrap-server h:1,i:2"

@@ -1,4 +1,4 @@
-"""A request that can't be put into bytes is its sender's fault: nobody else notices."""
+"""Test that a request that can't be encoded fails its sender only."""
 
 import pytest
 from tests.spec.world import ClusterPicture, World, ask, parse, up
@@ -31,7 +31,7 @@ def world() -> World:
         (UnsupportedVersionError("v3 can't carry it"), UnsupportedVersionError),
     ],
 )
-def test_its_sender_is_told_and_the_connection_stands(
+def test_the_sender_gets_an_error_and_the_connection_is_kept(
     error: Exception, kind: type[KafkaError]
 ) -> None:
     w = world()
@@ -54,7 +54,7 @@ def test_its_sender_is_told_and_the_connection_stands(
     other.result()
 
 
-def test_what_is_unknown_or_gone_is_no_concern() -> None:
+def test_an_unknown_request_or_connection_is_ignored() -> None:
     w = world()
     connection = w.connection("b1:9092")
     assert connection is not None
@@ -64,7 +64,7 @@ def test_what_is_unknown_or_gone_is_no_concern() -> None:
     assert w.connection("b1:9092") is connection
 
 
-def test_an_admins_call_raises_at_once_in_bytes_too() -> None:
+def test_an_admin_call_raises_at_once_also_with_bytes() -> None:
     virtual = SimulatedWorld(seed=1)
     cluster = SimulatedCluster(virtual, brokers=3)
     admin = on_host(virtual.host("admin"), Admin, {"bootstrap.servers": cluster.bootstrap_servers})
@@ -78,7 +78,7 @@ def test_an_admins_call_raises_at_once_in_bytes_too() -> None:
         lambda answer: [(t.name, t.error_code, None, None) for t in answer.topics],
     )
     with pytest.raises(InvalidRequestError, match="can't be encoded"):
-        admin._ask(by_any(wrong, ["\ud800"]), 10)  # `create_topics` would refuse it
+        admin._ask(by_any(wrong, ["\ud800"]), 10)  # `create_topics` would reject it
     assert virtual.now - begin < 0.5
     assert admin.list_topics(timeout=5) == []
     assert "dial_failed" not in admin._engine.events.counts

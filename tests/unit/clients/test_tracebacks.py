@@ -1,4 +1,4 @@
-"""Tracebacks of errors that users see: few frames of Odradek, all of the program's callbacks."""
+"""Test tracebacks of public calls: few frames of odradek, all frames of the program's callbacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.errors import NoBrokerAvailableError
 from odradek.testing import FakeCluster
 
 MOST = 4
-"""Frames of Odradek in one traceback: the public method, and those through which it is called."""
+"""Frames of odradek in one traceback: the public method, and those through which it is called."""
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "bootstrap.timeout.ms": 50}
 
 
@@ -57,7 +57,7 @@ def missing_topic(cluster: FakeCluster) -> None:
         consumer.partitions_for("missing")
 
 
-def test_the_error_that_was_handled_before_stays_its_context() -> None:
+def test_an_error_keeps_the_one_being_handled_as_its_context() -> None:
     with pytest.raises(KafkaError) as caught:
         try:
             raise KeyError("broker")
@@ -67,7 +67,7 @@ def test_the_error_that_was_handled_before_stays_its_context() -> None:
     assert not caught.value.__suppress_context__
 
 
-def test_a_callback_of_a_module_without_a_name_is_no_obstacle() -> None:
+def test_a_callback_in_a_module_without_a_name_is_no_obstacle() -> None:
     space: dict[str, object] = {"__name__": None, "KafkaError": KafkaError}
     exec("def fail():\n    raise KafkaError('from a callback')", space)  # noqa: S102
     with pytest.raises(KafkaError) as caught:

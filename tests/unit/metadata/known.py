@@ -1,4 +1,4 @@
-"""Answers of brokers, and what a client makes of them."""
+"""Build metadata responses and apply them to a client's metadata."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def answer(
 
 
 class Known(Metadata):
-    """A client's metadata, with a clock of the test's own; it uses topic `t`."""
+    """A client's metadata with its own clock; the client uses topic `t`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -56,7 +56,7 @@ class Known(Metadata):
     def refresh(
         self, now: float, response: MetadataResponse, at: Address | None = None
     ) -> int | None:
-        """Take in an answer of an address; who leads the last partition of `t` then."""
+        """Apply a response from an address and return the leader of the last partition of `t`."""
         self.now = now
         topics, partial = self.next_topics()
         serial = self.sent(topics)

@@ -1,4 +1,4 @@
-"""When the known brokers count as unavailable (R-RB-2, R-RB-3), and the cluster id (R-RB-5)."""
+"""Test when known brokers count as unavailable (R-RB-2, R-RB-3), and the cluster id (R-RB-5)."""
 
 import random
 
@@ -22,35 +22,35 @@ A = [Address(f"b{n}", 1) for n in range(20)]
     [
         *((total, 0, total, False, "") for total in (1, 3, 20)),
         (3, 2, 2, False, None),  # one was not tried
-        (20, 19, 19, True, None),  # one that answers outweighs any count
+        (20, 19, 19, True, None),  # one broker that answers is enough
         (20, ENOUGH - 1, 0, False, None),
-        (20, ENOUGH, 0, False, "5 of 20"),  # enough in a row, in a large cluster
-        (0, 20, 0, False, None),  # nothing known is no reason
+        (20, ENOUGH, 0, False, "5 of 20"),  # enough failures in a row in a large cluster
+        (0, 20, 0, False, None),  # no broker is known
     ],
 )
 def test_when_known_brokers_are_unavailable(
     total: int, failed: int, unavailable: int, answering: bool, why: str | None
 ) -> None:
-    """So many dials failed, and the last so many known brokers are unavailable."""
+    """Let `failed` connection attempts fail; the last `unavailable` brokers are unavailable."""
     tried, away = A[max(0, total - failed) :][:failed], A[total - unavailable : total]
     found = reason(A[:total], tried, answering=answering, unavailable=away.__contains__)
     assert (found is None) == (why is None)
     assert (why or "") in (found or "")
 
 
-def test_failures_of_others_do_not_count() -> None:
+def test_failures_of_unknown_brokers_do_not_count() -> None:
     assert not reason(A[:10], A[10:], answering=False, unavailable=lambda _: False)
 
 
 def silent(count: int) -> Silence:
-    """So many brokers are silent, the last one since 6."""
+    """Return a silence of `count` brokers, the last one since 6."""
     silence = Silence()
     for n in range(count):
         silence.fell(A[n], 5.0 + count - n)
     return silence
 
 
-def test_silence_is_general_after_five_two_of_them_asked() -> None:
+def test_five_silent_brokers_and_two_unanswered_requests_make_a_general_silence() -> None:
     silence = silent(ENOUGH)
     assert silence.since == 6.0
     assert not silence.general(20, heard_at=7.0)
@@ -62,15 +62,15 @@ def test_silence_is_general_after_five_two_of_them_asked() -> None:
     assert not silence.general(20, heard_at=7.0)
 
 
-def test_one_question_is_enough_when_nobody_said_anything_meanwhile() -> None:
+def test_one_unanswered_request_is_enough_without_any_other_response() -> None:
     silence = silent(ENOUGH)
-    assert not silence.general(20, heard_at=6.0)  # writes may be held for a dead replica's sake
+    assert not silence.general(20, heard_at=6.0)  # writes may be delayed because of a dead replica
     silence.asked()
     assert silence.general(20, heard_at=6.0)
-    assert silence.general(20, heard_at=11.0)  # a bootstrap address speaks: the others don't yet
+    assert silence.general(20, heard_at=11.0)  # only a bootstrap address has answered since
 
 
-def test_silence_in_a_small_cluster_takes_all_of_it() -> None:
+def test_in_a_small_cluster_all_brokers_must_be_silent() -> None:
     silence = silent(1)
     silence.asked()
     assert silence.general(0, heard_at=0.0) is False
@@ -82,7 +82,7 @@ def result(one: Rebootstrap) -> tuple[float | None, Address | None]:
     return one.ended, one.address
 
 
-def test_a_rebootstrap_ends_first_with_the_first_answer() -> None:
+def test_a_rebootstrap_ends_with_its_first_response() -> None:
     one = Rebootstrap("no broker is available", 5.0)
     assert (one.why, one.started) == ("no broker is available", 5.0)
     assert result(one) == (None, None)
@@ -94,7 +94,7 @@ def test_a_rebootstrap_ends_first_with_the_first_answer() -> None:
     assert result(one) == (9.0, A[1])
 
 
-def test_cluster_ids() -> None:
+def test_check_cluster_id() -> None:
     assert check_cluster_id(None, "x", A[0]) is None
     assert check_cluster_id("x", None, A[0]) is None
     assert check_cluster_id("x", "x", A[0]) is None
@@ -105,7 +105,7 @@ def test_cluster_ids() -> None:
         assert part in str(error)
 
 
-def test_each_client_has_its_own_order() -> None:
+def test_each_client_shuffles_addresses_differently() -> None:
     orders = {tuple(shuffled(A[:5], random.Random(seed).shuffle)) for seed in range(20)}
     assert len(orders) > 10
     assert all(set(order) == set(A[:5]) for order in orders)

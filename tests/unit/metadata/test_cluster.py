@@ -1,4 +1,4 @@
-"""The snapshot's pure update, epochs, leader hints, hints for other processes (R-MD-7)."""
+"""Test updates of the metadata snapshot, epochs, leader hints and bootstrap hints (R-MD-7)."""
 
 import json
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from odradek.protocol.messages.metadata import MetadataResponse, MetadataRespons
 
 
 def first(*leaders: int, epoch: int = 1) -> Cluster:
-    """The snapshot of a client that knows the partitions of `t`."""
+    """Return the snapshot of a client that knows the partitions of `t`."""
     return updated(None, answer(topic("t", list(leaders), epoch=epoch)), ["t"], {}, 5.0)
 
 
@@ -38,7 +38,7 @@ def test_first_snapshot() -> None:
     assert c.leader("u", 0) is None
 
 
-def test_what_can_be_no_brokers_address() -> None:
+def test_impossible_broker_addresses_are_rejected() -> None:
     for host in ("b", "b1.example.org", "::1", "fe80::1%eth0", "bröker"):
         assert is_possible(host, 9092)
         assert not is_possible(host, 0)
@@ -47,17 +47,17 @@ def test_what_can_be_no_brokers_address() -> None:
         assert not is_possible(host, 9092)
 
 
-def test_topics_that_were_not_asked_for_are_kept_and_brokers_are_replaced() -> None:
+def test_other_topics_are_kept_and_brokers_are_replaced() -> None:
     both = answer(topic("t", [1]), topic("u", [2]))
     before = updated(None, both, ["t", "u"], {}, 0.0)
     after = updated(before, answer(topic("t", [1]), brokers=(1,)), ["t"], {}, 1.0)
     assert set(after.topics) == {"t", "u"}
     assert set(after.brokers) == {1}
-    assert after.leader("u", 0) is None  # its broker left
-    assert set(before.brokers) == {1, 2}  # the old snapshot is untouched
+    assert after.leader("u", 0) is None  # its broker is gone
+    assert set(before.brokers) == {1, 2}  # the old snapshot doesn't change
 
 
-def test_what_errors_of_a_topic_do() -> None:
+def test_topic_errors_in_a_response() -> None:
     before = first(1)
     assert not updated(before, answer(GONE), ["t"], {}, 1.0).topics
     assert not updated(before, answer(), ["t"], {}, 1.0).topics
@@ -66,7 +66,7 @@ def test_what_errors_of_a_topic_do() -> None:
     assert after.topics["t"].error == 5
     assert after.leader("t", 0) == before.leader("t", 0)
     moved = topic("t", [2], epoch=9)
-    moved.error_code = 29  # what a refusal names beside its error isn't believed
+    moved.error_code = 29  # a leader beside an error is ignored
     assert updated(before, answer(moved), ["t"], {}, 1.0).leader("t", 0) == before.leader("t", 0)
     assert updated(None, answer(moved), ["t"], {}, 1.0).leader("t", 0) is None
 
@@ -76,21 +76,33 @@ AGAIN = "the client starts again"
 
 @pytest.mark.parametrize(
     ("told", "leader"),
-    [  # leader, epoch and id of each answer
-        pytest.param([(1, 10, ID), (2, 9, ID)], 1, id="MD-17: a lower one is ignored"),
-        pytest.param([(1, 10, ID), (2, 9, ID), (2, 11, ID)], 2, id="a higher one counts"),
-        pytest.param([(1, 10, NO_ID), (2, 9, NO_ID)], 1, id="without ids it is ignored too"),
-        pytest.param([(1, 10, NO_ID), (2, 9, NO_ID), (2, 10, NO_ID)], 2, id="an equal one counts"),
-        pytest.param([(1, 10, ID), (2, 5, OTHER)], 2, id="MD-16: a topic that was made again"),
-        pytest.param([(1, 10, ID), (2, 9, NO_ID)], 1, id="an old broker of a rolling upgrade"),
-        pytest.param([(1, 10, ID), (2, 11, NO_ID), (1, 10, ID)], 2, id="whose answer has the id"),
-        pytest.param([(1, 10, ID), (2, 9, NO_ID), (2, 1, OTHER)], 2, id="and then another id"),
-        pytest.param([(1, 10, NO_ID), GONE, (2, 0, NO_ID)], 2, id="gone, without ids: from zero"),
-        pytest.param([(1, 10, ID), GONE, (2, 9, ID)], -1, id="gone for a moment: none"),
-        pytest.param([(1, 10, ID), AGAIN, (2, 9, ID)], -1, id="epochs outlive the snapshot"),
+    [  # leader, epoch and id of each response
+        pytest.param([(1, 10, ID), (2, 9, ID)], 1, id="MD-17: a lower epoch is ignored"),
+        pytest.param([(1, 10, ID), (2, 9, ID), (2, 11, ID)], 2, id="a higher epoch is applied"),
+        pytest.param([(1, 10, NO_ID), (2, 9, NO_ID)], 1, id="a lower epoch without ids"),
+        pytest.param(
+            [(1, 10, NO_ID), (2, 9, NO_ID), (2, 10, NO_ID)],
+            2,
+            id="an equal epoch without ids",
+        ),
+        pytest.param([(1, 10, ID), (2, 5, OTHER)], 2, id="MD-16: a recreated topic"),
+        pytest.param([(1, 10, ID), (2, 9, NO_ID)], 1, id="a lower epoch from a broker without ids"),
+        pytest.param(
+            [(1, 10, ID), (2, 11, NO_ID), (1, 10, ID)],
+            2,
+            id="a higher one of such a broker",
+        ),
+        pytest.param(
+            [(1, 10, ID), (2, 9, NO_ID), (2, 1, OTHER)],
+            2,
+            id="then another topic id",
+        ),
+        pytest.param([(1, 10, NO_ID), GONE, (2, 0, NO_ID)], 2, id="recreated without ids"),
+        pytest.param([(1, 10, ID), GONE, (2, 9, ID)], -1, id="missing in one response"),
+        pytest.param([(1, 10, ID), AGAIN, (2, 9, ID)], -1, id="a lower epoch after a rebootstrap"),
     ],
 )
-def test_epochs(
+def test_leader_after_responses_with_these_epochs(
     told: list[tuple[int, int, bytes] | MetadataResponseTopic | str], leader: int
 ) -> None:
     epochs: Epochs = {}
@@ -108,7 +120,7 @@ def test_epochs(
     assert c.topics["t"].leaderless == (leader < 0)
 
 
-def test_partitions_are_counted_as_topics_come_and_go() -> None:
+def test_partitions_with_and_without_leader_are_counted() -> None:
     epochs: Epochs = {}
     c = updated(None, answer(topic("t", [1, -1]), topic("u", [2])), ["t", "u"], epochs, 0.0)
     assert (c.led, c.leaderless) == (2, 1)
@@ -132,20 +144,20 @@ ONE, BY_LEADER = answer(topic("t", [1])), answer(topic("t", [1], epoch=-1))
 @pytest.mark.parametrize(
     ("before", "after", "asked", "progress"),
     [
-        pytest.param(ONE, ONE, "t", False, id="the same again"),
+        pytest.param(ONE, ONE, "t", False, id="the same response"),
         pytest.param(ONE, answer(topic("t", [1], epoch=2)), "t", True, id="a higher epoch"),
         pytest.param(ONE, answer(topic("t", [1], id_=OTHER)), "t", True, id="another id"),
         pytest.param(ONE, answer(topic("t", [1, 2])), "t", True, id="a new partition"),
-        pytest.param(ONE, answer(GONE), "t", True, id="gone"),
+        pytest.param(ONE, answer(GONE), "t", True, id="topic deleted"),
         pytest.param(ONE, OTHERS, "t", False, id="replicas, brokers, controller, other topics"),
         pytest.param(ONE, answer(topic("t", [2], epoch=0)), "t", False, id="a lower epoch"),
         pytest.param(BY_LEADER, BY_LEADER, "t", False, id="no epochs, the same leader"),
         pytest.param(BY_LEADER, answer(topic("t", [2], epoch=-1)), "t", True, id="another leader"),
-        pytest.param(answer(), answer(brokers=(1, 2, 3)), "", True, id="no topics: brokers"),
+        pytest.param(answer(), answer(brokers=(1, 2, 3)), "", True, id="no topics, other brokers"),
         pytest.param(answer(), answer(), "", False, id="no topics, the same brokers"),
     ],
 )
-def test_what_counts_as_progress(
+def test_which_changes_count_as_progress(
     before: MetadataResponse, after: MetadataResponse, asked: Iterable[str], progress: bool
 ) -> None:
     epochs: Epochs = {}
@@ -153,7 +165,7 @@ def test_what_counts_as_progress(
     assert brings_progress(old, updated(old, after, asked, epochs, 1.0), asked) == progress
 
 
-def test_an_answer_with_holes_leads_nobody_astray() -> None:
+def test_a_response_with_missing_partition_numbers_is_accepted() -> None:
     holes = topic("t", [1, 2])
     holes.partitions[0].partition_index = 1
     holes.partitions[1].partition_index = 2**31 - 1
@@ -164,7 +176,7 @@ def test_an_answer_with_holes_leads_nobody_astray() -> None:
 
 
 def test_leader_hints() -> None:
-    """KIP-951: a newer leader is applied with its address; others change nothing."""
+    """KIP-951: a newer leader is applied with its address; other hints change nothing."""
     c, new = first(1, epoch=4), Broker(7, Address("b7", 1))
     hinted = with_leader(c, "t", 0, 7, 5, [new])
     assert hinted.leader("t", 0) == new
@@ -174,7 +186,7 @@ def test_leader_hints() -> None:
     assert with_leader(c, "u", 0, 2, 5, []) is c
 
 
-def test_a_hint_goes_through_json_and_back() -> None:
+def test_a_bootstrap_hint_survives_json() -> None:
     c = first(1, 2, epoch=3)
     back = from_hint(json.loads(json.dumps(to_hint(c))), 9.0)
     assert back.brokers == c.brokers

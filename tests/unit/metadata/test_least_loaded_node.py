@@ -1,4 +1,4 @@
-"""R-MD-2 as a pure choice."""
+"""R-MD-2: choose the broker for a metadata request, as a pure function."""
 
 import math
 from typing import Any
@@ -43,22 +43,22 @@ def chosen(*candidates: Candidate, whom: Whom | None = NEXT) -> tuple[Action, st
     return choice.action, address.host if address else ""
 
 
-def test_idle_least_recently_used_first() -> None:
+def test_the_least_recently_used_idle_connection_is_first() -> None:
     assert chosen(connected("a", used=3.0), connected("b", used=1.0)) == (Action.USE, "b")
 
 
-def test_fewest_in_flight_among_the_busy_before_a_young_dial() -> None:
+def test_the_least_busy_connection_comes_before_a_recent_attempt() -> None:
     busy, busier = connected("a", used=1.0, in_flight=1), connected("b", used=0.0, in_flight=3)
     assert chosen(busier, pending("c", 99.0), busy) == (Action.USE, "a")
 
 
-def test_a_young_dial_is_waited_for_and_an_old_one_is_not() -> None:
+def test_a_recent_connection_attempt_is_waited_for_and_an_old_one_is_not() -> None:
     choice = choice_of(pending("a", 10.05), whom=NEXT)
     assert (choice.action, choice.until) == (Action.WAIT, 10.05)
     assert chosen(pending("a", 10.0)) == (Action.DIAL, "next")
 
 
-def test_who_said_something_older_is_the_last_resort() -> None:
+def test_a_broker_with_older_metadata_is_the_last_choice() -> None:
     older = connected("a", used=1.0, older=True)
     assert chosen(older, connected("b", used=3.0, in_flight=2)) == (Action.USE, "b")
     assert choice_of(older, pending("b", 10.05), whom=NEXT).until == 10.05
@@ -67,7 +67,7 @@ def test_who_said_something_older_is_the_last_resort() -> None:
         assert chosen(older, connected("b", used=0.5, older=True), whom=whom) == (Action.USE, "b")
 
 
-def test_unusable_connections_are_no_choice() -> None:
+def test_unusable_connections_are_not_chosen() -> None:
     for candidate in (
         connected("a", suspect=True),
         connected("a", writable=False),
@@ -77,7 +77,7 @@ def test_unusable_connections_are_no_choice() -> None:
         assert chosen(candidate) == (Action.DIAL, "next")
 
 
-def test_waits_end_with_a_dial_or_a_throttle() -> None:
+def test_a_wait_ends_with_the_next_attempt_or_the_end_of_a_throttle() -> None:
     throttled = connected("a", throttled_until=12.0)
     assert choice_of(whom=LATER) == Choice(Action.NONE, until=11.0)
     assert choice_of(throttled, whom=LATER).until == 11.0

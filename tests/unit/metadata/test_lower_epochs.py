@@ -1,4 +1,4 @@
-"""A lower leader epoch without topic ids (R-MD-7): a stale broker, or a topic made again."""
+"""Test a lower leader epoch without topic ids (R-MD-7): a stale broker or a recreated topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOST = DisconnectedError("gone")
 
 
 class Leaders(Known):
-    """Two partitions of epoch 10 that broker 1 leads."""
+    """Metadata of two partitions of epoch 10 that broker 1 leads."""
 
     def __init__(self, id_: bytes = NO_ID) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Leaders(Known):
         self.told(0.0, 1, 10)
 
     def told(self, now: float, leader: int, epoch: int, *brokers: int) -> int | None:
-        """An answer that names a leader and an epoch; who leads the second partition then."""
+        """Apply a response with a leader and an epoch; return the second partition's leader."""
         found = topic("t", [leader] * 2, epoch=epoch, id_=self.id)
         return self.refresh(now, answer(found, brokers=brokers or (1, 2)))
 
@@ -36,7 +36,7 @@ class Leaders(Known):
     def after(
         self, times: Iterable[float], error: KafkaError | None = REFUSED, *brokers: int
     ) -> list[int | None]:
-        """Who leads after each answer with the lower epoch; before each, a broker refuses."""
+        """Return the leader after each response with the lower epoch; a refusal precedes each."""
         found = []
         for now in times:
             self.refuse(error)
@@ -47,13 +47,13 @@ class Leaders(Known):
 @pytest.mark.parametrize(
     ("times", "error", "brokers", "until"),
     [
-        pytest.param(range(1, 12), REFUSED, (), 11, id="ten seconds, and for all partitions"),
-        pytest.param((1, 8, 15, 22, 29), REFUSED, (), 29, id="four are few, however far apart"),
+        pytest.param(range(1, 12), REFUSED, (), 11, id="ten seconds"),
+        pytest.param((1, 8, 15, 22, 29), REFUSED, (), 29, id="four responses are too few"),
         pytest.param([1 + n / 10 for n in range(90)], REFUSED, (), None, id="many in a short time"),
-        pytest.param((1, 2, 3, 4, 60), REFUSED, (), None, id="refusals long ago"),
-        pytest.param(range(1, 200), None, (), None, id="nobody refuses: a broker lags"),
-        pytest.param(range(1, 200), LOST, (), None, id="a lost connection is no refusal"),
-        pytest.param(range(1, 12), None, (2, 3), 11, id="a leader that left needs not refuse"),
+        pytest.param((1, 2, 3, 4, 60), REFUSED, (), None, id="the refusals are too old"),
+        pytest.param(range(1, 200), None, (), None, id="without a refusal"),
+        pytest.param(range(1, 200), LOST, (), None, id="with lost connections only"),
+        pytest.param(range(1, 12), None, (2, 3), 11, id="without the known leader in the cluster"),
     ],
 )
 def test_how_long_the_known_leader_is_kept(
@@ -63,11 +63,11 @@ def test_how_long_the_known_leader_is_kept(
     assert found == [2 if time == until else 1 for time in times]
 
 
-def test_with_ids_a_lower_epoch_of_the_same_topic_is_never_believed() -> None:
+def test_a_lower_epoch_of_the_same_topic_id_is_always_ignored() -> None:
     assert set(Leaders(ID).after(range(1, 60))) == {1}
 
 
-def test_once_let_go_epochs_count_as_ever_and_it_was_no_equivalent_answer() -> None:
+def test_an_accepted_lower_epoch_is_the_new_minimum_and_counts_as_progress() -> None:
     known = Leaders()
     known.after(range(1, 12))
     assert known.allowed_at == pytest.approx(11.1)
@@ -75,14 +75,14 @@ def test_once_let_go_epochs_count_as_ever_and_it_was_no_equivalent_answer() -> N
     assert known.told(13.0, 1, 4) == 1
 
 
-def test_an_answer_that_knows_the_epoch_ends_the_row() -> None:
+def test_a_response_with_the_known_epoch_resets_the_count() -> None:
     known = Leaders()
     assert set(known.after(range(1, 10))) == {1}
     assert known.told(10.0, 1, 10) == 1
     assert set(known.after(range(11, 21))) == {1}
 
 
-def test_a_refusal_asks_unless_a_hint_says_all() -> None:
+def test_a_refusal_requests_metadata_unless_it_came_with_a_hint() -> None:
     known = Leaders()
     known.refused(TopicPartition("t", 0), REFUSED, hinted=True)
     assert known.due_at() > 1
@@ -91,7 +91,7 @@ def test_a_refusal_asks_unless_a_hint_says_all() -> None:
     assert known.why == "t-0: UnknownLeaderEpochError"
 
 
-def test_a_topic_that_nobody_uses_leaves_no_doubt_behind() -> None:
+def test_unused_topics_leave_no_state() -> None:
     known = Leaders()
     known.after(range(1, 6))
     known.refuse()

@@ -1,4 +1,4 @@
-"""What one client knows and wants: hints, the cluster id, topics in use, how often it asks."""
+"""Test a client's metadata: hints, the cluster id, topics in use, backoff of refreshes."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ def led(leader: int, epoch: int) -> MetadataResponse:
 
 
 def test_a_hints_epoch_is_remembered() -> None:
-    """A broker that lags behind the hint isn't believed, and that outlives a rebootstrap."""
+    """Metadata that is older than the hint is ignored, also after a rebootstrap."""
     metadata = Known()
     metadata.refresh(0.0, led(1, 4))
     assert metadata.hint("t", 0, 2, 6, [])
     assert metadata.refresh(1.0, led(1, 5)) == 2
     metadata.forget()
-    assert metadata.refresh(2.0, led(1, 5)) == -1  # better none than a stale one
+    assert metadata.refresh(2.0, led(1, 5)) == -1  # rather no leader than a stale one
     assert metadata.refresh(3.0, led(1, 7)) == 1
 
 
-def test_the_cluster_id_is_not_forgotten() -> None:
+def test_the_cluster_id_is_kept_if_a_response_has_none() -> None:
     metadata = Known()
     metadata.refresh(0.0, answer())
     for nothing in (None, ""):
         metadata.refresh(1.0, answer(cluster_id=nothing))
         assert metadata.snapshot is not None
-        assert metadata.cluster_id == metadata.snapshot.cluster_id == "c"  # others start from it
+        assert metadata.cluster_id == metadata.snapshot.cluster_id == "c"  # others start with it
 
 
-def test_refreshes_by_age_are_no_row_of_equivalent_answers() -> None:
+def test_periodic_refreshes_do_not_increase_the_backoff() -> None:
     metadata = Known()
     for n in range(50):
         metadata.refresh(300.0 * n, led(1, 4))
@@ -41,11 +41,11 @@ def test_refreshes_by_age_are_no_row_of_equivalent_answers() -> None:
         assert round(metadata.allowed_at - now, 6) == wait
 
 
-def test_what_leaves_is_told_once_and_leaves_nothing_behind() -> None:
+def test_an_unused_topic_is_reported_once_and_forgotten() -> None:
     metadata, told = Known(), list[str]()
     metadata.on_forgotten.append(told.append)
     metadata.refresh(0.0, led(1, 4))
-    metadata.use("t", 100.0)  # by another thread
+    metadata.use("t", 100.0)  # as another thread does
     metadata.refresh(399.0, led(1, 4))
     assert not told
     metadata.refresh(401.0, answer())

@@ -1,4 +1,4 @@
-"""R-RB-8: which denials, how many and how soon, end a connection (the reasons: in the module)."""
+"""R-RB-8: number and timing of "not leader" responses that end a connection (see the module)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odradek.protocol.messages.produce import ProduceRequest
 
 
 class Scene:
-    """Denials on one connection after the other."""
+    """Denials on successive connections to one address."""
 
     def __init__(self, backoff: float = 1.0) -> None:
         self.closed: list[float] = []
@@ -42,19 +42,19 @@ class Scene:
         self.connection = self.dial(connection.purpose)
 
     def deny(self, thing: str = "x", named: int = 1, *, answered: int = 0, after: int = 0) -> int:
-        """How many connections were ended by now, two seconds later."""
+        """Advance two seconds, deny and return the number of connections ended so far."""
         self.engine.now += 2.0
         self.denials.denied(self.connection, thing, named, answered, after)
         return len(self.closed)
 
 
-def test_the_third_denial_of_one_thing_counts() -> None:
+def test_the_third_denial_of_a_partition_ends_the_connection() -> None:
     scene = Scene()
     assert [scene.deny() for _ in range(3)] == [0, 0, 1]
     assert [scene.deny() for _ in range(3)] == [1, 1, 2]
 
 
-def test_an_election_that_takes_a_while_ends_nothing() -> None:
+def test_denials_during_an_election_end_no_connection() -> None:
     scene = Scene()
     for _ in range(20):
         scene.denials.denied(scene.connection, "x", 1, 0, 0)
@@ -63,18 +63,18 @@ def test_an_election_that_takes_a_while_ends_nothing() -> None:
     assert scene.deny() == 1
 
 
-def test_only_what_was_said_again_since_can_be_denied_again() -> None:
+def test_a_denial_counts_only_if_metadata_was_confirmed_since_the_last() -> None:
     scene = Scene()
     said = [(1, 2), (1, 2), (1, 2), (2, 3), (2, 3), (2, 3), (3, 4)]
     assert [scene.deny(answered=a, after=b) for a, b in said] == [0, 0, 0, 0, 0, 0, 1]
 
 
-def test_another_leader_or_epoch_begins_anew() -> None:
+def test_another_leader_or_epoch_resets_the_count() -> None:
     scene = Scene()
     assert [scene.deny(named=n) for n in (1, 1, 2, 2, 1, 1, 1)] == [0, 0, 0, 0, 0, 0, 1]
 
 
-def test_one_thing_is_witness_until_it_is_silent_for_a_while() -> None:
+def test_denials_of_one_partition_count_until_it_is_silent_for_a_while() -> None:
     scene = Scene()
     assert [scene.deny(t) for t in "xyxy"] == [0] * 4
     assert scene.deny("x") == 1
@@ -83,7 +83,7 @@ def test_one_thing_is_witness_until_it_is_silent_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("kind", [ProduceRequest, MetadataRequest])
-def test_what_must_be_answered_is_waited_for_and_nothing_new_is_sent(kind: Any) -> None:
+def test_a_connection_ends_after_requests_that_need_a_response(kind: Any) -> None:
     scene = Scene()
     scene.connection.in_flight = [SimpleNamespace(body=FetchRequest()), SimpleNamespace(body=kind)]
     assert [scene.deny() for _ in range(4)] == [0] * 4
@@ -92,14 +92,14 @@ def test_what_must_be_answered_is_waited_for_and_nothing_new_is_sent(kind: Any) 
     assert scene.deny() == 1
 
 
-def test_what_was_long_ago_counts_no_more() -> None:
+def test_old_denials_do_not_count() -> None:
     scene = Scene()
     for _ in range(5):
         assert scene.deny() == 0
         scene.engine.now += 4.0
 
 
-def test_long_backoffs_are_waited_for() -> None:
+def test_denials_count_over_long_backoffs() -> None:
     scene = Scene(backoff=10.0)
     found = []
     for _ in range(3):
@@ -108,7 +108,7 @@ def test_long_backoffs_are_waited_for() -> None:
     assert found == [0, 0, 1]
 
 
-def test_only_the_second_end_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_second_ended_connection_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "odradek.metadata")
     scene = Scene()
     while len(scene.closed) < 2:
@@ -120,7 +120,7 @@ def test_only_the_second_end_is_a_warning(caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.parametrize("purpose", [DATA, COORDINATOR])
-def test_ends_are_ever_rarer_until_there_were_none_for_a_while(purpose: str) -> None:
+def test_ends_become_rarer_until_a_while_without_denials(purpose: str) -> None:
     scene = Scene()
     scene.connection = scene.dial(purpose)
     while scene.engine.now < 600.0:
@@ -136,7 +136,7 @@ def test_ends_are_ever_rarer_until_there_were_none_for_a_while(purpose: str) -> 
     assert len(scene.closed) - before >= 2
 
 
-def test_a_second_connection_proves_nothing() -> None:
+def test_denials_on_a_secondary_connection_do_not_count() -> None:
     scene = Scene()
     scene.connection = scene.dial(ASIDE)
     assert [scene.deny() for _ in range(5)] == [0] * 5

@@ -1,4 +1,4 @@
-"""Leader epochs of positions, and metadata that is older (R-ID-4)."""
+"""Test leader epochs of positions that are newer than the metadata (R-ID-4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ B1, B2, B3, FRONT = (Address(name, 9092) for name in ("b1", "b2", "b3", "front")
 
 
 class Heard(Known):
-    """Two partitions of epoch 3 that broker 1 leads, as broker 1 says."""
+    """Metadata of two partitions with epoch 3; broker 1 says that it leads them."""
 
     def __init__(self, id_: bytes = ID, brokers: tuple[int, ...] = (1, 2, 3)) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Heard(Known):
     def told(
         self, now: float, at: Address | None, leader: int = 1, epoch: int = 3, id_: bytes = b""
     ) -> int | None:
-        """An answer from an address; who leads partition 1 then."""
+        """Apply a response from an address and return the leader of partition 1."""
         found = topic("t", [leader] * 2, epoch=epoch, id_=id_ or self.id)
         return self.refresh(now, answer(found, brokers=self.brokers), at)
 
@@ -37,7 +37,7 @@ class Heard(Known):
         return found.leader
 
 
-def test_metadata_below_a_positions_epoch_has_no_leader_and_others_are_asked() -> None:
+def test_a_partition_with_older_metadata_has_no_leader_until_a_newer_response() -> None:
     metadata = Heard()
     assert metadata.is_older(P1, 5)
     assert (metadata.leads(P0), metadata.leads(P1)) == (1, -1)
@@ -57,7 +57,7 @@ def test_metadata_below_a_positions_epoch_has_no_leader_and_others_are_asked() -
 
 
 @pytest.mark.parametrize("known", [5, 6, -1])
-def test_metadata_that_is_as_new_or_has_no_epochs_counts(known: int) -> None:
+def test_metadata_of_the_same_epoch_or_without_epochs_is_used(known: int) -> None:
     metadata = Heard()
     metadata.told(0.1, B1, epoch=known) if known > 0 else None
     if known < 0:
@@ -67,7 +67,7 @@ def test_metadata_that_is_as_new_or_has_no_epochs_counts(known: int) -> None:
     assert not metadata.heard
 
 
-def test_an_epoch_that_is_known_before_any_metadata() -> None:
+def test_a_position_with_an_epoch_before_the_first_metadata() -> None:
     metadata = Known()
     assert metadata.is_older(P1, 5)
     metadata.refresh(0.1, answer(topic("t", [1, 1], epoch=3)), B1)
@@ -79,21 +79,25 @@ def test_an_epoch_that_is_known_before_any_metadata() -> None:
 @pytest.mark.parametrize(
     ("brokers", "times", "at", "until"),
     [
-        pytest.param((1, 2, 3), range(1, 13), [B1, B2], 10, id="most of three, ten seconds"),
-        pytest.param((1, 2, 3), range(1, 60), [B1], None, id="one of three may be cut off"),
-        pytest.param((1, 2), range(1, 60), [B1], None, id="half may be"),
+        pytest.param((1, 2, 3), range(1, 13), [B1, B2], 10, id="two of three, for 10 s"),
+        pytest.param((1, 2, 3), range(1, 60), [B1], None, id="one of three isn't enough"),
+        pytest.param((1, 2), range(1, 60), [B1], None, id="one of two isn't enough"),
         pytest.param(
             (1, 2), range(1, 60), [B1, FRONT], None, id="a bootstrap address may be any broker"
         ),
-        pytest.param((1,), range(1, 13), [B1], 10, id="alone it is all there is"),
-        pytest.param((1, 2, 3), (1, 8, 15, 22, 29), [B1, B2], 29, id="four are few"),
+        pytest.param((1,), range(1, 13), [B1], 10, id="a cluster of one broker"),
+        pytest.param((1, 2, 3), (1, 8, 15, 22, 29), [B1, B2], 29, id="four responses are too few"),
         pytest.param(
-            (1, 2, 3), [1 + n / 10 for n in range(89)], [B1, B2], None, id="many in a short time"
+            (1, 2, 3),
+            [1 + n / 10 for n in range(89)],
+            [B1, B2],
+            None,
+            id="many within 10 s",
         ),
     ],
 )
 @pytest.mark.parametrize("id_", [ID, NO_ID])
-def test_how_long_an_older_epoch_is_not_believed(
+def test_older_metadata_is_accepted_after_enough_responses(
     brokers: tuple[int, ...],
     times: Iterable[float],
     at: list[Address],
@@ -106,22 +110,22 @@ def test_how_long_an_older_epoch_is_not_believed(
     assert [now for now, leader in led.items() if leader == 1] == [
         now for now in times if until is not None and now >= until
     ]
-    # Then it is the truth for this epoch, and not for a higher one.
+    # The older epoch is accepted now, but a position may name a higher one again.
     assert metadata.is_older(P1, 5) is (until is None)
     assert metadata.is_older(P1, 6)
 
 
-def test_another_topic_id_has_epochs_of_its_own() -> None:
+def test_a_recreated_topic_has_its_own_epochs() -> None:
     metadata = Heard()
     assert metadata.is_older(P1, 5, ID)
     assert metadata.told(1.0, B1, epoch=0, id_=OTHER) == 1
     assert not metadata.heard
-    # A position whose id isn't known may be one of this topic.
+    # The position may belong to the topic with this id, because its id isn't known.
     assert metadata.is_older(P1, 5)
     assert metadata.leads(P1) == -1
 
 
-def test_a_topic_that_is_believed_to_be_recreated_is_not_doubted_again() -> None:
+def test_an_epoch_of_a_topic_accepted_as_recreated_is_not_rejected() -> None:
     metadata = Heard(NO_ID)
     for now in range(1, 13):
         metadata.refused(P1, NotLeaderOrFollowerError("no"))
@@ -131,7 +135,7 @@ def test_a_topic_that_is_believed_to_be_recreated_is_not_doubted_again() -> None
     assert metadata.is_older(P1, 4)
 
 
-def test_hints_below_it_are_refused() -> None:
+def test_leader_hints_below_the_positions_epoch_are_ignored() -> None:
     metadata = Heard()
     assert metadata.is_older(P1, 5)
     assert not metadata.hint("t", 1, 2, 4, [Broker(2, B2)])
@@ -139,7 +143,7 @@ def test_hints_below_it_are_refused() -> None:
     assert metadata.leads(P1) == 2
 
 
-def test_what_nobody_uses_is_forgotten() -> None:
+def test_epochs_of_unused_topics_are_forgotten() -> None:
     metadata = Heard()
     metadata.is_older(P1, 5)
     metadata.forget_topics(["t"])

@@ -1,4 +1,4 @@
-"""A snapshot's topics: a mapping that never changes, whose next one costs what was changed."""
+"""Test the immutable map of a snapshot's topics; a changed copy costs as much as the change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHANGES = st.dictionaries(NAMES, st.one_of(st.none(), st.integers()), max_size=5
 
 
 @given(st.dictionaries(NAMES, st.integers()), st.lists(st.tuples(CHANGES, st.integers(0, 9))))
-def test_each_map_goes_on_saying_what_it_said(
+def test_each_version_keeps_its_own_content(
     first: dict[str, int], steps: list[tuple[dict[str, int | None], int]]
 ) -> None:
     maps = [TopicMap(first)]
@@ -35,7 +35,7 @@ def test_each_map_goes_on_saying_what_it_said(
             assert (name in found) == (name in expected)
 
 
-def test_one_more_costs_one_entry() -> None:
+def test_adding_an_entry_copies_only_one_entry() -> None:
     before = TopicMap({f"t{n}": n for n in range(10_000)})
     after = before.changed({"new": 1})
     assert after._shared is before._shared
@@ -45,13 +45,13 @@ def test_one_more_costs_one_entry() -> None:
     assert "new" not in before
 
 
-def test_no_change_is_the_same_map() -> None:
+def test_no_change_returns_the_same_map() -> None:
     one = TopicMap({"t": 1})
     assert one.changed({}) is one
     assert one.changed({"u": None}) is one
 
 
-def test_an_old_map_keeps_no_endless_row_of_others() -> None:
+def test_an_old_map_keeps_a_bounded_chain_of_newer_ones() -> None:
     old = newest = TopicMap({f"t{n}": n for n in range(100)})
     for n in range(10_000):
         newest = newest.changed({"t1": n})
@@ -64,7 +64,7 @@ def test_an_old_map_keeps_no_endless_row_of_others() -> None:
     assert newest["t1"] == 9_999
 
 
-def test_old_maps_that_nobody_holds_are_gone() -> None:
+def test_unreferenced_old_maps_are_freed() -> None:
     gc.disable()  # not even the collector is needed
     try:
         newest = TopicMap({f"t{n}": n for n in range(10)})

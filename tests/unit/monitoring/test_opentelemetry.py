@@ -1,4 +1,4 @@
-"""OpenTelemetry's instruments, read by its SDK's own reader."""
+"""Test OpenTelemetry's instruments with the reader of its SDK."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def read(reader: InMemoryMetricReader) -> dict[str, dict[tuple[tuple[str, Any], 
     }
 
 
-def provided() -> tuple[InMemoryMetricReader, MeterProvider]:
+def new_provider() -> tuple[InMemoryMetricReader, MeterProvider]:
     reader = InMemoryMetricReader()
     return reader, MeterProvider(metric_readers=[reader])
 
 
-def test_instruments_have_the_clients_numbers() -> None:
-    reader, provider = provided()
+def test_instruments_have_the_clients_values() -> None:
+    reader, provider = new_provider()
     client, other = Client(), Client(sent=9)
     OpenTelemetryMetrics(client, other, meter_provider=provider)
     found = read(reader)
@@ -51,11 +51,11 @@ def test_instruments_have_the_clients_numbers() -> None:
     assert found["odradek.dial_total"] == {one: 3, two: 3}
     lag = found["kafka.consumer_fetch_manager.partition.records_lag"]
     assert set(lag.values()) == {4}
-    assert "kafka.producer.request_latency_avg" not in found, "nothing was measured"
+    assert "kafka.producer.request_latency_avg" not in found, "no request was measured"
 
 
 def test_messages_are_counted_by_the_semantic_conventions() -> None:
-    reader, provider = provided()
+    reader, provider = new_provider()
     client = Client()
     OpenTelemetryMetrics(client, meter_provider=provider)
     found = read(reader)
@@ -74,8 +74,8 @@ def test_messages_are_counted_by_the_semantic_conventions() -> None:
     assert {c.name for c in CONVENTIONS} <= {str(value) for value in vars(conventions).values()}
 
 
-def test_each_export_asks_each_client_once() -> None:
-    reader, provider = provided()
+def test_each_export_reads_each_client_once() -> None:
+    reader, provider = new_provider()
     client = Client()
     OpenTelemetryMetrics(client, meter_provider=provider)
     for exports in (1, 2, 3):
@@ -104,8 +104,8 @@ def test_every_metric_has_an_instrument() -> None:
     assert {name for name, _ in made if name.endswith(("_total", ".messages"))} == counters
 
 
-def test_a_client_that_nobody_holds_is_forgotten() -> None:
-    reader, provider = provided()
+def test_a_garbage_collected_client_is_forgotten() -> None:
+    reader, provider = new_provider()
     client = Client()
     OpenTelemetryMetrics(client, meter_provider=provider)
     del client
@@ -114,21 +114,21 @@ def test_a_client_that_nobody_holds_is_forgotten() -> None:
 
 
 def test_a_real_client() -> None:
-    reader, provider = provided()
+    reader, provider = new_provider()
     with Admin(bootstrap_servers="127.0.0.1:1", client_id="me") as admin:
         OpenTelemetryMetrics(admin, meter_provider=provider)
         found = read(reader)
     assert found["kafka.admin_client.connection_count"] == {(("client-id", "me"),): 0}
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_the_extra_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
     client = Client()
     with pytest.raises(ConfigurationError, match=r"odradek\[opentelemetry\]"):
         OpenTelemetryMetrics(client)
 
 
-def test_what_is_no_client_is_refused() -> None:
+def test_a_wrong_argument_is_rejected() -> None:
     with pytest.raises(ArgumentError, match="pass at least one client"):
         OpenTelemetryMetrics()
     with pytest.raises(ArgumentError, match="clients must be Kafka clients"):

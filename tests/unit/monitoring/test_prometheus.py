@@ -1,4 +1,4 @@
-"""Prometheus' text and collector: read back by prometheus_client's own parser."""
+"""Test Prometheus' text format and collector with the parser of prometheus_client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def snapshot(client_id: str = "c", sent: int = 7, topic: str = "t") -> Metrics:
 
 
 class Client:
-    """Something with metrics."""
+    """Return fixed metrics and count the calls."""
 
     def __init__(self, client_id: str = "c", sent: int = 7, topic: str = "t") -> None:
         self.found = snapshot(client_id, sent, topic)
@@ -47,11 +47,11 @@ def read(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     assert all(family.documentation.endswith(".") for family in families)
     samples = [sample for family in families for sample in family.samples]
     found = {(s.name, tuple(sorted(s.labels.items()))): s.value for s in samples}
-    assert len(found) == len(samples), "a series is there twice"
+    assert len(found) == len(samples), "a series is repeated"
     return found
 
 
-def test_the_text_is_what_prometheus_reads() -> None:
+def test_the_text_can_be_parsed() -> None:
     found = read(prometheus_text(snapshot()))
     assert found == {
         ("kafka_producer_record_send_total", (("client_id", "c"),)): 7,
@@ -70,7 +70,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
     }
 
 
-def test_units_and_types_are_said() -> None:
+def test_the_text_contains_units_and_types() -> None:
     text = prometheus_text(snapshot())
     assert "# TYPE kafka_producer_record_send_total counter\n" in text
     assert "# TYPE kafka_producer_metadata_age gauge\n" in text
@@ -78,19 +78,19 @@ def test_units_and_types_are_said() -> None:
     assert text.endswith("\n")
 
 
-def test_nothing_measured_is_left_out() -> None:
+def test_unmeasured_metrics_are_left_out() -> None:
     assert "latency" not in prometheus_text(snapshot())
     assert "nan" not in prometheus_text(snapshot()).lower()
     assert prometheus_text() == ""
 
 
 @pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", 'a\\"\nb', "ä{}=,"])
-def test_whatever_a_client_is_called(text: str) -> None:
+def test_any_client_id_is_escaped(text: str) -> None:
     found = read(prometheus_text(snapshot(text)))
     assert ("odradek_dial_total", (("client_id", text),)) in found
 
 
-def test_clients_of_the_same_name_are_told_apart() -> None:
+def test_clients_with_the_same_id_get_distinct_labels() -> None:
     found = read(prometheus_text(snapshot(), snapshot(sent=9), snapshot("other", 1)))
     by_client = {
         dict(labels)["client_id"]: value
@@ -100,15 +100,15 @@ def test_clients_of_the_same_name_are_told_apart() -> None:
     assert by_client == {"c": 7, "c-2": 9, "other": 1}
 
 
-def test_the_collector_says_what_the_text_says() -> None:
+def test_the_collector_returns_the_same_series_as_the_text() -> None:
     one, other = Client(), Client(sent=9, topic="u")
     registry = CollectorRegistry()
     registry.register(PrometheusCollector(one, other))
-    assert one.asked == 0, "nobody has scraped yet"
+    assert one.asked == 0, "no scrape has happened yet"
     assert read(generate_latest(registry).decode()) == read(prometheus_text(one, other))
 
 
-def test_a_client_that_nobody_holds_is_forgotten() -> None:
+def test_a_garbage_collected_client_is_forgotten() -> None:
     one, other = Client("a"), Client("b")
     collector = PrometheusCollector(one, other)
     del one
@@ -117,7 +117,7 @@ def test_a_client_that_nobody_holds_is_forgotten() -> None:
     assert set(series) == {"b"}
 
 
-def test_a_child_process_does_not_tell_of_its_parents_clients() -> None:
+def test_a_forked_child_leaves_out_its_parents_clients() -> None:
     class Forked(Client):
         def metrics(self) -> Metrics:
             raise ClientForkedError("of another process")
@@ -132,7 +132,7 @@ def admin() -> Iterator[Admin]:
         yield made
 
 
-def test_a_real_client_can_be_scraped_also_after_its_end(admin: Admin) -> None:
+def test_a_real_client_can_be_scraped_even_after_close(admin: Admin) -> None:
     before = read(prometheus_text(admin))
     assert before["kafka_admin_client_request_total", (("client_id", "me"),)] == 0
     admin.close()
@@ -140,7 +140,7 @@ def test_a_real_client_can_be_scraped_also_after_its_end(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("bad", [None, "c", Metrics, snapshot])
-def test_what_is_no_client_is_refused(bad: object) -> None:
+def test_a_wrong_argument_is_rejected(bad: object) -> None:
     with pytest.raises(ArgumentError, match="clients must be Kafka clients"):
         prometheus_text(bad)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="clients must be Kafka clients"):
@@ -149,14 +149,14 @@ def test_what_is_no_client_is_refused(bad: object) -> None:
         PrometheusCollector()
 
 
-def test_no_series_is_there_twice_whatever_clients_are_called() -> None:
+def test_labels_are_unique_for_any_client_ids() -> None:
     found = read(prometheus_text(*(snapshot(name) for name in ("o", "o-2", "o", "o", "o-2"))))
     ids = {dict(labels)["client_id"] for _, labels in found}
     assert ids == {"o", "o-2", "o-3", "o-4", "o-2-2"}
 
 
-def test_a_client_keeps_its_name_after_one_before_it_is_gone() -> None:
-    """Its counters under another's name would be a reset of them, or a leap."""
+def test_a_client_keeps_its_label_after_another_client_is_gone() -> None:
+    """If another client's counters got the label, they would look like a reset or a jump."""
     first, second = Client("o", 1), Client("o", 100)
     registry = CollectorRegistry()
     registry.register(PrometheusCollector(first, second))

@@ -1,4 +1,4 @@
-"""What goes into headers and comes out of strangers' ones; how interrupted calls end."""
+"""Test trace headers, those of other clients included, and spans of interrupted calls."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def spans_of(exported: Exported) -> ClientSpans:
         (None, None),
     ],
 )
-def test_contexts_of_strangers(headers: Any, found: int | None) -> None:
+def test_trace_contexts_of_other_clients(headers: Any, found: int | None) -> None:
     context = sent_in(headers)
     assert (None if context is None else context.span_id) == found
 
 
-def test_a_propagator_that_fails_costs_no_record(
+def test_a_failing_propagator_does_not_lose_a_record(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(TextMapPropagator):
@@ -84,7 +84,7 @@ def test_a_propagator_that_fails_costs_no_record(
     assert "never again" in caplog.text
 
 
-def test_what_is_injected_takes_no_place() -> None:
+def test_existing_headers_are_kept() -> None:
     known = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(1))
     context = trace.set_span_in_context(NonRecordingSpan(known), Context())
     ours = ("traceparent", b"00-%032x-%016x-01" % (1, 2))
@@ -95,16 +95,16 @@ def test_what_is_injected_takes_no_place() -> None:
     assert injected((), Context()) == ()
 
 
-def flow(noted: list[Any]) -> Generator[str, float, str]:
+def yields_once(noted: list[Any]) -> Generator[str, float, str]:
     yield "wait"
     noted.append("end")
     return "records"
 
 
 @pytest.mark.parametrize("how", [KeyboardInterrupt, GeneratorExit, None])
-def test_an_interrupted_read_leaves_nothing_open(how: type[BaseException] | None) -> None:
+def test_an_interrupted_read_leaves_no_span_open(how: type[BaseException] | None) -> None:
     exported, notes, noted = Exported(), list[Runs | None](), list[Any]()
-    read = spans_of(exported).received(flow(noted), notes.append)
+    read = spans_of(exported).received(yields_once(noted), notes.append)
     assert next(read) == "wait"
     if how is None:
         read.close()
@@ -121,7 +121,7 @@ def test_an_interrupted_read_leaves_nothing_open(how: type[BaseException] | None
 def test_an_interrupted_commit_ends_its_span(how: type[BaseException] | None, name: str) -> None:
     exported = Exported()
     offsets = {TopicPartition("t", 0): OffsetAndMetadata(3)}
-    commit = spans_of(exported).settled(flow([]), offsets, "g")
+    commit = spans_of(exported).settled(yields_once([]), offsets, "g")
     next(commit)
     if how is None:
         commit.close()
@@ -142,7 +142,7 @@ def test_an_interrupted_send_ends_its_span() -> None:
     assert attributes(exported.one("send"))["error.type"] == "KeyboardInterrupt"
 
 
-def test_an_outcome_counts_once() -> None:
+def test_only_the_first_outcome_of_a_send_counts() -> None:
     exported, told = Exported(), list[Any]()
     spans_of(exported).sending(lambda *_: None, lambda _, call: told.append(call))("t", b"x")
     metadata = SimpleNamespace(partition=1, offset=-1)
@@ -154,7 +154,7 @@ def test_an_outcome_counts_once() -> None:
 
 
 @pytest.mark.slow
-def test_what_nobody_traces_imports_no_opentelemetry() -> None:
+def test_without_tracing_opentelemetry_is_not_imported() -> None:
     program = """
 import contextlib, os, sys
 import odradek

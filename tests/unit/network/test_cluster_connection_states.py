@@ -1,4 +1,4 @@
-"""What is remembered of each address (KIP-144, KIP-601) (R-CS-2)."""
+"""Test the state that is kept for each address (KIP-144, KIP-601) (R-CS-2)."""
 
 import math
 import random
@@ -20,11 +20,11 @@ def states(seed: int = 1, base: float = 0.05, maximum: float = 1.0) -> ClusterCo
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_failures_double_the_wait_and_only_a_proof_resets(seed: int) -> None:
+def test_failures_double_the_backoff_and_only_a_proof_resets_it(seed: int) -> None:
     s, now = states(seed), 0.0
     for base in (0.05, 0.1, 0.2, 0.4, 0.8, 1 / 1.2, 1 / 1.2):
         s.dialling(s.state(A), now)
-        s.setup_done(A)  # ready isn't enough
+        s.setup_done(A)  # a completed setup doesn't reset it
         until = s.failed(A, now, None, connecting=False)
         assert 0.8 * base - 1e-9 <= until - now <= 1.2 * base + 1e-9
         assert s.backoff_left(A, now) == until - now
@@ -34,7 +34,7 @@ def test_failures_double_the_wait_and_only_a_proof_resets(seed: int) -> None:
     assert s.failed(A, now, None, connecting=True) - now <= 0.06
 
 
-def test_a_proof_says_that_the_latest_dial_was_not_in_vain() -> None:
+def test_a_proof_makes_an_address_available_again() -> None:
     s = states()
     s.failed(A, 0.0, None, connecting=True)
     s.state(A).dial_failed = True
@@ -43,19 +43,19 @@ def test_a_proof_says_that_the_latest_dial_was_not_in_vain() -> None:
     assert s.standing(A) == (False, False)  # R-RB-2: it is available again
 
 
-def test_an_attempt_in_vain_is_noted_until_a_proof() -> None:
+def test_a_failed_attempt_is_noted_until_a_proof() -> None:
     s = states()
     s.state(A).dialled_in_vain()
     assert s.standing(A) == (False, True)
 
 
-def test_the_deadline_is_drawn_once() -> None:
+def test_the_jitter_of_a_backoff_is_drawn_once() -> None:
     s = states()
     s.failed(A, 0.0, None, connecting=True)
     assert len({s.backoff_left(A, 0.0) for _ in range(50)}) == 1
 
 
-def test_an_orderly_end_waits_the_base_without_growth_and_never_shortens() -> None:
+def test_an_orderly_close_waits_the_base_and_never_shortens_a_backoff() -> None:
     s = states()
     for _ in range(3):
         assert 0.04 <= s.closed(A, 1.0) - 1.0 <= 0.06
@@ -67,12 +67,12 @@ def test_an_orderly_end_waits_the_base_without_growth_and_never_shortens() -> No
     assert s.backoff_left(A, 2.0) == left
 
 
-def test_setup_timeouts_grow_per_failed_setup_and_start_over_when_ready() -> None:
+def test_setup_timeouts_grow_with_failures_and_are_reset_when_ready() -> None:
     s = states()
     found = []
     for _ in range(4):
         found.append(s.dialling(s.state(A), 0.0))
-        assert s.dialling(s.state(A), 0.0) == found[-1]  # drawn per failure, not per look
+        assert s.dialling(s.state(A), 0.0) == found[-1]  # drawn per failure, not per read
         s.failed(A, 0.0, None, connecting=True)
     for timeout, low, high in zip(found, (8, 16, 24, 24), (12, 24, 30, 30), strict=True):
         assert low <= timeout <= high
@@ -82,7 +82,7 @@ def test_setup_timeouts_grow_per_failed_setup_and_start_over_when_ready() -> Non
 
 
 class TestPickIp:
-    def test_failed_dials_go_on_in_turn_and_do_not_begin_with_the_last(self) -> None:
+    def test_failed_attempts_try_the_ips_in_turn(self) -> None:
         s, ips = states(), ["1", "2", "3"]
         assert [s.pick_ip(A, ips) for _ in range(7)] == ["1", "2", "3", "1", "2", "3", "1"]
         t, both = states(), ["1", "2"]
@@ -90,12 +90,12 @@ class TestPickIp:
         t.closed(A, 0.0)
         assert t.pick_ip(A, both) == "2"
 
-    def test_first_answers_family_first_in_either_order(self) -> None:
+    def test_ips_of_the_first_ips_family_come_first(self) -> None:
         s = states()
         assert [s.pick_ip(A, ["v4", "::1", "v4b"]) for _ in range(3)] == ["v4", "v4b", "::1"]
         assert [s.pick_ip(B, ["::1", "v4", "::2"]) for _ in range(3)] == ["::1", "::2", "v4"]
 
-    def test_after_a_loss_the_last_one_comes_last_also_when_the_answer_is_reordered(self) -> None:
+    def test_the_last_ip_comes_last_after_a_loss_also_if_the_order_changes(self) -> None:
         s = states()
         assert s.pick_ip(A, ["1", "2"]) == "1"
         s.failed(A, 0.0, None, connecting=False)
@@ -103,14 +103,14 @@ class TestPickIp:
         s.failed(A, 0.0, None, connecting=False)
         assert s.pick_ip(A, ["2", "1"]) == "1"
 
-    def test_names_whose_answers_rotate_leave_nothing_behind(self) -> None:
+    def test_rotating_dns_answers_use_no_memory(self) -> None:
         s = states()
         for n in range(1000):
             s.pick_ip(A, [f"10.0.{n // 256}.{n % 256}"])
         assert len(s.state(A).tried) < 5
 
 
-def test_an_address_is_forgotten_once_metadata_has_not_named_it_for_so_long() -> None:
+def test_an_address_is_forgotten_after_a_time_without_metadata_naming_it() -> None:
     s, gone = states(), list[Address]()
     s.on_forgotten.append(gone.append)
     for address in (A, B):
@@ -123,8 +123,8 @@ def test_an_address_is_forgotten_once_metadata_has_not_named_it_for_so_long() ->
     assert s.former.sent == 1
 
 
-def test_forgetting_halves_no_backoff() -> None:
-    """A connection attempt, a running backoff and a new answer that names it reset the time."""
+def test_an_address_with_a_running_backoff_is_not_forgotten() -> None:
+    """An attempt, a running backoff, and metadata that names the address reset the time."""
     s = states(maximum=1000.0)
     for _ in range(12):
         until = s.failed(A, 0.0, None, connecting=True)
@@ -132,7 +132,7 @@ def test_forgetting_halves_no_backoff() -> None:
     s.forget([], until - 1.0, after=0.5)
     assert s.state(A).failures == 12
     s.forget([], until, after=60.0)
-    s.forget([A], until + 59.0, after=60.0)  # another broker has come to it, or it has come back
+    s.forget([A], until + 59.0, after=60.0)  # metadata names the address again
     s.forget([], until + 61.0, after=60.0)
     assert s.state(A).failures == 12
     s.dialling(s.state(A), until + 100.0)
@@ -165,7 +165,7 @@ def test_an_ip_address_needs_no_lookup(host: str, numeric: bool) -> None:
     assert states().state(Address(host, 9092)).numeric is numeric
 
 
-def test_the_record_notes_ips_bytes_and_suspicions() -> None:
+def test_the_state_records_ip_bytes_and_suspicion() -> None:
     one = states().state(A)
     one.opens_to("10.0.0.1")
     one.heard(7.0)
@@ -173,7 +173,7 @@ def test_the_record_notes_ips_bytes_and_suspicions() -> None:
     assert (one.last_ip, one.heard_at, one.suspicion) == ("10.0.0.1", 7.0, "tls")
 
 
-def test_the_record_notes_times_of_connection_attempts_and_proofs() -> None:
+def test_the_state_records_times_of_attempts_and_proofs() -> None:
     s = states()
     s.dialling(s.state(A), 3.0)
     s.proved(A, 4.0)
@@ -188,7 +188,7 @@ def test_the_latency_of_a_connection_outlives_it() -> None:
     assert (s.state(A).latency.count, s.state(A).latency.total) == (1, 0.25)
 
 
-def test_the_numbers_of_forgotten_addresses_are_kept() -> None:
+def test_the_counters_of_forgotten_addresses_are_kept() -> None:
     s = states()
     for times, address in enumerate((A, B), start=2):
         for _ in range(times):
@@ -217,7 +217,7 @@ def test_an_address_is_not_forgotten_while_connection_attempts_are_pending() -> 
     assert s.find(A) is None
 
 
-def test_a_backoff_that_just_ended_keeps_no_record() -> None:
+def test_a_backoff_that_just_ended_keeps_no_state() -> None:
     s = states()
     until = s.failed(A, 0.0, None, connecting=True)
     s.forget([], until, after=0.0)
@@ -225,7 +225,7 @@ def test_a_backoff_that_just_ended_keeps_no_record() -> None:
     assert s.find(A) is None
 
 
-def test_a_new_turn_does_not_begin_with_the_ip_that_was_just_used() -> None:
+def test_a_new_turn_does_not_begin_with_the_last_used_ip() -> None:
     s, ips = states(), ["1", "2"]
     for _ in ips:
         s.pick_ip(A, ips)
@@ -239,7 +239,7 @@ def test_a_new_turn_does_not_begin_with_the_ip_that_was_just_used() -> None:
     assert [t.pick_ip(A, ["1", "2", "3"]) for _ in ips] == ["1", "2"]
 
 
-def test_ips_wait_for_their_turn_until_each_has_failed() -> None:
+def test_untried_ips_remain_until_each_has_failed() -> None:
     s, ips = states(), ["1", "2"]
     assert s.others_wait(A, ips)
     s.pick_ip(A, ips)
@@ -267,7 +267,7 @@ def test_a_proxy_is_kept_until_all_ips_of_the_broker_failed_through_it() -> None
 
 
 @pytest.mark.parametrize("end", ["failed", "closed"])
-def test_the_end_of_a_connection_that_no_ip_is_known_of_leaves_nothing_tried(end: str) -> None:
+def test_the_end_of_a_connection_without_a_known_ip_marks_no_ip_as_tried(end: str) -> None:
     s = states()
     if end == "closed":
         s.closed(A, 0.0)
@@ -278,7 +278,7 @@ def test_the_end_of_a_connection_that_no_ip_is_known_of_leaves_nothing_tried(end
     assert s.state(A).setup_failures == 0
 
 
-def test_versions_of_api_versions_are_gone_through_once_without_a_failure() -> None:
+def test_each_api_versions_version_is_tried_once_without_a_failure() -> None:
     s = states()
     steps = []
     for _ in range(5):
@@ -291,7 +291,7 @@ def test_versions_of_api_versions_are_gone_through_once_without_a_failure() -> N
     assert (s.step_down(A, 0), s.state(A).api_versions) == (True, 4)  # by another connection
 
 
-def test_a_version_that_was_answered_is_no_reason_to_step_down() -> None:
+def test_an_answered_version_is_not_lowered() -> None:
     s = states()
     s.api_versions_known(A, 3, 3)
     assert (s.state(A).api_versions, s.state(A).api_versions_answered) == (3, 3)
@@ -322,21 +322,21 @@ def test_a_newer_version_is_tried_once() -> None:
         assert (s.state(A).stepped_up, s.state(A).api_versions) == (True, 4)
     t = states()
     t.api_versions_known(A, 4, 9)
-    assert t.state(A).api_versions == 5  # none is newer than ours
+    assert t.state(A).api_versions == 5  # the client knows no newer one
     u = states()
     for newest in (3, 4):
         u.api_versions_known(A, 3, newest)
         assert u.state(A).api_versions == newest
 
 
-def test_an_excused_end_is_an_error_and_no_failure() -> None:
+def test_an_excused_end_is_an_error_but_no_failure() -> None:
     s, error = states(), OSError("reset")
     s.excused(A, 3.0, error)
     one = s.state(A)
     assert (one.last_error, one.last_error_at, one.failures) == (error, 3.0, 0)
 
 
-def test_a_proof_ends_what_failures_left() -> None:
+def test_a_proof_clears_the_state_of_failures() -> None:
     s = states()
     s.failed(A, 0.0, OSError("reset"), connecting=True)
     s.state(A).suspect_of("tls")
@@ -346,7 +346,7 @@ def test_a_proof_ends_what_failures_left() -> None:
     assert s.proved_anywhere is True
 
 
-def test_a_proof_by_another_cluster_resets_nothing() -> None:
+def test_a_proof_by_another_cluster_is_undone() -> None:
     s = states()
     for _ in range(3):
         s.failed(A, 0.0, None, connecting=True)

@@ -1,4 +1,4 @@
-"""The dial policy: whom a client may dial, when, and what for it waits."""
+"""Test the policy of connection attempts: which address, when, and the reason for a wait."""
 
 import math
 import random
@@ -14,7 +14,7 @@ ERROR = ConnectionError("refused")
 
 
 class Setting:
-    """A policy, with its two parts to be set up."""
+    """A policy with its two parts, which tests set up."""
 
     def __init__(self) -> None:
         rng = random.Random(1)
@@ -23,27 +23,27 @@ class Setting:
         self.governor = DialGovernor(rng)
         self.policy = DialPolicy(self.states, self.governor)
 
-    def dialled(self, address: Address, now: float) -> None:
-        """A dial that ended at once, and says nothing."""
+    def attempt(self, address: Address, now: float) -> None:
+        """Make an attempt that ends at once without a result."""
         record = self.states.state(address)
         self.policy.begun(record, now, for_metadata=False)
         self.policy.ended(record)
 
     def fails(self, address: Address, now: float) -> None:
-        """A dial that fails at once."""
-        self.dialled(address, now)
+        """Make an attempt that fails at once."""
+        self.attempt(address, now)
         record = self.states.state(address)
         self.policy.failed(record, now, ERROR, connecting=True, proved=False)
 
 
-def test_a_fresh_client_may_dial_at_once_and_leaves_no_record() -> None:
+def test_a_new_client_may_connect_at_once_and_keeps_no_state() -> None:
     s = Setting()
     assert s.policy.when(A, 5.0) == When(5.0, Why.NOTHING)
     assert s.policy.whom([A], [B], 5.0) == Whom(A, 5.0)
     assert s.states.all() == []
 
 
-def test_the_address_waits_for_its_backoff_and_others_for_the_spacing() -> None:
+def test_a_failed_address_waits_for_its_backoff_and_others_for_the_spacing() -> None:
     s = Setting()
     for now in (0.0, 10.0, 20.0, 30.0):
         s.fails(A, now)
@@ -56,14 +56,14 @@ def test_the_address_waits_for_its_backoff_and_others_for_the_spacing() -> None:
     assert s.policy.when(A, 30.0).why is Why.BACKOFF
 
 
-def test_a_dial_waits_for_the_later_of_the_two() -> None:
+def test_an_attempt_waits_for_both_backoff_and_spacing() -> None:
     s = Setting()
     s.policy.alarmed(0.0)
     s.states.state(A).backoff_until, s.governor.next_dial_at = 1.0, 2.0
     assert s.policy.when(A, 0.0) == When(2.0, Why.SPACING)
 
 
-def test_leaders_wait_while_no_metadata_can_be_had() -> None:
+def test_leaders_wait_while_no_metadata_is_available() -> None:
     s = Setting()
     s.fails(A, 0.0)
     assert not s.policy.metadata_only(True)
@@ -74,7 +74,7 @@ def test_leaders_wait_while_no_metadata_can_be_had() -> None:
     assert s.policy.when(B, 9.0) == When(9.0, Why.NOTHING)
 
 
-def test_pending_dials_have_to_end_first() -> None:
+def test_a_full_set_of_pending_attempts_has_to_shrink_first() -> None:
     s = Setting()
     s.policy.alarmed(0.0)
     record = s.states.state(A)
@@ -87,16 +87,16 @@ def test_pending_dials_have_to_end_first() -> None:
     assert s.policy.when(B, 99.0) == When(99.0, Why.NOTHING)
 
 
-def test_the_oldest_dial_first_and_never_dialled_before_all() -> None:
+def test_untried_addresses_come_first_and_then_the_oldest_attempt() -> None:
     s = Setting()
-    s.dialled(A, 5.0)
-    s.dialled(B, 2.0)
+    s.attempt(A, 5.0)
+    s.attempt(B, 2.0)
     assert s.policy.whom([], [A, B], 10.0) == Whom(B, 10.0)
     assert s.policy.whom([], [A, B, C], 10.0) == Whom(C, 10.0)
     assert s.policy.whom([A], [C], 10.0) == Whom(A, 10.0)  # bootstrap addresses come first
 
 
-def test_waits_end_with_the_first_backoff_or_the_spacing_of_dials_in_vain() -> None:
+def test_waits_end_with_the_first_backoff_or_the_spacing_of_repeated_attempts() -> None:
     s = Setting()
     for address, until in ((A, 11.0), (B, 12.0)):
         s.states.state(address).backoff_until = until

@@ -1,4 +1,4 @@
-"""The transition table of connections, over every pair of state and event."""
+"""Test the transition table of connections for every pair of state and event."""
 
 from itertools import product
 
@@ -12,7 +12,7 @@ PATH = (S.RESOLVING, S.CONNECTING, S.CHECKING_API_VERSIONS, S.READY)
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(S, E)))
-def test_every_pair_moves_as_the_table_says_or_is_refused(
+def test_every_pair_of_state_and_event_is_in_the_table_or_raises(
     state: ConnectionState, event: ConnectionEvent
 ) -> None:
     if (state, event) in TRANSITIONS:
@@ -22,20 +22,20 @@ def test_every_pair_moves_as_the_table_says_or_is_refused(
             move(state, event)
 
 
-def test_the_way_to_ready_skips_no_state() -> None:
+def test_no_state_is_skipped_on_the_way_to_ready() -> None:
     events = (E.RESOLVED, E.CONNECTED, E.API_VERSIONS_ANSWERED)
     for before, event, after in zip(PATH, events, PATH[1:], strict=False):
         assert [s for s in PATH if (s, event) in TRANSITIONS] == [before]
         assert TRANSITIONS[before, event] is after
 
 
-def test_every_living_state_can_be_lost_and_no_end_is_left_again() -> None:
+def test_every_open_state_can_be_lost_and_final_states_are_final() -> None:
     assert all(TRANSITIONS[state, E.LOST] is S.DISCONNECTED for state in PATH)
     assert not [pair for pair in TRANSITIONS if pair[0] in ENDS]
 
 
-def test_authentication() -> None:
-    """It can be refused wherever Kafka is spoken, and comes before anything else."""
+def test_authentication_transitions() -> None:
+    """Authentication can be rejected after the first API call, and precedes READY."""
     allowed = [s for s in S if (s, E.AUTHENTICATION_REFUSED) in TRANSITIONS]
     assert allowed == [S.CHECKING_API_VERSIONS, S.AUTHENTICATING, S.READY]
     assert TRANSITIONS[S.CHECKING_API_VERSIONS, E.AUTHENTICATION_BEGUN] is S.AUTHENTICATING

@@ -1,6 +1,6 @@
-"""What OpenSSL and sockets report, and the class and the words that users get of it.
+"""Test the error classes and messages for failures of OpenSSL and sockets.
 
-The refusals come from real handshakes in memory: none of OpenSSL's texts is made up here.
+The failures come from real handshakes in memory, so OpenSSL's texts are real.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def error_of(
         (NAME, NAME, EARLY, errors.CertificateExpiredError, "isn't valid yet"),
     ],
 )
-def test_a_certificate_that_does_not_fit(
+def test_an_unsuitable_broker_certificate(
     authority: Authority,
     host: str,
     name: str,
@@ -71,7 +71,7 @@ def test_a_certificate_that_does_not_fit(
     assert not error.retriable
 
 
-def test_an_authority_that_nobody_trusts(authority: Authority, stranger: Authority) -> None:
+def test_a_certificate_of_an_untrusted_authority(authority: Authority, stranger: Authority) -> None:
     broker = stranger.issue("server", hosts=[NAME])
     error = error_of(trusting(authority), server_context(broker))
     assert type(error) is errors.CertificateUntrustedError
@@ -84,10 +84,10 @@ def test_an_authority_that_nobody_trusts(authority: Authority, stranger: Authori
     ("client", "words"),
     [("none", ""), ("strange", "doesn't trust the issuer"), ("old", "has expired")],
 )
-def test_a_client_certificate_that_the_broker_refuses(
+def test_a_client_certificate_that_the_broker_rejects(
     authority: Authority, stranger: Authority, version: ssl.TLSVersion, client: str, words: str
 ) -> None:
-    """TLS 1.3 says so only after the handshake, in place of the first answer."""
+    """TLS 1.3 reports it only after the handshake, in place of the first response."""
     server = server_context(authority.issue("server", hosts=[NAME]), authority)
     server.maximum_version = version
     context = trusting(authority)
@@ -98,21 +98,21 @@ def test_a_client_certificate_that_the_broker_refuses(
     assert error.sticky
     assert "ssl.keystore.location" in str(error)
     assert words in str(error)
-    if not (client == "none" and version is V12):  # an OpenSSL of old says "handshake failure"
+    if not (client == "none" and version is V12):  # old OpenSSL versions say "handshake failure"
         assert type(error) is errors.ClientCertificateRequiredError
 
 
-def twelve(context: ssl.SSLContext) -> None:
+def at_most_tls_1_2(context: ssl.SSLContext) -> None:
     context.maximum_version = V12
 
 
-def thirteen(context: ssl.SSLContext) -> None:
+def only_tls_1_3(context: ssl.SSLContext) -> None:
     context.minimum_version = V13
 
 
 def cipher(name: str) -> Change:
     def change(context: ssl.SSLContext) -> None:
-        twelve(context)
+        at_most_tls_1_2(context)
         context.set_ciphers(name)
 
     return change
@@ -121,13 +121,13 @@ def cipher(name: str) -> Change:
 @pytest.mark.parametrize(
     ("client", "server"),
     [
-        (twelve, thirteen),
-        (thirteen, twelve),
+        (at_most_tls_1_2, only_tls_1_3),
+        (only_tls_1_3, at_most_tls_1_2),
         (cipher("ECDHE-ECDSA-AES128-GCM-SHA256"), cipher("ECDHE-ECDSA-AES256-GCM-SHA384")),
     ],
     ids=["client 1.2", "client 1.3", "cipher"],
 )
-def test_nothing_in_common(authority: Authority, client: Change, server: Change) -> None:
+def test_no_common_version_or_cipher(authority: Authority, client: Change, server: Change) -> None:
     context, broker = trusting(authority), server_context(authority.issue("b", hosts=[NAME]))
     client(context)
     server(broker)
@@ -138,7 +138,7 @@ def test_nothing_in_common(authority: Authority, client: Change, server: Change)
 
 
 def answer_to_hello(authority: Authority, answer: bytes, *, end: bool = False) -> ssl.SSLError:
-    """What a client sees that says hello and gets these bytes."""
+    """Return the error of a client that receives these bytes after its ClientHello."""
     received = ssl.MemoryBIO()
     client = trusting(authority).wrap_bio(received, ssl.MemoryBIO(), server_hostname=NAME)
     received.write(answer)
@@ -152,7 +152,7 @@ def answer_to_hello(authority: Authority, answer: bytes, *, end: bool = False) -
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", bytes(64)]
 )
-def test_an_answer_that_is_no_tls(authority: Authority, answer: bytes) -> None:
+def test_a_response_without_tls(authority: Authority, answer: bytes) -> None:
     error = as_error(answer_to_hello(authority, answer), setting_up=True, address=WHERE)
     assert type(error) is errors.PlaintextPortError
     assert error.sticky
@@ -163,8 +163,8 @@ def test_an_answer_that_is_no_tls(authority: Authority, answer: bytes) -> None:
 ALERT = b"\x15\x03\x03\x00\x02\x02"
 
 
-def test_alerts(authority: Authority) -> None:
-    """A name that the server doesn't know; one that may pass; and one of a connection in use."""
+def test_tls_alerts(authority: Authority) -> None:
+    """Test alerts: unknown name, transient failure, failure of a connection in use."""
     seen = answer_to_hello(authority, ALERT + b"\x70")
     assert type(as_error(seen, setting_up=True)) is errors.HostNameMismatchError
     error = as_error(answer_to_hello(authority, ALERT + b"\x50"), setting_up=True)
@@ -179,8 +179,8 @@ def test_alerts(authority: Authority) -> None:
     assert re.fullmatch("TLS: (sslv3|ssl/tls) alert bad record mac", str(lost))
 
 
-def test_an_end_without_a_word_may_pass(authority: Authority) -> None:
-    """A proxy without a broker behind it does that, and comes back."""
+def test_a_silent_end_of_the_handshake_is_retried(authority: Authority) -> None:
+    """A proxy whose broker is down closes the connection like this, and may recover."""
     seen = answer_to_hello(authority, b"", end=True)
     error = as_error(seen, setting_up=True, address=WHERE)
     assert ended_unexplained(seen)
@@ -205,7 +205,7 @@ def test_an_end_without_a_word_may_pass(authority: Authority) -> None:
         (errors.DnsError("no such name"), False, errors.DnsError, "no such name"),
     ],
 )
-def test_what_sockets_report(
+def test_socket_errors(
     seen: BaseException | str | None, up: bool, kind: type[errors.KafkaError], text: str
 ) -> None:
     error = as_error(seen, setting_up=not up, address=WHERE)
@@ -213,7 +213,7 @@ def test_what_sockets_report(
     assert text in str(error)
 
 
-def test_an_error_gets_the_address_that_it_lacks() -> None:
+def test_an_error_gets_a_missing_address() -> None:
     error = errors.CredentialsRefusedError("the broker said no.")
     placed = as_error(error, setting_up=True, address=WHERE)
     assert str(placed).startswith("broker-1:9093: the broker said no. Check sasl.username")
@@ -230,7 +230,7 @@ def test_an_error_gets_the_address_that_it_lacks() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_errors_go_through_pickles_and_copies(error: errors.ExplainedError) -> None:
+def test_errors_survive_pickle_and_copy(error: errors.ExplainedError) -> None:
     pickled = pickle.loads(pickle.dumps(error))  # noqa: S301
     for other in (pickled, copy.copy(error), copy.deepcopy(error)):
         assert type(other) is type(error)
@@ -240,7 +240,7 @@ def test_errors_go_through_pickles_and_copies(error: errors.ExplainedError) -> N
     assert str(error.at(Address("h", 1))).startswith(str(error.address or "h:1"))
 
 
-def test_the_mechanisms_of_the_broker_are_listed() -> None:
+def test_the_error_lists_the_brokers_mechanisms() -> None:
     error = errors.MechanismUnsupportedError("no PLAIN", mechanisms=["SCRAM-SHA-512"])
     assert error.at(WHERE).mechanisms == ("SCRAM-SHA-512",)
     assert str(error.at(WHERE)).endswith("one that the broker supports: SCRAM-SHA-512.")

@@ -1,4 +1,4 @@
-"""Completions, signals and the engine's loop: cancelling, deadlines, bugs, the end."""
+"""Test completions, signals and the engine's loop: cancelling, deadlines, bugs, shutdown."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def raises(error: Exception) -> Flow[None]:
     raise error
 
 
-def test_callbacks_run_in_order_at_a_cost_in_proportion_to_their_number() -> None:
+def test_callbacks_run_in_order_at_linear_cost() -> None:
     number = 1000
     done: Completion[None] = Completion()
     callbacks = done._callbacks = Counting()
@@ -41,7 +41,7 @@ def test_callbacks_run_in_order_at_a_cost_in_proportion_to_their_number() -> Non
 
     def call(n: int) -> None:
         calls.append(n)
-        done.when_done(lambda _: calls.append(-n))  # at once
+        done.when_done(lambda _: calls.append(-n))  # runs at once
 
     for n in range(1, number + 1):
         done.when_done(lambda _, n=n: call(n))  # type: ignore[misc]
@@ -51,7 +51,7 @@ def test_callbacks_run_in_order_at_a_cost_in_proportion_to_their_number() -> Non
 
 
 class TestCompletion:
-    def test_ends_once_and_says_how(self) -> None:
+    def test_a_completion_ends_once_with_a_result_or_an_error(self) -> None:
         done: Completion[int] = Completion()
         with pytest.raises(IllegalStateError):
             done.result()
@@ -63,7 +63,7 @@ class TestCompletion:
         assert done.done
         assert done.result() == 3
 
-    def test_callbacks_run_once_before_and_after_the_end_also_those_that_one_adds(self) -> None:
+    def test_callbacks_run_once_if_added_before_after_or_by_a_callback(self) -> None:
         done: Completion[int] = Completion()
         calls: list[int | str] = []
         done.when_done(lambda c: calls.append(c.result()))
@@ -72,7 +72,7 @@ class TestCompletion:
         done.when_done(lambda c: calls.append(c.result() + 1))
         assert calls == [1, "inner", 2]
 
-    def test_one_that_is_forgotten_amid_the_others_does_not_run(self) -> None:
+    def test_a_callback_that_another_one_removes_does_not_run(self) -> None:
         done: Completion[None] = Completion()
         calls: list[str] = []
 
@@ -113,7 +113,7 @@ class TestWaits:
         e.step(5.25)
         assert done.result() == 5.25
 
-    def test_a_signal_wakes_all_that_wait_and_each_once(self, e: Engine) -> None:
+    def test_a_signal_wakes_each_waiting_flow_once(self, e: Engine) -> None:
         signal = Signal()
         both = [e.start(waits(signal)) for _ in range(2)]
         e.step(1.0)
@@ -122,7 +122,7 @@ class TestWaits:
         e.step(2.0)
         assert [c.result() for c in both] == [2.0, 2.0]
 
-    def test_any_of_several_is_enough_and_the_others_forget_the_flow(self, e: Engine) -> None:
+    def test_the_first_of_several_events_wakes_a_flow(self, e: Engine) -> None:
         signal, other = Signal(), Signal()
         done = e.start(waits(signal, other, deadline=9.0))
         e.step(1.0)
@@ -131,7 +131,7 @@ class TestWaits:
         assert done.result() == 2.0
         assert not signal._waiters
 
-    def test_what_is_over_already_is_not_waited_for(self, e: Engine) -> None:
+    def test_a_wait_for_something_already_over_returns_at_once(self, e: Engine) -> None:
         reply: Completion[int] = Completion()
         reply.complete(1)
         both = [e.start(waits(reply)), e.start(waits(deadline=1.0))]
@@ -145,7 +145,7 @@ class TestWaits:
             done.result()
         assert e.ended is None
 
-    def test_flows_that_are_woken_often_leave_no_pile_of_timers(self, e: Engine) -> None:
+    def test_flows_that_are_woken_often_leave_few_timers(self, e: Engine) -> None:
         def restless() -> Flow[None]:
             yield START
             while True:
@@ -181,7 +181,7 @@ class TestCancel:
         assert cleaned == [True]
         assert not signal._waiters
 
-    def test_before_the_first_step_and_after_the_end(self, e: Engine) -> None:
+    def test_cancelling_before_the_first_step_and_after_the_end(self, e: Engine) -> None:
         early, late = (e.start(waits(deadline=1.0)) for _ in range(2))
         e.cancel(early, ClientClosedError())
         e.step(1.0)
@@ -190,9 +190,7 @@ class TestCancel:
         e.step(2.0)
         assert late.result() == 1.0
 
-    def test_a_flow_that_another_starts_and_cancels_in_one_step_never_begins(
-        self, e: Engine
-    ) -> None:
+    def test_a_flow_that_is_started_and_cancelled_in_one_step_never_runs(self, e: Engine) -> None:
         ran: list[float] = []
 
         def never() -> Flow[None]:
@@ -213,7 +211,7 @@ class TestCancel:
 
 
 class Part:
-    """A component that does what a test says."""
+    """A component whose behaviour the test defines."""
 
     resting = False
 
@@ -242,7 +240,7 @@ def fails(error: BaseException) -> Callable[[object], bool]:
 
 
 class TestTheEnd:
-    def test_a_bug_in_a_flow_ends_every_future(self, e: Engine) -> None:
+    def test_a_bug_in_a_flow_fails_every_future(self, e: Engine) -> None:
         part, seen = Part(), list[Event]()
         e.events.listen(seen.append)
         e.components.append(part)
@@ -259,7 +257,7 @@ class TestTheEnd:
         assert isinstance(late.error, ClientBrokenError)
         assert [ev.kind for ev in seen] == ["broken"]
 
-    def test_so_does_one_in_a_component(self, e: Engine) -> None:
+    def test_a_bug_in_a_component_fails_every_future(self, e: Engine) -> None:
         e.components.append(Part(fails(KeyError("oops"))))
         future = e.start(waits(Signal()))
         e.step(1.0)
@@ -271,14 +269,14 @@ class TestTheEnd:
         assert isinstance(e.ended, ClientBrokenError)
         assert "turns" in str(e.ended)
 
-    def test_an_interrupt_in_mid_step_ends_the_client_and_is_raised(self, e: Engine) -> None:
+    def test_an_interrupt_during_a_step_ends_the_client_and_is_raised(self, e: Engine) -> None:
         e.components.append(Part(fails(KeyboardInterrupt())))
         future = e.start(waits(Signal()))
         with pytest.raises(KeyboardInterrupt):
             e.step(1.0)
         assert isinstance(future.error, ClientBrokenError)
 
-    def test_a_flow_may_end_the_client_itself_and_only_once(self, e: Engine) -> None:
+    def test_a_flow_may_end_the_client_and_only_once(self, e: Engine) -> None:
         def ends() -> Flow[None]:
             yield START
             e.end(ClientClosedError("first"), "closed")
@@ -291,7 +289,7 @@ class TestTheEnd:
         e.step(2.0)
         assert [str(future.error) for future in (other, ending)] == ["first", "first"]
 
-    def test_a_part_that_fails_at_the_end_leaves_the_others_no_future_open(self, e: Engine) -> None:
+    def test_a_component_that_fails_in_abort_leaves_no_future_open(self, e: Engine) -> None:
         tidy = Part()
         e.components += [Part(abort=fails(ValueError("oops"))), tidy]
         future = e.start(waits(Signal()))
@@ -303,7 +301,7 @@ class TestTheEnd:
         assert isinstance(called.error, ClientClosedError)
 
 
-def test_a_call_is_an_effect_and_its_end_an_input(e: Engine) -> None:
+def test_a_call_is_an_effect_and_its_result_an_input(e: Engine) -> None:
     done, failing = e.call(pow, (2, 3), deadline=4.0), e.call(int, ("x",), deadline=4.0)
     call, other = e.effects.popleft(), e.effects.popleft()
     assert isinstance(call, Call)
@@ -314,12 +312,12 @@ def test_a_call_is_an_effect_and_its_end_an_input(e: Engine) -> None:
     assert not done.done
     e.step(1.0)
     assert isinstance(failing.error, ValueError)
-    e.called(call.token, 9, None)  # a second answer is nobody's
+    e.called(call.token, 9, None)  # a second result is ignored
     e.step(2.0)
     assert done.result() == 8
 
 
-def test_a_task_that_is_done_ignores_wake_ups() -> None:
+def test_a_finished_task_ignores_wake_ups() -> None:
     ready: list[Task[Any]] = []
     task: Task[float] = Task(waits(deadline=1.0), ready.append)
     task.wake()

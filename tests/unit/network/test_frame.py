@@ -1,4 +1,4 @@
-"""The frame reader: any split of any frames gives the same frames; lengths alone cost nothing."""
+"""Test the frame reader: frames in any pieces; a length alone allocates no memory."""
 
 import mmap
 import tracemalloc
@@ -18,7 +18,7 @@ from odradek.network.frame_buffers import STEP
 
 
 def feed(reader: FrameReader, data: bytes, sizes: list[int] | None = None) -> list[bytes]:
-    """Hand bytes over in pieces of the sizes given (then as much as fits)."""
+    """Feed bytes in pieces of these sizes (by default as much as fits); return the frames."""
     frames: list[bytes] = []
     turn = 0
     while data:
@@ -40,13 +40,13 @@ EDGES = st.sampled_from([0, 5, SCRATCH - 5, SCRATCH - 4, SCRATCH - 3, SCRATCH + 
 
 
 SMALL = (st.integers(0, 60), st.integers(1, 30))
-LARGE = (EDGES, st.integers(20000, 70000))  # around the size of the scratch
+LARGE = (EDGES, st.integers(20000, 70000))  # around the size of the scratch buffer
 
 
 @pytest.mark.parametrize(("lengths", "sizes"), [SMALL, LARGE], ids=["small", "large"])
 @settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
-def test_any_split_gives_the_same_frames(
+def test_any_split_into_pieces_yields_the_same_frames(
     lengths: st.SearchStrategy[int], sizes: st.SearchStrategy[int], data: st.DataObject
 ) -> None:
     body = st.builds(lambda n, b: bytes([b]) * n, lengths, st.integers(0, 255))
@@ -55,7 +55,7 @@ def test_any_split_gives_the_same_frames(
     assert feed(FrameReader(), framed(bodies), pieces) == bodies
 
 
-def test_a_large_frame_gets_one_buffer_of_its_size_and_is_not_copied() -> None:
+def test_a_large_frame_is_received_into_one_buffer_without_a_copy() -> None:
     reader = FrameReader(8 << 20)
     body = bytes(range(256)) * 8192  # 2 MiB
     data = framed([body])
@@ -70,7 +70,7 @@ def test_a_large_frame_gets_one_buffer_of_its_size_and_is_not_copied() -> None:
 
 
 @contextmanager
-def takes_at_most(size: int) -> Iterator[None]:
+def allocates_at_most(size: int) -> Iterator[None]:
     tracemalloc.start()
     try:
         yield
@@ -80,23 +80,23 @@ def takes_at_most(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), FIRST_LIMIT + 1, 2**31 - 1])
-def test_lengths_outside_the_limit_are_refused_and_nothing_is_allocated(length: int) -> None:
+def test_a_length_outside_the_limit_is_rejected_before_any_allocation(length: int) -> None:
     reader = FrameReader()
     reader.get_buffer()[:4] = length.to_bytes(4, "big", signed=True)
-    with takes_at_most(1 << 16), pytest.raises(MalformedMessageError, match="limit 1048576"):
+    with allocates_at_most(1 << 16), pytest.raises(MalformedMessageError, match="limit 1048576"):
         reader.buffer_updated(4)
 
 
-def resident() -> int:
+def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
-def test_a_length_that_is_allowed_costs_no_memory_until_bytes_come() -> None:
-    reader, before = FrameReader(1 << 30), resident()
+def test_an_allowed_length_uses_no_memory_until_bytes_arrive() -> None:
+    reader, before = FrameReader(1 << 30), resident_bytes()
     reader.get_buffer()[:4] = (1 << 30).to_bytes(4, "big")
     assert reader.buffer_updated(4) == []
     assert len(reader.get_buffer()) == 1 << 30
-    assert resident() - before < 1 << 20
+    assert resident_bytes() - before < 1 << 20
 
 
 @pytest.fixture
@@ -105,16 +105,16 @@ def no_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_mappings")
-def test_a_length_that_is_allowed_costs_no_more_than_16_mib_until_bytes_come() -> None:
+def test_without_mmap_an_allowed_length_allocates_at_most_16_mib_at_first() -> None:
     reader = FrameReader(1 << 30)
     reader.get_buffer()[:4] = (1 << 30).to_bytes(4, "big")
-    with takes_at_most(STEP + (1 << 20)):
+    with allocates_at_most(STEP + (1 << 20)):
         assert reader.buffer_updated(4) == []
         assert len(reader.get_buffer()) == STEP
 
 
 @pytest.mark.usefixtures("no_mappings")
-def test_above_16_mib_the_buffer_grows_as_bytes_arrive() -> None:
+def test_without_mmap_a_buffer_above_16_mib_grows_as_bytes_arrive() -> None:
     body = bytes(STEP + STEP // 2)
     reader = FrameReader(64 << 20)
     frames = feed(reader, framed([body, b"next"]))
@@ -137,7 +137,7 @@ def test_other_protocols_are_named(first: bytes, words: str) -> None:
         feed(FrameReader(), first)
 
 
-def test_what_comes_after_a_refusal_is_not_looked_at() -> None:
+def test_bytes_after_a_rejected_frame_are_ignored() -> None:
     reader = FrameReader()
     with pytest.raises(NotKafkaError):
         feed(reader, b"HTTP" + bytes(SCRATCH - 4))
@@ -145,7 +145,7 @@ def test_what_comes_after_a_refusal_is_not_looked_at() -> None:
     assert len(reader.get_buffer()) > 0
 
 
-def test_the_limit_rises_when_the_peer_has_shown_that_it_is_a_broker() -> None:
+def test_the_limit_rises_once_the_peer_has_proved_to_be_a_broker() -> None:
     body = bytes(FIRST_LIMIT + 1)
     with pytest.raises(MalformedMessageError):
         feed(FrameReader(), framed([body]))

@@ -1,4 +1,4 @@
-"""Receive buffers are used again when, and only when, nobody can see what they held."""
+"""Test that receive buffers are reused only after the last view of them is gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_sizes_are_rounded_up_by_a_quarter_at_most(size: int) -> None:
     assert size_class(rounded) == rounded
 
 
-def test_a_buffer_is_used_again_when_its_last_view_is_gone() -> None:
+def test_a_buffer_is_reused_once_its_last_view_is_gone() -> None:
     buffers = FrameBuffers(16 * MIB)
     first = memoryview(buffers.take(2 * MIB))
     part = first[100:200]
@@ -33,7 +33,7 @@ def test_a_buffer_is_used_again_when_its_last_view_is_gone() -> None:
     assert (buffers.made, buffers.reused, buffers.free) == (2, 1, 1)
 
 
-def test_the_smallest_that_is_large_enough_is_taken() -> None:
+def test_the_smallest_sufficient_buffer_is_taken() -> None:
     buffers = FrameBuffers(16 * MIB)
     views = [memoryview(buffers.take(n * MIB)) for n in (4, 1, 2)]
     sizes = [len(view) for view in views]
@@ -43,7 +43,7 @@ def test_the_smallest_that_is_large_enough_is_taken() -> None:
     assert buffers.made == 3
 
 
-def test_no_more_than_the_limit_is_kept_and_free_ones_go_first() -> None:
+def test_the_pool_stays_within_its_limit_and_drops_free_buffers_first() -> None:
     buffers = FrameBuffers(4 * MIB)
     used = memoryview(buffers.take(2 * MIB))
     buffers.take(MIB)
@@ -52,7 +52,7 @@ def test_no_more_than_the_limit_is_kept_and_free_ones_go_first() -> None:
     assert buffers.free == 0
     assert len(buffers.take(8 * MIB)) == 8 * MIB  # beyond the limit: used once
     assert buffers.kept == 4 * MIB
-    more = memoryview(buffers.take(MIB))  # the oldest in use is given up, not waited for
+    more = memoryview(buffers.take(MIB))  # the oldest in use leaves the pool
     assert buffers.kept == 3 * MIB
     used[0] = large[0] = more[0] = 1
 
@@ -63,7 +63,7 @@ def test_without_a_limit_nothing_is_kept() -> None:
     assert (buffers.kept, buffers.free) == (0, 0)
 
 
-def test_where_nothing_can_be_mapped_buffers_are_as_elsewhere(
+def test_if_mmap_fails_a_bytearray_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refused(*_: object, **__: object) -> mmap.mmap:
@@ -73,12 +73,14 @@ def test_where_nothing_can_be_mapped_buffers_are_as_elsewhere(
     assert type(FrameBuffers().take(2 * MIB)) is bytearray
 
 
-def test_a_large_answer_is_believed_only_after_one_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_large_frame_gets_one_buffer_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(frame_buffers, "MAPS", False)
     buffers = FrameBuffers(256 * MIB)
     reader = FrameReader(128 * MIB, buffers)
     size = 40 * MIB
-    for made in (3, 3):  # 16, 32, 40; then the last one again
+    for made in (3, 3):  # 16, 32, 40 MiB; then the last one again
         reader.get_buffer()[:4] = size.to_bytes(4, "big")
         frames = reader.buffer_updated(4)
         while not frames:

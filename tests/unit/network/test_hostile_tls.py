@@ -1,6 +1,6 @@
-"""TLS peers that break off, change or make up their half of a handshake: always one of our errors.
+"""Test TLS peers that break off, change or invent handshake bytes: the error is always a TlsError.
 
-The server's half is a real one, recorded in memory.
+The server's bytes are recorded from a real handshake in memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def client(authority: Authority) -> ssl.SSLContext:
 
 @pytest.fixture(scope="module", params=VERSIONS, ids=["1.2", "1.3"])
 def flight(request: pytest.FixtureRequest, authority: Authority, client: ssl.SSLContext) -> bytes:
-    """What a server says to a client's hello."""
+    """Return the server's bytes in response to a ClientHello."""
     context = server_context(authority.issue("server", hosts=[NAME]))
     context.maximum_version = request.param
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -41,7 +41,7 @@ def flight(request: pytest.FixtureRequest, authority: Authority, client: ssl.SSL
 
 
 def answered(client: ssl.SSLContext, data: bytes) -> KafkaError:
-    """What becomes of a client that gets these bytes for its hello, and then the end."""
+    """Return the error of a client that receives these bytes after its ClientHello, then EOF."""
     received = ssl.MemoryBIO()
     end = client.wrap_bio(received, ssl.MemoryBIO(), server_hostname=NAME)
     with pytest.raises(ssl.SSLWantReadError):
@@ -54,12 +54,12 @@ def answered(client: ssl.SSLContext, data: bytes) -> KafkaError:
 
 
 @pytest.mark.slow
-def test_a_handshake_cut_off_at_every_byte(client: ssl.SSLContext, flight: bytes) -> None:
+def test_a_handshake_truncated_at_every_byte(client: ssl.SSLContext, flight: bytes) -> None:
     assert len(flight) > 500
     for length in range(len(flight)):
         error = answered(client, flight[:length])
         assert isinstance(error, TlsError)
-        if length < 5:  # not one whole record: nothing is known of the peer
+        if length < 5:  # not one whole record: nothing is known about the peer
             assert error.retriable
             assert not error.sticky
 
@@ -79,5 +79,5 @@ def test_a_handshake_with_changed_bytes(client: ssl.SSLContext, flight: bytes) -
     data=st.binary(max_size=200), record=st.sampled_from((b"", b"\x16\x03\x03", b"\x15\x03\x03"))
 )
 @settings(max_examples=examples(60))
-def test_bytes_that_mean_nothing(data: bytes, record: bytes) -> None:
+def test_random_bytes(data: bytes, record: bytes) -> None:
     assert isinstance(answered(ssl.create_default_context(), record + data), TlsError)

@@ -1,4 +1,4 @@
-"""Single connections: bytes, versions, silence, what a lost connection does to its requests."""
+"""Test single connections: bytes, versions, silence, and requests of a lost connection."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ from odradek.simulation.world.link import Link
 
 
 class Pieces(SimulatedHost):
-    """Hands bytes to the engine in pieces of `piece`."""
+    """Pass bytes to the engine in pieces of `piece` bytes."""
 
     piece = 7
 
@@ -29,7 +29,7 @@ class Pieces(SimulatedHost):
 
 
 class ByteWorld(World):
-    """The same brokers, their answers as bytes in pieces."""
+    """The same brokers, but their responses arrive as bytes in pieces."""
 
     host: Pieces
 
@@ -44,8 +44,8 @@ def world(kind: type[World] = World, **config: Any) -> World:
     return made
 
 
-def asked(kind: type[World] = World, **config: Any) -> tuple[World, Connection]:
-    """A world in which broker 1 has answered, and the connection to it."""
+def connected(kind: type[World] = World, **config: Any) -> tuple[World, Connection]:
+    """Return a world in which broker 1 has answered, and the connection to it."""
     made = world(kind, **config)
     ask(made).result()
     return made, connection_of(made)
@@ -87,8 +87,8 @@ def test_bytes_and_messages_lead_to_the_same_events(piece: int) -> None:
     assert [(e.at, str(e)) for e in w.events] == [(e.at, str(e)) for e in b.events]
 
 
-def test_garbage_ends_the_connection_as_a_failure_and_its_requests_as_disconnects() -> None:
-    w, connection = asked(ByteWorld)
+def test_garbage_fails_the_connection_and_disconnects_its_requests() -> None:
+    w, connection = connected(ByteWorld)
     w.delays["b1:9092"] = 3.0
     lost = w.engine.start(asking(w, 9.0))
     w.run(w.now + 0.1)
@@ -101,8 +101,8 @@ def test_garbage_ends_the_connection_as_a_failure_and_its_requests_as_disconnect
     assert connection.id not in links(w)
 
 
-def test_an_answer_with_the_wrong_correlation_id_is_malformed() -> None:
-    w, connection = asked()
+def test_a_response_with_the_wrong_correlation_id_is_malformed() -> None:
+    w, connection = connected()
     w.engine.received(connection.id, IncomingResponse(4711, ListOffsetsResponse()))
     w.run(w.now + 0.01)
     assert w.connection("b1:9092") is None
@@ -111,8 +111,8 @@ def test_an_answer_with_the_wrong_correlation_id_is_malformed() -> None:
     assert "4711" in str(error)
 
 
-def test_what_comes_for_a_connection_that_ended_is_dropped() -> None:
-    w, connection = asked()
+def test_input_for_a_connection_that_has_ended_is_ignored() -> None:
+    w, connection = connected()
     w.engine.network.close(connection, w.now, "test")
     w.engine.get_buffer(connection.id)[:3] = b"abc"
     w.engine.buffer_updated(connection.id, 3)
@@ -125,8 +125,8 @@ def test_what_comes_for_a_connection_that_ended_is_dropped() -> None:
     assert w.engine.ended is None
 
 
-def test_a_cancelled_calls_late_answer_is_dropped_and_the_connection_lives() -> None:
-    w, _ = asked()
+def test_the_late_response_to_a_cancelled_call_keeps_the_connection() -> None:
+    w, _ = connected()
     w.delays["b1:9092"] = 1.0
     call = w.engine.start(asking(w, 9))
     w.run(w.now + 0.1)
@@ -138,8 +138,8 @@ def test_a_cancelled_calls_late_answer_is_dropped_and_the_connection_lives() -> 
     assert len([d for d in w.dials if d.address == "b1:9092"]) == 1
 
 
-def test_a_calls_short_timeout_does_not_cost_the_connection() -> None:
-    w, _ = asked()
+def test_a_short_call_timeout_keeps_the_connection() -> None:
+    w, _ = connected()
     w.delays["b1:9092"] = 1.0
     assert ask(w, timeout=0.3).error is not None
     w.run(w.now + 2)
@@ -148,9 +148,9 @@ def test_a_calls_short_timeout_does_not_cost_the_connection() -> None:
 
 
 @pytest.mark.parametrize("piece", [LEAST_BYTES // 2, 1])
-def test_a_response_on_its_way_is_life_only_at_the_least_rate(piece: int) -> None:
-    """R-TI-1: a piece arrives each 0.9 s."""
-    w, connection = asked(ByteWorld, **{"request.timeout.ms": 5000})
+def test_a_response_in_pieces_keeps_a_connection_only_at_the_minimum_rate(piece: int) -> None:
+    """R-TI-1: a piece arrives every 0.9 s."""
+    w, connection = connected(ByteWorld, **{"request.timeout.ms": 5000})
     w.delays["b1:9092"] = 1e6
     call = w.engine.start(asking(w, 60))
     w.run(w.now + 0.01)
@@ -169,14 +169,14 @@ def test_a_response_on_its_way_is_life_only_at_the_least_rate(piece: int) -> Non
         assert piece == 1 or not connection.suspect
     assert connection.ended == (piece == 1)
     w.run(w.now + 2.1)
-    assert connection.suspect or connection.ended  # silent now, and long overdue
+    assert connection.suspect or connection.ended  # no more bytes, and long overdue
     w.run(w.now + 1.0)
     assert isinstance(call.error, DisconnectedError)
 
 
-def test_a_request_in_a_throttle_is_silent_after_it_only() -> None:
-    """R-TI-1: a new authentication, for example, doesn't wait for the end of a throttle."""
-    w, connection = asked()
+def test_a_request_during_a_throttle_is_silent_only_after_it() -> None:
+    """R-TI-1: a reauthentication, for example, doesn't wait for the end of a throttle."""
+    w, connection = connected()
     w.delays["b1:9092"] = 30.0
     start = w.now
     connection.throttle(start + 10.0, start)
@@ -187,8 +187,8 @@ def test_a_request_in_a_throttle_is_silent_after_it_only() -> None:
     assert connection.suspect
 
 
-def test_a_long_poll_may_be_silent_for_its_time() -> None:
-    w, connection = asked()
+def test_a_long_poll_may_be_silent_for_its_wait_time() -> None:
+    w, connection = connected()
     w.delays["b1:9092"] = 30.0
     do(w, lambda now: w.engine.network.send(connection, ListOffsetsRequest(), now, patience=3.0))
     start = w.now
@@ -198,8 +198,8 @@ def test_a_long_poll_may_be_silent_for_its_time() -> None:
     assert connection.suspect
 
 
-def test_purposes_have_connections_of_their_own_and_one_backoff() -> None:
-    w, _ = asked()
+def test_purposes_have_separate_connections_and_one_backoff() -> None:
+    w, _ = connected()
     network, address = w.engine.network, parse("b1:9092")
     do(w, lambda now: network.ready(address, now, purpose=COORDINATOR))
     w.run(w.now + 1)
@@ -213,7 +213,7 @@ def test_purposes_have_connections_of_their_own_and_one_backoff() -> None:
 
 
 def test_an_unwritable_connection_is_not_used_until_it_drains() -> None:
-    w, connection = asked()
+    w, connection = connected()
     w.engine.writable(connection.id, False)
     call = w.engine.start(asking(w, 9))
     steps = w.steps
@@ -225,15 +225,15 @@ def test_an_unwritable_connection_is_not_used_until_it_drains() -> None:
     assert call.done
 
 
-def test_an_api_the_broker_does_not_speak_is_a_typed_error() -> None:
-    w, connection = asked()
+def test_an_api_that_the_broker_lacks_raises_unsupported_version() -> None:
+    w, connection = connected()
     connection.versions.pop(MetadataRequest.API_KEY)
     with pytest.raises(UnsupportedVersionError, match="b1:9092"):
         w.engine.network.version_for(connection, MetadataRequest)
 
 
-def test_the_end_closes_every_connection_and_pending_dial() -> None:
-    w, _ = asked()
+def test_shutdown_closes_connections_and_pending_attempts() -> None:
+    w, _ = connected()
     w.modes["b2:9092"] = "black_hole"
     do(w, lambda now: w.engine.network.ready(parse("b2:9092"), now))
     w.run(w.now + 0.1)
@@ -245,7 +245,7 @@ def test_the_end_closes_every_connection_and_pending_dial() -> None:
     assert w.engine.step(w.now + 100) is None
 
 
-def test_the_dial_that_hangs_longest_makes_room() -> None:
+def test_the_oldest_hanging_attempt_is_closed_for_a_new_one() -> None:
     w = world()
     network = w.engine.network
     addresses = [f"hangs{n}:9092" for n in range(MAX_PENDING)]

@@ -1,6 +1,6 @@
-"""The dial that asks in plaintext what a TLS handshake's silent end meant: what it may not do.
+"""Test the plaintext probe after a TLS handshake that ends silently: what it must not do.
 
-Whoever answers it is nobody that was authenticated, and perhaps a proxy without a broker.
+The peer that answers it isn't authenticated, and may be a proxy without a broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 
 
 class Ending(SimulatedHost):
-    """Ends every TLS handshake; what comes in plaintext is `words`, if there are any."""
+    """End every TLS handshake; respond to plaintext with `words`, or as a broker if it is empty."""
 
     words = b""
     ending: OSError = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
@@ -57,7 +57,7 @@ class Ending(SimulatedHost):
 
 
 class Proxy(World):
-    """Ends every TLS handshake; in plaintext it says `words`, or answers as a broker does."""
+    """A server that ends TLS handshakes; in plaintext it sends `words` or acts as a broker."""
 
     host: Ending
 
@@ -82,12 +82,12 @@ class Proxy(World):
         self.ends.append((connection.id in self.plain, error))
 
     def go(self) -> None:
-        """Ask for a topic for a while, and look how the plaintext dials ended."""
+        """Request a topic for a while and record how the connection attempts ended."""
         self.wait(self.engine.topic("t", 8.0), 8.0)
 
 
-def test_a_handshake_that_is_cut_off_says_what_to_look_at() -> None:
-    """A port without TLS resets the connection, as it has more bytes than it has read."""
+def test_the_error_of_an_interrupted_handshake_names_possible_causes() -> None:
+    """A port without TLS resets the connection, because it has unread bytes."""
     proxy = Proxy(probe=False)
     proxy.host.ending = ConnectionResetError(104, "Connection reset by peer")
     proxy.go()
@@ -103,8 +103,8 @@ LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
 @pytest.mark.parametrize(
     "given", [{"security.protocol": "SSL"}, {"security.protocol": "SASL_SSL", **LOGIN}]
 )
-def test_nobody_is_asked_in_plaintext_unless_it_is_wished(given: dict[str, Any]) -> None:
-    """Whoever cuts TLS gets no plaintext, and no error advises to do without TLS."""
+def test_no_plaintext_is_sent_unless_configured(given: dict[str, Any]) -> None:
+    """A peer that cuts TLS gets no plaintext, and no error advises to disable TLS."""
     proxy = Proxy(probe=False, **given)
     proxy.go()
     assert proxy.plain == set()
@@ -121,7 +121,7 @@ def test_nobody_is_asked_in_plaintext_unless_it_is_wished(given: dict[str, Any])
     [HTTP, b"SSH-2.0-x\r\n" * 3, b"\x00\x00\x00\x09" + b"\xff" * 9],
     ids=["http", "ssh", "junk"],
 )
-def test_what_isnt_kafka_in_plaintext_says_nothing_of_the_tls_port(words: bytes) -> None:
+def test_a_plaintext_response_that_is_not_kafka_is_ignored(words: bytes) -> None:
     proxy = Proxy(words)
     proxy.go()
     assert proxy.plain
@@ -129,14 +129,14 @@ def test_what_isnt_kafka_in_plaintext_says_nothing_of_the_tls_port(words: bytes)
     assert any(plain for plain, _ in proxy.ends)
 
 
-def test_a_broker_in_plaintext_is_told_and_its_features_arent_taken() -> None:
+def test_a_plaintext_broker_is_reported_and_its_features_are_ignored() -> None:
     proxy = Proxy()
     proxy.go()
     assert any(type(error) is PlaintextPortError for plain, error in proxy.ends if plain)
     assert proxy.engine.network.finalized == (-1, {})
 
 
-def test_nobody_unknown_makes_the_client_begin_anew() -> None:
+def test_a_rebootstrap_error_in_plaintext_is_ignored() -> None:
     proxy = Proxy(mode="error_129")
     proxy.go()
     assert {type(error) for plain, error in proxy.ends if not plain} == {USUAL}
@@ -144,8 +144,8 @@ def test_nobody_unknown_makes_the_client_begin_anew() -> None:
     assert not proxy.kinds("rebootstrap")
 
 
-def test_a_port_that_was_gone_meanwhile_is_asked_anew() -> None:
-    """Plaintext, then nobody, then plaintext again: the second time, too, it is told which."""
+def test_a_port_that_was_closed_meanwhile_is_probed_again() -> None:
+    """The port speaks plaintext, is closed, speaks plaintext again: both times it is reported."""
 
     world = Proxy()
     world.go()

@@ -1,4 +1,4 @@
-"""What is said to proxies, byte by byte, and what their answers mean."""
+"""Test the bytes that are sent to proxies and the meaning of their responses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLACE = b"\x03\x06broker\x23\x84"
 
 
 def talk(proxy: Proxy, target: Address, *answers: bytes) -> list[tuple[bytes, int]]:
-    """Hold a conversation to its end; what was sent, and how much was waited for."""
+    """Run a conversation and return what was sent with the number of bytes waited for."""
     said, left = [], list(answers)
     going = conversation(proxy, target)
     step = next(going)
@@ -59,7 +59,7 @@ def test_socks5(target: Address, place: bytes) -> None:
     assert said == [(b"\x05\x01\x00", 2), (b"\x05\x01\x00" + place, 2), (b"", 2), (b"", 18)]
 
 
-def test_socks5_with_a_login_and_a_name_in_the_answer() -> None:
+def test_socks5_with_a_login_and_a_name_in_the_response() -> None:
     answers = (b"\x05\x02", b"\x01\x00", b"\x05\x00", b"\x00\x03", b"\x05", bytes(7))
     assert talk(SOCKS_LOGIN, BROKER, *answers) == [
         (b"\x05\x02\x00\x02", 2),
@@ -114,10 +114,10 @@ OPEN = b"\x05\x00"
         (HTTP, [b"\x05\xff"], NotAProxyError, "doesn't speak HTTP"),
     ],
 )
-def test_what_a_refusal_means(
+def test_errors_of_proxies(
     proxy: Proxy, answers: list[bytes], kind: type[ProxyError], text: str
 ) -> None:
-    """Errors that waiting doesn't mend are sticky; one that may pass is retried."""
+    """A permanent error is sticky, a transient one is retried."""
     with pytest.raises(ProxyError) as caught:
         talk(proxy, BROKER, *answers)
     error = caught.value.at(BROKER)
@@ -131,14 +131,14 @@ def test_what_a_refusal_means(
 
 @pytest.mark.parametrize("proxy", [SOCKS, HTTP_LOGIN])
 @pytest.mark.parametrize("host", ["b HTTP/1.1\r\n\r\nx", "b\nx", "b\x7f"])
-def test_a_host_that_can_be_none_is_told_to_no_proxy(proxy: Proxy, host: str) -> None:
-    """A broker names hosts: a line's end in one would put words of its own into the request."""
+def test_an_impossible_host_is_not_sent_to_a_proxy(proxy: Proxy, host: str) -> None:
+    """Brokers name hosts; a line break in a host name would inject words into the request."""
     with pytest.raises(ValueError, match="host"):
         talk(proxy, Address(host, 9092), b"\x05\x00")
 
 
-class Through(SimulatedHost):
-    """Reaches a broker through the proxy's ip."""
+class ProxiedHost(SimulatedHost):
+    """Reach a broker through the proxy's IP address."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -149,14 +149,14 @@ class Through(SimulatedHost):
         super()._open(effect if effect.ip == "::1" else effect._replace(ip=effect.address.host))
 
 
-class Behind(World):
-    """A cluster behind a proxy; names are looked up as the world's table says."""
+class ProxiedWorld(World):
+    """A cluster that is reached through a proxy; the world's table resolves names."""
 
-    host: Through
+    host: ProxiedHost
 
     def __init__(self, scheme: str) -> None:
         config = {"bootstrap.servers": "front:9092", "proxy.url": f"{scheme}://proxy:99"}
-        super().__init__(config, hosts=Through)
+        super().__init__(config, hosts=ProxiedHost)
         self.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
 
     @property
@@ -169,9 +169,9 @@ class Behind(World):
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h", "http"])
-def test_who_resolves_names(scheme: str) -> None:
-    """What is dialled is the proxy; what it is asked for is a name, or what we looked up."""
-    world = Behind(scheme)
+def test_whether_client_or_proxy_resolves_names(scheme: str) -> None:
+    """Only socks5 resolves the broker's name in the client; the client connects to the proxy."""
+    world = ProxiedWorld(scheme)
     world.names |= {"proxy": ["10.0.0.1"], "front": ["10.1.0.1"]}
     world.go()
     ours = scheme == "socks5"
@@ -184,8 +184,8 @@ def test_who_resolves_names(scheme: str) -> None:
 
 
 def test_every_ip_of_a_socks5_proxys_name_is_tried() -> None:
-    """An old ::1 in front of the 127.0.0.1 where it listens, or a dead A record of two."""
-    world = Behind("socks5")
+    """An outdated ::1 before the 127.0.0.1 on which it listens, or one of two A records is dead."""
+    world = ProxiedWorld("socks5")
     world.names["proxy"] = ["::1", "127.0.0.1"]
     world.modes["::1:9092"] = "refused"
     world.go()
@@ -194,11 +194,11 @@ def test_every_ip_of_a_socks5_proxys_name_is_tried() -> None:
     world.wait(world.engine.topic("u", world.now + 3.0), 3.0)
     to_front = [effect.ip for effect in world.dialled if effect.address.host == "front"]
     assert to_front[0] == "::1"
-    assert set(to_front[1:]) == {"127.0.0.1"}  # the way that led there is remembered
+    assert set(to_front[1:]) == {"127.0.0.1"}  # the address that worked is remembered
 
 
-def test_each_ip_of_a_broker_is_tried_through_each_of_the_proxy_within_seconds() -> None:
-    world = Behind("socks5")
+def test_each_ip_of_a_broker_is_tried_through_each_ip_of_the_proxy() -> None:
+    world = ProxiedWorld("socks5")
     world.names |= {"proxy": ["10.0.0.1", "10.0.0.2"], "front": ["10.1.0.1", "10.1.0.2"]}
     world.modes["front:9092"] = "black_hole"
     world.wait(world.engine.topic("t", 12.0), 12.0)
@@ -207,8 +207,8 @@ def test_each_ip_of_a_broker_is_tried_through_each_of_the_proxy_within_seconds()
     assert world.dials[3].at - world.dials[0].at < 4 * 2.5
 
 
-def test_a_proxy_whose_name_doesnt_resolve() -> None:
-    world = Behind("socks5h")
+def test_the_error_names_a_proxy_that_does_not_resolve() -> None:
+    world = ProxiedWorld("socks5h")
     world.names["proxy"] = None
     world.go()
     error = world.engine.network.states.state(Address("front", 9092)).last_error
@@ -216,9 +216,9 @@ def test_a_proxy_whose_name_doesnt_resolve() -> None:
     assert "the proxy's name 'proxy' doesn't resolve" in str(error)
 
 
-def test_what_a_proxy_takes_counts_within_the_setup_timeout() -> None:
-    """It accepts the connection and says nothing: no connection comes of it."""
-    world = Behind("http")
+def test_the_setup_timeout_includes_the_proxy() -> None:
+    """The proxy accepts the connection and then sends nothing."""
+    world = ProxiedWorld("http")
     world.modes["front:9092"] = "black_hole"
     timeout = world.engine.config["socket.connection.setup.timeout.ms"]
     world.wait(world.engine.topic("t", 20.0), 20.0)

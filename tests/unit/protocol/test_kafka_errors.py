@@ -1,4 +1,4 @@
-"""Kafka's error codes as classes (R-RT-3)."""
+"""Test that each of Kafka's error codes has a class (R-RT-3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek.common.errors.kafka import (
 )
 
 
-def test_every_code_has_one_class_of_its_own() -> None:
+def test_every_code_has_its_own_class() -> None:
     assert set(ERRORS) == set(range(-1, 137)) - {0}
     assert len(set(ERRORS.values())) == len(ERRORS)
     for code, kind in ERRORS.items():
@@ -46,14 +46,14 @@ def test_every_code_has_one_class_of_its_own() -> None:
         (129, False, False),  # REBOOTSTRAP_REQUIRED
     ],
 )
-def test_properties_are_those_of_kafkas_own_client(
+def test_retriable_and_refresh_are_as_in_kafkas_client(
     code: int, retriable: bool, refresh: bool
 ) -> None:
     kind = ERRORS[code]
     assert (kind.retriable, kind.refresh_metadata, kind.fatal) == (retriable, refresh, False)
 
 
-def test_errors_say_name_number_and_words() -> None:
+def test_an_error_message_has_name_number_and_text() -> None:
     error = error_for(3)
     assert type(error) is UnknownTopicOrPartitionError
     assert str(error).startswith("UNKNOWN_TOPIC_OR_PARTITION (3): ")
@@ -63,13 +63,13 @@ def test_errors_say_name_number_and_words() -> None:
     assert type(error_for(-1)) is UnknownServerError
 
 
-def test_a_code_of_a_newer_broker_is_no_crash() -> None:
+def test_an_unknown_code_becomes_an_error() -> None:
     error = error_for(9999, "too new")
     assert type(error) is UnknownErrorCodeError
     assert error.number == 9999
     assert "too new" in str(error)
 
 
-def test_success_is_no_error() -> None:
+def test_code_0_is_rejected() -> None:
     with pytest.raises(ValueError, match="0"):
         error_for(0)

@@ -1,4 +1,4 @@
-"""What all messages have in common: versions, defaults, refusals on writing, errors, imports."""
+"""Test all messages: versions, defaults, values that can't be encoded, errors, lazy imports."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ from odradek.protocol.registry import API_NAMES, api_name, request_class
 from odradek.simulation.world.environment import read_request
 
 ID = bytes(7) + b"\x01" + bytes(7) + b"\x02"
-"""Java's `new Uuid(1, 2)`."""
+"""The same id as Java's `new Uuid(1, 2)`."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "module", ["odradek.protocol.registry", "odradek.protocol.headers", "odradek.protocol.message"]
 )
-def test_no_message_module_is_imported_before_it_is_asked_for(module: str) -> None:
+def test_message_modules_are_imported_on_first_use(module: str) -> None:
     program = (
         f"import {module}, sys\n"
         "print([m for m in sys.modules if m.startswith('odradek.protocol.messages.')])\n"
@@ -83,7 +83,7 @@ def test_no_message_module_is_imported_before_it_is_asked_for(module: str) -> No
     ]
 
 
-def test_the_registry_knows_all_names_but_has_only_some_messages() -> None:
+def test_the_registry_names_all_apis_and_has_some_messages() -> None:
     assert request_class(0).__name__ == "ProduceRequest"
     assert request_class(0).RESPONSE.__name__ == "ProduceResponse"
     assert API_NAMES[60] == "DescribeCluster"
@@ -95,7 +95,7 @@ def test_the_registry_knows_all_names_but_has_only_some_messages() -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 14, 1000])
-def test_a_version_out_of_range_is_refused_both_ways(version: int) -> None:
+def test_an_unsupported_version_is_rejected_in_both_directions(version: int) -> None:
     with pytest.raises(UnsupportedVersionError, match="0 to 13"):
         MetadataRequest().encode(version)
     with pytest.raises(UnsupportedVersionError, match="0 to 13"):
@@ -121,7 +121,7 @@ def test_defaults_are_kafkas() -> None:
         (ListOffsetsRequest(isolation_level=1), 1, "isolation_level"),
     ],
 )
-def test_a_value_that_the_version_has_no_place_for_is_refused(
+def test_a_value_that_the_version_cannot_carry_is_rejected(
     message: Message, version: int, field: str
 ) -> None:
     with pytest.raises(UnsupportedVersionError, match=field):
@@ -129,7 +129,7 @@ def test_a_value_that_the_version_has_no_place_for_is_refused(
     assert type(message)().encode(version)
 
 
-def test_ignorable_fields_are_left_out_in_silence() -> None:
+def test_ignorable_fields_are_omitted() -> None:
     topic = MetadataRequestTopic(topic_id=b"\x01" * 16, name="t")
     assert MetadataRequest([topic]).encode(9) == [b"\x02\x02t\x00\x01\x00\x00\x00"]
     assert DeleteTopicsRequest(topic_names=["t"]).encode(6) == [b"\x01\x00\x00\x00\x00\x00"]
@@ -146,9 +146,7 @@ def test_ignorable_fields_are_left_out_in_silence() -> None:
         (CreateTopicsRequest([CreatableTopic("t", 2**31)]), 7),
     ],
 )
-def test_a_value_that_does_not_fit_its_field_is_a_typed_error(
-    message: Message, version: int
-) -> None:
+def test_a_value_that_does_not_fit_its_field_is_rejected(message: Message, version: int) -> None:
     with pytest.raises(InvalidRequestError, match=type(message).__name__):
         message.encode(version)
 
@@ -180,8 +178,8 @@ def test_errors_name_message_version_reason_and_position(
     assert text.endswith(f"at byte {position} of {len(frame)}")
 
 
-def test_bytes_after_a_message_can_be_left() -> None:
-    """As brokers leave them: librdkafka 2.16 has three after a request for all topics."""
+def test_trailing_bytes_can_be_ignored() -> None:
+    """Some clients send trailing bytes, as librdkafka 2.16 does in a request for all topics."""
     frame = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
     with pytest.raises(MalformedMessageError, match="3 unread bytes at the end"):
         read_request(frame)
@@ -191,20 +189,20 @@ def test_bytes_after_a_message_can_be_left() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 6, 2**40])
-def test_an_offset_outside_of_the_frame_is_the_typed_error_too(offset: int) -> None:
+def test_an_offset_outside_of_the_frame_is_malformed(offset: int) -> None:
     with pytest.raises(MalformedMessageError):
         MetadataRequest.decode(b"\x00\x00\x00\x00\x00", 1, offset)
 
 
 @pytest.mark.parametrize("cut", range(12))
-def test_headers_cut_short_are_the_typed_error(cut: int) -> None:
+def test_a_truncated_request_header_is_malformed(cut: int) -> None:
     header = b"\x00\x03\x00\x0c\x00\x00\x00\x07\x00\x01c\x00"
     assert decode_request_header(header) == (3, 12, 7, "c", 12)
     with pytest.raises(MalformedMessageError, match="request header"):
         decode_request_header(header[:cut])
 
 
-def test_response_headers_cut_short_are_the_typed_error() -> None:
+def test_a_truncated_response_header_is_malformed() -> None:
     with pytest.raises(MalformedMessageError, match="response header"):
         peek_correlation_id(b"\x00\x00\x07")
     with pytest.raises(MalformedMessageError, match="header of MetadataResponse v12"):
@@ -218,7 +216,7 @@ def test_any_buffer_is_accepted(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**21, 2**28 - 1, 2**28, 2**31 - 1])
-def test_varints_come_back(value: int) -> None:
+def test_varints_round_trip(value: int) -> None:
     out = Output()
     write_uvarint(out, value)
     assert read_uvarint(memoryview(out), 0) == (value, len(out))
@@ -226,12 +224,12 @@ def test_varints_come_back(value: int) -> None:
         read_uvarint(memoryview(out)[:-1], 0)
 
 
-def test_varints_beyond_int32_are_refused() -> None:
+def test_varints_above_int32_are_rejected() -> None:
     with pytest.raises(WireError):
         read_uvarint(memoryview(b"\x80\x80\x80\x80\x08"), 0)
 
 
-def test_records_in_pieces_as_one_view() -> None:
+def test_records_in_pieces_become_one_view() -> None:
     pieces: list[Buffer] = [b"ab", bytearray(b"c"), memoryview(b"de")]
     joined = records_view(pieces)
     assert joined is not None
@@ -274,10 +272,10 @@ def test_records_in_pieces_as_one_view() -> None:
         (UnregisterControllerRequest(7), 0, "0000000700"),
     ],
 )  # fmt: skip
-def test_what_kafka_4_4_has_new_is_written_as_java_does(
+def test_new_messages_of_kafka_4_4_are_encoded_as_in_java(
     message: Message, version: int, written: str
 ) -> None:
-    """The bytes are those that kafka-clients 4.4.0 writes for the same fields."""
+    """Compare with the bytes that kafka-clients 4.4.0 writes for the same fields."""
     assert b"".join(message.encode(version)).hex() == written
 
 
@@ -329,16 +327,16 @@ def test_what_kafka_4_4_has_new_is_written_as_java_does(
         ),
     ],
 )  # fmt: skip
-def test_what_kafka_4_4_has_new_is_read_as_java_writes_it(
+def test_new_messages_of_kafka_4_4_are_decoded_as_in_java(
     written: str, version: int, message: Message
 ) -> None:
-    """The bytes are those that kafka-clients 4.4.0 writes for the same fields."""
+    """Compare with the bytes that kafka-clients 4.4.0 writes for the same fields."""
     data = bytes.fromhex(written)
     assert type(message).decode(data, version) == message
     assert b"".join(message.encode(version)) == data
 
 
-def test_a_topic_id_of_a_transactions_offsets_is_read_as_java_writes_it() -> None:
+def test_a_topic_id_in_a_txn_offset_commit_response_is_decoded() -> None:
     written = bytes.fromhex("00000000020000000000000001000000000000000202000000030064000000")
     answer = TxnOffsetCommitResponse.decode(memoryview(written), 6, 0)
     (topic,) = answer.topics

@@ -1,7 +1,6 @@
-"""A scripted coordinator of a classic group, and an application that isn't there.
+"""A scripted coordinator of a classic group, and a fake of the consumer's side of it.
 
-In: what it says to the next questions, what other members there are. Out: what was asked, and what
-the membership wanted of the glue.
+In: its next responses, other members. Out: requests, and calls of the membership to the group.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def parts(*names: str) -> list[TopicPartition]:
 
 
 class FakeGroup:
-    """The glue, with an application that polls whenever it is asked to, unless `busy`."""
+    """The consumer's group object; its application polls when asked to, unless `busy`."""
 
     def __init__(self, world: Script) -> None:
         self.engine = world.consumer
@@ -129,17 +128,17 @@ class FakeGroup:
         raise AssertionError("on_assigned tells members of classic groups")
 
     def unsettled(self, since: float) -> None:
-        """What it says after ten seconds is the real group's."""
+        """Ignore; only the real group warns after ten seconds."""
 
     def settled(self, now: float) -> None:
-        """And so is that it's over."""
+        """Ignore, as in `unsettled`."""
 
     def complain(self, error: KafkaError) -> None:
         self.complaints.append(error)
 
 
 class Script(World):
-    """One broker that coordinates a group; the other members are what the test says they are."""
+    """One broker that coordinates a group; the test defines the other members."""
 
     def __init__(self, **config: Any) -> None:
         given = {
@@ -160,7 +159,7 @@ class Script(World):
         self.members: dict[str, JoinGroupResponseMember] = {}
         self.leader: str | None = None
         self.given: list[str] | None = None
-        """What the next syncs give, when another member leads."""
+        """The partitions in the next SyncGroup responses if another member leads."""
         self.skip = False
         self.consumer = engine = cast("ConsumerEngine", self.engine)
         self.group = FakeGroup(self)
@@ -230,7 +229,7 @@ class Script(World):
             own = encode_assignment(parts(*self.given))
         return SyncGroupResponse(0, 0, "consumer", body.protocol_name, own)
 
-    # What the tests look at
+    # For assertions
 
     @property
     def state(self) -> str:
@@ -240,7 +239,7 @@ class Script(World):
         return [a.body for a in self.asks(api)]
 
     def withheld(self) -> int:
-        """Of how many partitions nothing is handed out."""
+        """Return the number of partitions whose records are withheld from the application."""
         states = self.group.engine.subscription.partitions.values()
         return sum(state.revoked for state in states)
 

@@ -1,4 +1,4 @@
-"""A coordinator of a KIP-848 group that follows a script, and the group's side of a member."""
+"""A scripted coordinator of a KIP-848 group, and a fake of the consumer's side of it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def part(name: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def gives(epoch: int, **topics: list[int]) -> ConsumerGroupHeartbeatResponse:
-    """An answer with an assignment."""
+def assigns(epoch: int, **topics: list[int]) -> ConsumerGroupHeartbeatResponse:
+    """Build a response with an assignment."""
     return ConsumerGroupHeartbeatResponse(
         member_epoch=epoch,
         heartbeat_interval_ms=5000,
@@ -62,7 +62,7 @@ def gives(epoch: int, **topics: list[int]) -> ConsumerGroupHeartbeatResponse:
 
 
 class Scripted(World):
-    """One broker, a coordinator that answers what was prepared, and the group's side of it all."""
+    """A broker that sends prepared responses, and a fake of the consumer's group object."""
 
     def __init__(
         self, config: dict[str, Any] | None = None, *, version: int = 1, pattern: str | None = None
@@ -77,23 +77,23 @@ class Scripted(World):
         self.version = version
         self.spoken = {10: (0, 6)} | ({68: (0, version)} if version >= 0 else {})
         self.replies: list[Reply] = []
-        """What the next heartbeats get: an answer or an error; then "all is well"."""
+        """Responses or errors for the next heartbeats; afterwards heartbeats succeed."""
         self.log: list[str] = []
-        """What the group was told to do."""
+        """Calls of the membership to the group."""
         self.failure: KafkaError | None = None
         self.trouble: KafkaError | None = None
-        """What goes wrong with the next revocation."""
+        """Error that the next revocation raises."""
         self.held_up = False
-        """The application doesn't come back: revocations wait."""
+        """True if revocations wait, because the application doesn't poll."""
         self.silent_until = 0.0
-        # The group
+        # The group object
         self.group_id = "g"
         self.instance_id: str | None = options.get("group.instance.id")
         self.pattern = pattern
         self.subscribed = ["orders"]
         self.partitions: dict[TopicPartition, None] = {}
         self.last_poll: float | None = None
-        """None: inside `poll()`, always."""
+        """Time of the last poll; None while the application is inside `poll()`."""
         self.poll_wanted = Signal()
         self.heartbeats = Sampled()
         self.coordinator = Coordinator(self.engine.brokers, CoordinatorKind.GROUP, "g")
@@ -106,7 +106,7 @@ class Scripted(World):
             TopicNames(self.engine.brokers),
         )
 
-    # What the membership uses
+    # Called by the membership
 
     @property
     def config(self) -> Config:
@@ -132,7 +132,7 @@ class Scripted(World):
         while self.held_up:
             until = self.polled_at + self.config["max.poll.interval.ms"]
             if now >= until:
-                raise PollOverdueError("nobody polls")
+                raise PollOverdueError("no poll in time")
             now = yield Wait((self.poll_wanted,), until)
         self._drop("revoked", partitions)
         return now
@@ -149,13 +149,13 @@ class Scripted(World):
         return now
 
     def assigned_nothing(self) -> None:
-        """Who commits nothing has nothing to be told."""
+        """Ignore; a group without committed offsets isn't told."""
 
     def unsettled(self, since: float) -> None:
-        """What it says after ten seconds is the real group's."""
+        """Ignore; only the real group warns after ten seconds."""
 
     def settled(self, now: float) -> None:
-        """And so is that it's over."""
+        """Ignore, as in `unsettled`."""
 
     def failed(self, error: KafkaError) -> None:
         self.failure = error
@@ -168,7 +168,7 @@ class Scripted(World):
         for partition in partitions:
             del self.partitions[partition]
 
-    # What the broker says
+    # Responses of the broker
 
     def answer(self, address: str, body: Any) -> Message | Literal["silence"] | None:
         if isinstance(body, FindCoordinatorRequest):
@@ -234,7 +234,7 @@ class Scripted(World):
         return [e.fields["state"] for e in self.kinds("group") if e.fields["what"] == "g"]
 
     def sent(self, request: ConsumerGroupHeartbeatRequest) -> dict[str, list[int]] | None:
-        """What a heartbeat says that the member has."""
+        """Return the partitions that a heartbeat reports as owned."""
         if request.topic_partitions is None:
             return None
         names = {topic_id: name for name, topic_id in IDS.items()}

@@ -1,4 +1,4 @@
-"""A classic membership against a scripted coordinator: joining, leading, put out, leaving."""
+"""Test a classic membership against a scripted coordinator: join, lead, be removed, leave."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from odradek.clients.consumer.group.assignors import EAGER
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment, decode_subscription
 from odradek.common.errors.kafka import FencedInstanceIdError
 
-# One member alone
+# A group with one member
 
 
-def test_a_group_of_one_owns_everything_and_sends_heartbeats() -> None:
+def test_the_only_member_owns_all_partitions_and_sends_heartbeats() -> None:
     w = Script(client_rack="r1")
     w.stable()
     assert w.calls() == [("assign", parts("t0", "t1"))]
@@ -52,7 +52,7 @@ def test_a_group_of_one_owns_everything_and_sends_heartbeats() -> None:
     ]
 
 
-def test_a_rebalance_of_an_eager_member_gives_back_everything_first() -> None:
+def test_an_eager_member_revokes_all_partitions_before_it_rejoins() -> None:
     w = Script()
     w.stable()
     w.calls()
@@ -67,10 +67,10 @@ def test_a_rebalance_of_an_eager_member_gives_back_everything_first() -> None:
     assert w.bodies("JoinGroup")[-1].reason == "the group is rebalancing"
     assert w.membership.generation == 2
     beats = [a.at for a in w.asks("Heartbeat")]
-    assert max(b - a for a, b in pairwise(beats)) < 1.6, "meanwhile as well"
+    assert max(b - a for a, b in pairwise(beats)) < 1.6, "heartbeats continue meanwhile"
 
 
-def test_a_cooperative_member_keeps_what_stays_and_joins_twice() -> None:
+def test_a_cooperative_member_keeps_partitions_and_joins_twice() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.leader, w.given = "other", ["t0", "t1"]
     w.stable()
@@ -85,7 +85,7 @@ def test_a_cooperative_member_keeps_what_stays_and_joins_twice() -> None:
     assert w.group.mine == parts("t1")
 
 
-def test_a_rebalance_during_the_sync_is_one_more_join() -> None:
+def test_a_rebalance_during_the_sync_causes_one_more_join() -> None:
     w = Script()
     w.code("SyncGroup", REBALANCE, REBALANCE)
     w.stable()
@@ -93,10 +93,10 @@ def test_a_rebalance_during_the_sync_is_one_more_join() -> None:
     assert w.calls() == [("assign", parts("t0", "t1"))]
 
 
-# Leading
+# The leader
 
 
-def test_the_leader_divides_also_topics_that_only_others_subscribe_to() -> None:
+def test_the_leader_assigns_topics_that_only_others_subscribe_to() -> None:
     w = Script()
     w.topics.update(u=[1, 1, 1], v=[1])
     w.other("x", "t", "u")
@@ -119,7 +119,7 @@ def test_the_leader_divides_also_topics_that_only_others_subscribe_to() -> None:
     )
 
 
-def test_a_leader_asks_less_and_less_often_for_partitions_that_their_owner_keeps() -> None:
+def test_a_leader_rejoins_ever_less_often_for_partitions_that_are_not_revoked() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.other("x", "t", owned=parts("t0", "t1"))
     w.begin(95.0)
@@ -133,7 +133,7 @@ def test_a_leader_asks_less_and_less_often_for_partitions_that_their_owner_keeps
     assert len(w.asks("JoinGroup")) == count
 
 
-def test_a_topic_that_comes_later_and_one_that_goes() -> None:
+def test_topics_that_are_created_or_deleted_cause_a_rebalance() -> None:
     w = Script()
     w.group.subscribed = ["t", "u"]
     w.begin(8.0)
@@ -151,7 +151,7 @@ def test_a_topic_that_comes_later_and_one_that_goes() -> None:
     assert w.group.owned() == parts("t0", "t1")
 
 
-def test_followers_do_not_care_for_numbers_of_partitions() -> None:
+def test_followers_ignore_added_partitions() -> None:
     w = Script()
     w.leader, w.given = "other", ["t0"]
     w.stable()
@@ -162,7 +162,7 @@ def test_followers_do_not_care_for_numbers_of_partitions() -> None:
     assert w.bodies("SyncGroup")[-1].assignments == []
 
 
-def test_a_static_leader_that_comes_back_divides_nothing() -> None:
+def test_a_returning_static_leader_keeps_the_assignment() -> None:
     w = Script(group_instance_id="i")
     w.skip, w.given = True, ["t1"]
     w.stable()
@@ -172,30 +172,30 @@ def test_a_static_leader_that_comes_back_divides_nothing() -> None:
     w.skip, w.given = False, None
     w.engine.post(lambda _: w.engine.metadata.request("a test"))
     w.run(w.now + 2.0)
-    assert w.group.owned() == parts("t0", "t1", "t2"), "KIP-814: it watches all the same"
+    assert w.group.owned() == parts("t0", "t1", "t2"), "KIP-814: it notices changes anyway"
 
 
-class Faulty:
+class FailingAssignor:
     name, protocol = "faulty", EAGER
 
     def assign(self, members: Any, topics: Any) -> Any:
         raise ZeroDivisionError("by a user")
 
 
-def test_an_assignor_that_raises_ends_the_membership_and_frees_the_others() -> None:
-    w = Script(partition_assignment_strategy=[Faulty()])
+def test_a_failing_assignor_ends_the_membership_and_leaves_the_group() -> None:
+    w = Script(partition_assignment_strategy=[FailingAssignor()])
     w.begin()
     assert w.state == "fatal"
     assert "ZeroDivisionError" in str(w.group.error)
     assert w.order()[-1] == "LeaveGroup"
 
 
-# Being put out
+# Removal from the group
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize(("code", "member"), [(UNKNOWN, ""), (ILLEGAL, "m1")])
-def test_a_member_that_was_put_out_loses_all_and_joins_again(
+def test_a_removed_member_loses_its_partitions_and_rejoins(
     strategy: str, code: int, member: str
 ) -> None:
     w = Script(partition_assignment_strategy=strategy)
@@ -210,7 +210,7 @@ def test_a_member_that_was_put_out_loses_all_and_joins_again(
 
 
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
-def test_put_out_in_the_middle_of_a_rebalance(api: str) -> None:
+def test_removal_during_a_rebalance(api: str) -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.stable()
     w.calls()
@@ -225,30 +225,30 @@ def test_put_out_in_the_middle_of_a_rebalance(api: str) -> None:
     ("api", "codes"),
     [("JoinGroup", [79, REBALANCE]), ("SyncGroup", [UNKNOWN]), ("SyncGroup", [REBALANCE])],
 )
-def test_what_is_refused_again_and_again_is_no_hot_loop(api: str, codes: list[int]) -> None:
+def test_repeated_errors_are_retried_with_backoff(api: str, codes: list[int]) -> None:
     w = Script()
     w.code(api, *codes * 250)
     w.begin(5.0)
     assert 12 < len(w.bodies(api)) <= 20, "ten waits of 0.1 s, then exponential ones"
 
 
-def test_put_out_while_the_application_gives_back() -> None:
+def test_removal_while_the_application_revokes() -> None:
     w = Script()
     w.stable()
     w.calls()
     w.group.revoke_takes = 4.0
     w.code("Heartbeat", REBALANCE, UNKNOWN)
     w.run(w.now + 3.0)
-    assert w.calls() == [], "the application isn't overtaken"
+    assert w.calls() == [], "on_lost waits for on_revoked"
     w.run(w.now + 4.0)
     revoked, lost, assigned = w.calls()
     assert revoked == ("revoke", parts("t0", "t1"))
-    assert lost == ("lose", []), "what was given back isn't this member's again"
+    assert lost == ("lose", []), "the revoked partitions aren't lost again"
     assert assigned == ("assign", parts("t0", "t1"))
     assert w.bodies("JoinGroup")[2].member_id == ""
 
 
-def test_a_session_that_has_ended_on_the_other_side_too() -> None:
+def test_a_session_that_expired_on_both_sides() -> None:
     w = Script()
     w.stable()
     w.calls()
@@ -262,7 +262,7 @@ def test_a_session_that_has_ended_on_the_other_side_too() -> None:
     assert w.withheld() == 0
 
 
-def test_a_rebalance_in_the_middle_of_doubt() -> None:
+def test_a_rebalance_while_the_session_may_have_expired() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.stable()
     w.calls()
@@ -280,7 +280,7 @@ def test_a_rebalance_in_the_middle_of_doubt() -> None:
 # Static members
 
 
-def test_a_static_member_does_not_leave() -> None:
+def test_a_static_member_does_not_send_leave_group() -> None:
     w = Script(group_instance_id="i")
     w.stable()
     assert [b.group_instance_id for b in w.bodies("JoinGroup")] == ["i"]
@@ -290,7 +290,7 @@ def test_a_static_member_does_not_leave() -> None:
     assert w.state == "unjoined"
 
 
-def test_a_static_member_that_does_not_poll_does_not_say_that_it_leaves(
+def test_a_static_member_that_does_not_poll_is_not_reported_as_leaving(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     w = Script(group_instance_id="i")
@@ -306,7 +306,7 @@ def test_a_static_member_that_does_not_poll_does_not_say_that_it_leaves(
     )
 
 
-def test_leaving_takes_as_long_as_it_was_given() -> None:
+def test_leaving_may_take_until_its_deadline() -> None:
     w = Script()
     w.stable()
     w.mode(B1, mode="refused")
@@ -321,7 +321,7 @@ def test_leaving_takes_as_long_as_it_was_given() -> None:
     assert w.state == "unjoined"
 
 
-def test_leaving_at_the_very_end_of_a_session_that_nobody_confirmed() -> None:
+def test_leaving_as_an_unconfirmed_session_expires() -> None:
     w = Script()
     w.stable()
     w.mode(B1, mode="mute", cut=False)
@@ -332,13 +332,13 @@ def test_leaving_at_the_very_end_of_a_session_that_nobody_confirmed() -> None:
 
     w.simulation.at(expires, leave)
     w.run(expires - 0.1)
-    assert w.bodies("Heartbeat"), "one is open when the session ends"
+    assert w.bodies("Heartbeat"), "a heartbeat is in flight when the session ends"
     w.run(expires + 10.0)
     assert w.engine.ended is None
     assert w.state == "unjoined"
 
 
-def test_a_static_member_whose_name_is_taken_is_refused_for_good() -> None:
+def test_a_fenced_static_member_fails_permanently() -> None:
     w = Script(group_instance_id="i")
     w.stable()
     w.calls()
@@ -350,10 +350,10 @@ def test_a_static_member_whose_name_is_taken_is_refused_for_good() -> None:
     assert w.order() == ["JoinGroup", "SyncGroup"]
 
 
-# Leaving
+# Leaving the group
 
 
-def test_no_join_begins_once_the_consumer_is_about_to_leave() -> None:
+def test_no_join_starts_once_the_consumer_is_closing() -> None:
     w = Script()
     w.stable()
     w.group.revoke_takes = 2.0
@@ -363,13 +363,13 @@ def test_no_join_begins_once_the_consumer_is_about_to_leave() -> None:
     w.calls()
     w.engine.post(lambda _: w.membership.hold())
     w.run(w.now + 5.0)
-    assert w.calls() == [], "the glue gives back by itself then"
+    assert w.calls() == [], "the consumer revokes by itself then"
     assert len(w.bodies("JoinGroup")) == 2
     w.wait(w.membership.leave(w.now + 5.0), 5.0).result()
     assert w.order()[-1] == "LeaveGroup"
 
 
-def test_leaving_while_a_join_is_held() -> None:
+def test_leaving_while_a_join_is_pending() -> None:
     w = Script()
     w.stable()
     w.delays[B1] = 20.0
@@ -384,7 +384,7 @@ def test_leaving_while_a_join_is_held() -> None:
 
 
 @pytest.mark.parametrize("code", [0, UNKNOWN, 16])
-def test_leaving_never_raises_and_never_takes_longer_than_it_may(code: int) -> None:
+def test_leaving_never_raises_or_exceeds_its_timeout(code: int) -> None:
     w = Script()
     w.stable()
     w.code("LeaveGroup", *[code] * 50)
@@ -407,10 +407,10 @@ def test_leaving_before_anything_was_joined() -> None:
     assert w.order() == []
 
 
-# Mishaps
+# Failing joins
 
 
-def test_what_a_member_keeps_in_a_mishap_it_keeps_until_its_session_is_over() -> None:
+def test_partitions_are_kept_through_failing_joins_until_the_session_expires() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.stable()
     w.calls()
@@ -420,11 +420,11 @@ def test_what_a_member_keeps_in_a_mishap_it_keeps_until_its_session_is_over() ->
     assert (w.state, w.withheld()) == ("preparing_rebalance", 0)
     assert w.group.complaints
     w.run(w.now + SESSION)
-    assert w.withheld() == 2, "others may have them"
+    assert w.withheld() == 2, "other members may own them"
     joins = len(w.bodies("JoinGroup"))
     assert joins < 30
     w.code("JoinGroup")
     w.run(w.now + 2.0)
     assert (w.state, w.withheld()) == ("stable", 0)
-    assert w.calls() == [("assign", [])], "nothing was lost"
+    assert w.calls() == [("assign", [])], "no partition was lost"
     assert w.group.error is None

@@ -1,4 +1,4 @@
-"""What `commit` takes."""
+"""Test the arguments of `commit`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_offsets_by_partition_are_the_next_to_be_read() -> None:
     assert offsets_to_commit(given) == {T0: OffsetAndMetadata(5), T1: OffsetAndMetadata(6, "m", 2)}
 
 
-def test_records_count_by_the_last_of_each_partition() -> None:
+def test_records_commit_the_last_offset_of_each_partition() -> None:
     assert offsets_to_commit(record(T0, 7)) == {T0: OffsetAndMetadata(8, "", 3)}
     some = [record(T0, 7), record(U0, 1, 9), record(T0, 9, 4), record(T0, 8)]
     behind = {T0: OffsetAndMetadata(10, "", 4), U0: OffsetAndMetadata(2, "", 9)}
@@ -33,7 +33,7 @@ def test_records_count_by_the_last_of_each_partition() -> None:
     assert offsets_to_commit([]) == {}
 
 
-def test_arrow_rows_count_by_the_last_of_each_partition() -> None:
+def test_arrow_rows_commit_the_last_offset_of_each_partition() -> None:
     rows = {"topic": ["t", "u", "t", "t"], "partition": [0, 0, 1, 0], "offset": [3, 5, 7, 9]}
     behind = {T0: OffsetAndMetadata(10), U0: OffsetAndMetadata(6), T1: OffsetAndMetadata(8)}
     table = pa.table(rows)
@@ -55,11 +55,11 @@ def test_arrow_rows_count_by_the_last_of_each_partition() -> None:
         (pa.table({"offset": [1]}), "has no topic and no partition: add them to columns="),
     ],
 )
-def test_what_can_not_be_committed(given: Any, says: str) -> None:
+def test_invalid_arguments_are_rejected(given: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         offsets_to_commit(given)
 
 
-def test_what_is_no_topic() -> None:
+def test_an_invalid_topic_name_is_rejected() -> None:
     with pytest.raises(InvalidTopicExceptionError):
         offsets_to_commit({TopicPartition("t" * 250, 0): 1})

@@ -1,4 +1,4 @@
-"""Commits that wait for each other: their order, whose they are, and what is left of them."""
+"""Test commits that wait for each other: their order, their owners, and errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNKNOWN, REFUSED, LOADING, ILLEGAL = 3, 12, 14, 22
 
 
 class Counting(Engine):
-    """An engine that counts how often flows go on."""
+    """An engine that counts how often flows are resumed."""
 
     resumed = 0
 
@@ -48,15 +48,15 @@ class Counting(Engine):
 
 
 class NoMetadata:
-    """Metadata before the first answer."""
+    """Metadata before the first response."""
 
     snapshot = None
     answered = 0
     topic_errors: ClassVar[dict[str, int]] = {}
 
 
-class Asked:
-    """A coordinator that answers when it is told to, and asks again what can be tried again."""
+class FakeCoordinator:
+    """A coordinator that responds when the test says so, and retries retriable errors."""
 
     key = "g"
 
@@ -103,7 +103,7 @@ class Scene:
     def __init__(self) -> None:
         self.engine = Counting(EventLog("x"))
         self.now = 0.0
-        self.asked = Asked(self.engine)
+        self.asked = FakeCoordinator(self.engine)
         self.who = GroupIdentity("m", 1)
         self.ownership = Ownership()
         self.accepted: list[tuple[str, int]] = []
@@ -134,7 +134,7 @@ class Scene:
         self.engine.step(self.now)
 
     def answer(self, codes: dict[str, int] | None = None, leave_out: str = "") -> None:
-        """The last request gets these errors, and success for the rest."""
+        """Answer the last request with these errors, and success for the other partitions."""
         topics = []
         for name in self.asked.requests[-1]:
             if name != leave_out:
@@ -151,19 +151,19 @@ class Scene:
         return [request[str(P)] for request in self.asked.requests]
 
 
-def test_a_commit_that_comes_as_another_ends_is_behind_those_that_wait() -> None:
+def test_a_new_commit_does_not_overtake_waiting_ones() -> None:
     scene = Scene()
     scene.commit(1)
     scene.step()
     scene.commit(2)
     scene.step()
     scene.commit(3)
-    for _ in range(3):  # the third commit and the first answer come in one step
+    for _ in range(3):  # the third commit and the first response arrive in one step
         scene.answer()
     assert scene.sent == [1, 2, 3]
 
 
-def test_thousands_that_wait_cost_as_much_each_as_a_few_do() -> None:
+def test_the_cost_of_a_waiting_commit_does_not_grow_with_their_number() -> None:
     costs = []
     for count in (10, 2000):
         scene = Scene()
@@ -177,11 +177,11 @@ def test_thousands_that_wait_cost_as_much_each_as_a_few_do() -> None:
     assert costs[1] == pytest.approx(costs[0], rel=0.1)
 
 
-def test_a_commit_is_its_callers_of_the_moment_in_which_it_was_asked_for() -> None:
+def test_a_commit_belongs_to_the_ownership_at_the_time_of_the_call() -> None:
     scene = Scene()
     first, second, third = scene.commit(1), scene.commit(2), scene.commit(3)
     scene.step()
-    scene.ownership.end()  # given away, and perhaps assigned again
+    scene.ownership.end()  # revoked, and perhaps assigned again
     scene.answer()
     assert first.error is None
     for lost in (second, third):
@@ -191,7 +191,7 @@ def test_a_commit_is_its_callers_of_the_moment_in_which_it_was_asked_for() -> No
     scene.ownership = Ownership()
     scene.commit(4)
     scene.step()
-    scene.who = GroupIdentity("m", 2)  # the same member, a later generation
+    scene.who = GroupIdentity("m", 2)  # the same member in a later generation
     fifth = scene.commit(5)
     scene.answer()
     scene.answer()
@@ -200,8 +200,8 @@ def test_a_commit_is_its_callers_of_the_moment_in_which_it_was_asked_for() -> No
 
 
 @pytest.mark.parametrize("joining_since", ["before", "meanwhile"])
-def test_a_generation_that_ends_while_a_join_is_out_is_no_loss(joining_since: str) -> None:
-    """The group has the next one, and the answer that tells of it is on its way."""
+def test_illegal_generation_during_a_join_is_retried(joining_since: str) -> None:
+    """The group already has the next generation; the JoinGroup response is on its way."""
     scene = Scene()
     joining = GroupIdentity("m", 1, joining=True)
     if joining_since == "before":
@@ -218,7 +218,7 @@ def test_a_generation_that_ends_while_a_join_is_out_is_no_loss(joining_since: st
     assert scene.accepted == [("t-0", 1)]
 
 
-def test_a_generation_that_ends_while_no_join_is_out_is_a_loss() -> None:
+def test_illegal_generation_without_a_pending_join_fails() -> None:
     scene = Scene()
     done = scene.commit(1)
     scene.step()
@@ -228,12 +228,12 @@ def test_a_generation_that_ends_while_no_join_is_out_is_a_loss() -> None:
     done = scene.commit(1)
     scene.step()
     scene.answer({"t-0": ILLEGAL})
-    scene.who = GroupIdentity("", -1, joining=True)  # and the join was refused
+    scene.who = GroupIdentity("", -1, joining=True)  # the join was rejected
     scene.answer({"t-0": ILLEGAL})
     assert isinstance(done.error, CommitFailedError)
 
 
-def test_those_that_give_up_hold_up_nobody() -> None:
+def test_commits_that_time_out_or_are_cancelled_block_no_others() -> None:
     scene = Scene()
     first = scene.commit(1)
     late, cancelled = scene.commit(2, deadline=5.0), scene.commit(3)
@@ -245,7 +245,7 @@ def test_those_that_give_up_hold_up_nobody() -> None:
     scene.engine.cancel(cancelled, ClientClosedError("enough"))
     scene.answer()
     assert first.done
-    scene.engine.cancel(last, ClientClosedError("enough"))  # whose turn it is
+    scene.engine.cancel(last, ClientClosedError("enough"))  # it is its turn
     scene.commit(5)
     scene.step()
     scene.answer()
@@ -253,19 +253,19 @@ def test_those_that_give_up_hold_up_nobody() -> None:
     assert scene.accepted == [("t-0", 1), ("t-0", 5)]
 
 
-def test_a_turn_that_comes_and_a_wait_that_ends_in_one_step() -> None:
+def test_a_commit_may_leave_the_queue_as_its_turn_comes() -> None:
     queue = CommitQueue()
     first, second, third = queue.enter(), queue.enter(), queue.enter()
     assert [t.done for t in (first, second, third)] == [True, False, False]
     queue.leave(first)
-    queue.leave(second)  # it had its turn, and didn't take it
+    queue.leave(second)  # its turn came, but it didn't send
     assert third.done
     queue.leave(third)
     assert len(queue) == 0
     assert queue.enter().done
 
 
-def test_what_the_group_has_taken_counts_and_is_not_sent_again() -> None:
+def test_accepted_partitions_are_not_sent_again() -> None:
     scene = Scene()
     parts = [TopicPartition("t", n) for n in range(3)]
     done = scene.start(dict.fromkeys(parts, 7))
@@ -280,7 +280,7 @@ def test_what_the_group_has_taken_counts_and_is_not_sent_again() -> None:
     assert scene.accepted == [("t-0", 7), ("t-2", 7)]
 
 
-def test_a_topic_that_is_not_there_is_asked_for_a_while_and_named() -> None:
+def test_an_unknown_topic_is_retried_for_a_while_and_named() -> None:
     scene = Scene()
     gone = TopicPartition("gone", 3)
     done = scene.start({P: 7, gone: 8})
@@ -297,7 +297,7 @@ def test_a_topic_that_is_not_there_is_asked_for_a_while_and_named() -> None:
     assert "no partition 3 of it; the other 1 partition is committed" in str(done.error)
     assert scene.accepted == [("t-0", 7)]
     assert scene.asked.requests[1:] == [{"gone-3": 8}] * 6
-    # Of commits in a row only one waits; and after a while the topic may be new.
+    # Only the first of successive commits retries; after a while the topic may be new.
     again = scene.start({gone: 9})
     scene.step()
     scene.answer({"gone-3": UNKNOWN})
@@ -312,4 +312,4 @@ def test_a_topic_that_is_not_there_is_asked_for_a_while_and_named() -> None:
     other = scene.start({gone: 10})
     scene.step()
     scene.answer({"gone-3": UNKNOWN})
-    assert not other.done, "it was known a moment ago"
+    assert not other.done, "the topic existed a moment ago"

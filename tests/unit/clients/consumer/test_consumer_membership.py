@@ -1,4 +1,4 @@
-"""A member of a KIP-848 group, beside a coordinator that follows a script."""
+"""Test a member of a KIP-848 group against a scripted coordinator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from uuid import UUID
 
 import pytest
-from tests.unit.clients.consumer.scripted_group import IDS, S, Scripted, gives
+from tests.unit.clients.consumer.scripted_group import IDS, S, Scripted, assigns
 
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.common.errors.kafka import (
@@ -22,9 +22,9 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 )
 
 
-def test_it_joins_takes_up_acknowledges_and_goes_on_with_short_heartbeats() -> None:
+def test_a_member_joins_assigns_acknowledges_and_sends_short_heartbeats() -> None:
     w = Scripted({"client.rack": "r1", "group.remote.assignor": "uniform"})
-    w.join(gives(3, orders=[0, 1]), until=12.0)
+    w.join(assigns(3, orders=[0, 1]), until=12.0)
     first, second, third, fourth = w.beats
     assert (first.member_epoch, w.sent(first)) == (0, {})
     assert (first.rack_id, first.server_assignor) == ("r1", "uniform")
@@ -44,12 +44,12 @@ def test_it_joins_takes_up_acknowledges_and_goes_on_with_short_heartbeats() -> N
     assert w.membership.generation == 3
 
 
-def test_a_new_member_asks_for_its_first_assignment_before_its_interval_is_over() -> None:
+def test_a_new_member_asks_for_its_assignment_before_the_heartbeat_interval() -> None:
     w = Scripted()
-    w.join(0, 0, 0, gives(2, orders=[0]), until=1.5)
+    w.join(0, 0, 0, assigns(2, orders=[0]), until=1.5)
     assert w.log == ["assigned orders-0"]
     assert w.kinds("group")[-1].at < 1.0
-    # But those for whom there is nothing don't go on so.
+    # Members without an assignment return to the normal interval.
     w = Scripted()
     w.join(until=60.0)
     times = [a.at for a in w.asks("ConsumerGroupHeartbeat")]
@@ -57,7 +57,7 @@ def test_a_new_member_asks_for_its_first_assignment_before_its_interval_is_over(
     assert len([t for t in times if t > 10.0]) == 10
 
 
-def test_member_ids_are_uuids_of_the_clients_own_generator() -> None:
+def test_member_ids_are_uuids_of_the_clients_random_generator() -> None:
     ids = []
     for _ in range(2):
         w = Scripted()
@@ -69,29 +69,29 @@ def test_member_ids_are_uuids_of_the_clients_own_generator() -> None:
     assert UUID(ids[0]).version == 4
 
 
-def test_what_goes_is_given_back_before_what_is_new_is_taken_up() -> None:
+def test_partitions_are_revoked_before_new_ones_are_assigned() -> None:
     w = Scripted()
     w.subscribed = ["orders", "users"]
-    w.join(gives(1, orders=[0, 1]))
-    w.replies = [gives(2, orders=[1, 2], users=[0])]
+    w.join(assigns(1, orders=[0, 1]))
+    w.replies = [assigns(2, orders=[1, 2], users=[0])]
     w.log.clear()
     w.till(lambda: len(w.beats) == 4)
     assert w.log == ["revoking orders-0", "revoked orders-0", "assigned orders-2 users-0"]
     assert w.sent(w.beats[-1]) == {"orders": [1, 2], "users": [0]}
 
 
-def test_heartbeats_go_on_while_the_application_holds_up_a_revocation() -> None:
+def test_heartbeats_continue_while_the_application_delays_a_revocation() -> None:
     w = Scripted()
-    w.join(gives(1, orders=[0, 1]))
+    w.join(assigns(1, orders=[0, 1]))
     w.held_up = True
-    w.replies = [gives(2, orders=[1])]
+    w.replies = [assigns(2, orders=[1])]
     w.run(w.now + 21.0)
     assert w.log[-1] == "revoking orders-0"
     assert w.state == S.RECONCILING
     assert len(w.beats) == 6
-    assert all(w.sent(b) is None for b in w.beats[2:]), "not acknowledged before it is true"
-    # The coordinator thinks again: the newest assignment counts, and nothing in between.
-    w.replies = [gives(2, orders=[1, 3])]
+    assert all(w.sent(b) is None for b in w.beats[2:]), "not acknowledged before it is revoked"
+    # The coordinator changes the assignment again: only the newest one counts.
+    w.replies = [assigns(2, orders=[1, 3])]
     w.run(w.now + 5.0)
     w.held_up = False
     w.engine.post(lambda _: w.poll_wanted.notify())
@@ -101,9 +101,9 @@ def test_heartbeats_go_on_while_the_application_holds_up_a_revocation() -> None:
     assert w.state == S.STABLE
 
 
-def test_an_answer_that_was_lost_makes_those_of_a_minute_say_everything() -> None:
+def test_after_a_lost_response_heartbeats_are_full_for_a_minute() -> None:
     w = Scripted({"request.timeout.ms": 2000})
-    w.join(gives(1, orders=[0]))
+    w.join(assigns(1, orders=[0]))
     w.fall_silent(6.0)
     w.till(lambda: w.beats[-1].rebalance_timeout_ms > 0)
     assert w.sent(w.beats[-1]) == {"orders": [0]}
@@ -113,9 +113,9 @@ def test_an_answer_that_was_lost_makes_those_of_a_minute_say_everything() -> Non
     assert w.beats[-1].subscribed_topic_names is None
 
 
-def test_a_heartbeat_that_is_repeated_says_everything() -> None:
+def test_a_retried_heartbeat_is_a_full_one() -> None:
     w = Scripted()
-    w.join(gives(1, orders=[0]))
+    w.join(assigns(1, orders=[0]))
     count = len(w.beats)
     w.replies = [14, 0]
     w.run(w.now + 6.0)
@@ -123,24 +123,24 @@ def test_a_heartbeat_that_is_repeated_says_everything() -> None:
     assert (w.sent(first), w.sent(second)) == (None, {"orders": [0]})
 
 
-def test_an_assignment_that_comes_while_names_are_asked_for_counts_at_once() -> None:
+def test_a_new_assignment_replaces_one_with_unresolved_topic_names() -> None:
     w = Scripted(pattern=".*")
     del w.picture.ids["users"]
-    w.join(gives(1, users=[1]), until=4.0)
+    w.join(assigns(1, users=[1]), until=4.0)
     assert w.log == []
-    w.replies = [gives(2, orders=[3])]
+    w.replies = [assigns(2, orders=[3])]
     w.till(lambda: w.state == S.STABLE)
     assert w.log == ["assigned orders-3"]
     asked = len(w.asks("Metadata"))
     w.run(w.now + 3.0)
-    assert len(w.asks("Metadata")) <= asked + 1, "nobody wants that name any more"
+    assert len(w.asks("Metadata")) <= asked + 1, "the name is no longer needed"
 
 
-def test_what_goes_wrong_while_reconciling_is_the_next_polls_error() -> None:
+def test_an_error_while_reconciling_is_raised_by_the_next_poll() -> None:
     w = Scripted()
-    w.join(gives(1, orders=[0, 1]))
+    w.join(assigns(1, orders=[0, 1]))
     w.trouble = ClientClosedError("oh")
-    w.replies = [gives(2, orders=[1])]
+    w.replies = [assigns(2, orders=[1])]
     w.run(w.now + 6.0)
     assert w.failure is w.trouble
     assert w.state == S.FATAL
@@ -148,10 +148,10 @@ def test_what_goes_wrong_while_reconciling_is_the_next_polls_error() -> None:
 
 
 @pytest.mark.parametrize("code", [25, 110, 69])
-def test_a_member_that_is_gone_loses_everything_and_joins_anew(code: int) -> None:
+def test_a_removed_member_loses_its_partitions_and_rejoins(code: int) -> None:
     w = Scripted()
-    w.join(gives(4, orders=[0, 1]))
-    w.replies = [code, gives(6, orders=[1])]
+    w.join(assigns(4, orders=[0, 1]))
+    w.replies = [code, assigns(6, orders=[1])]
     w.log.clear()
     w.till(lambda: w.membership.generation == 6)
     w.run(w.now + 0.5)
@@ -163,17 +163,17 @@ def test_a_member_that_is_gone_loses_everything_and_joins_anew(code: int) -> Non
     assert S.FENCED in w.states()
 
 
-def test_being_removed_again_and_again_is_no_storm() -> None:
+def test_repeated_removals_are_retried_with_backoff() -> None:
     w = Scripted()
-    w.join(gives(1), *[25] * 200, until=10.0)
+    w.join(assigns(1), *[25] * 200, until=10.0)
     assert 8 <= len(w.beats) <= 25
 
 
-def test_a_member_fenced_in_the_middle_of_a_revocation_starts_over() -> None:
+def test_a_member_fenced_during_a_revocation_starts_again() -> None:
     w = Scripted()
-    w.join(gives(1, orders=[0, 1]))
+    w.join(assigns(1, orders=[0, 1]))
     w.held_up = True
-    w.replies = [gives(2, orders=[1]), 110, gives(5, orders=[0])]
+    w.replies = [assigns(2, orders=[1]), 110, assigns(5, orders=[0])]
     w.till(lambda: w.membership.generation == 5)
     w.run(w.now + 1.0)
     assert w.log[-3:] == ["revoking orders-0", "lost orders-0 orders-1", "assigned orders-0"]
@@ -187,9 +187,7 @@ def test_a_member_fenced_in_the_middle_of_a_revocation_starts_over() -> None:
     ("code", "error"),
     [(82, FencedInstanceIdError), (112, UnsupportedAssignorError), (69, GroupIdNotFoundError)],
 )
-def test_what_is_refused_for_good_is_the_next_polls_error(
-    code: int, error: type[KafkaError]
-) -> None:
+def test_a_permanent_error_is_raised_by_the_next_poll(code: int, error: type[KafkaError]) -> None:
     w = Scripted()
     w.join(code)
     assert isinstance(w.failure, error)
@@ -197,17 +195,17 @@ def test_what_is_refused_for_good_is_the_next_polls_error(
     w.run(w.now + 20.0)
     assert len(w.beats) == 1
     w.leave()
-    assert len(w.beats) == 1, "there is nothing to leave"
+    assert len(w.beats) == 1, "there is no group to leave"
 
 
-def test_a_member_that_is_refused_later_loses_what_it_has() -> None:
+def test_a_permanent_error_after_joining_loses_the_partitions() -> None:
     w = Scripted({"group.instance.id": "i1"})
-    w.join(gives(1, orders=[0]), 0, 82, until=6.0)
+    w.join(assigns(1, orders=[0]), 0, 82, until=6.0)
     assert w.log[-1] == "lost orders-0"
     assert isinstance(w.failure, FencedInstanceIdError)
 
 
-def test_brokers_without_the_protocol_are_told_apart() -> None:
+def test_brokers_without_the_protocol_are_reported() -> None:
     for version, code in ((-1, 0), (1, 35)):
         w = Scripted(version=version)
         w.join(code)
@@ -216,13 +214,13 @@ def test_brokers_without_the_protocol_are_told_apart() -> None:
         assert ".." not in str(w.failure)
 
 
-def test_a_group_of_another_protocol_says_what_to_do() -> None:
+def test_the_error_of_a_group_with_another_protocol_names_the_cure() -> None:
     w = Scripted()
     w.join(69)
     assert "group.consumer.migration.policy" in str(w.failure)
 
 
-def test_version_0_has_the_coordinator_choose_the_id() -> None:
+def test_in_version_0_the_coordinator_chooses_the_member_id() -> None:
     w = Scripted(version=0)
     w.join(ConsumerGroupHeartbeatResponse(0, 0, None, "theirs", 1, 3000, None), until=4.0)
     assert [b.member_id for b in w.beats][:3] == ["", "theirs", "theirs"]
@@ -230,13 +228,13 @@ def test_version_0_has_the_coordinator_choose_the_id() -> None:
     assert w.state == S.STABLE
 
 
-def test_a_pattern_goes_to_the_coordinator_and_its_topics_come_by_id() -> None:
+def test_a_pattern_is_sent_to_the_coordinator_and_its_topics_come_by_id() -> None:
     w = Scripted(pattern="ord.*|users")
-    w.join(gives(1, orders=[0], users=[3]))
+    w.join(assigns(1, orders=[0], users=[3]))
     assert (w.beats[0].subscribed_topic_regex, w.beats[0].subscribed_topic_names) == (w.pattern, [])
-    assert w.log == ["assigned orders-0", "assigned users-3"], "what is known doesn't wait"
+    assert w.log == ["assigned orders-0", "assigned users-3"], "known topics don't wait"
     assert w.sent(w.beats[-1]) == {"orders": [0], "users": [3]}
-    # Topics by name instead: the pattern is taken back.
+    # Topics by name instead: the pattern is withdrawn.
     w.pattern, w.subscribed = None, ["users"]
     w.engine.post(lambda now: w.membership.rejoin("subscription changed", now))
     w.run(w.now + 0.5)
@@ -255,10 +253,10 @@ def test_a_pattern_needs_a_coordinator_that_resolves_it() -> None:
     assert w.failure is not None
 
 
-def test_topics_that_are_too_new_are_waited_for_beside_those_that_are_known() -> None:
+def test_known_topics_do_not_wait_for_unknown_topic_ids() -> None:
     w = Scripted(pattern=".*")
     del w.picture.ids["users"]
-    w.join(gives(1, orders=[0], users=[1]), until=3.0)
+    w.join(assigns(1, orders=[0], users=[1]), until=3.0)
     assert w.log == ["assigned orders-0"]
     assert w.sent(w.beats[-1]) == {"orders": [0]}
     asked = len(w.asks("Metadata"))
@@ -270,12 +268,12 @@ def test_topics_that_are_too_new_are_waited_for_beside_those_that_are_known() ->
     assert w.sent(w.beats[-1]) == {"orders": [0], "users": [1]}
 
 
-def test_a_topic_that_was_made_again_is_another_topic() -> None:
+def test_a_recreated_topic_is_revoked_and_assigned() -> None:
     w = Scripted()
-    w.join(gives(1, orders=[0]))
+    w.join(assigns(1, orders=[0]))
     again = b"again".ljust(16, b"\2")
     w.picture.ids["orders"] = again
-    answer = gives(2)
+    answer = assigns(2)
     assert answer.assignment is not None
     answer.assignment.topic_partitions = [ConsumerGroupHeartbeatResponseTopicPartitions(again, [0])]
     w.replies = [answer]
@@ -288,52 +286,52 @@ def test_a_topic_that_was_made_again_is_another_topic() -> None:
     ]
 
 
-def test_leaving_says_so_and_static_members_keep_their_place() -> None:
+def test_leaving_sends_epoch_minus_1_or_minus_2_if_static() -> None:
     for instance, epoch in ((None, -1), ("i1", -2)):
         w = Scripted({"group.instance.id": instance} if instance else {})
-        w.join(gives(1, orders=[0]))
+        w.join(assigns(1, orders=[0]))
         w.leave()
         assert (w.beats[-1].member_epoch, w.beats[-1].instance_id) == (epoch, instance)
         assert w.state == S.UNJOINED
         count = len(w.beats)
         w.run(w.now + 20.0)
         assert len(w.beats) == count
-        assert w.log == ["assigned orders-0"], "what was assigned is the caller's to give back"
+        assert w.log == ["assigned orders-0"], "the caller revokes the assigned partitions"
 
 
-def test_before_it_leaves_heartbeats_go_on_and_nothing_is_taken_up() -> None:
+def test_before_leaving_heartbeats_continue_and_nothing_is_assigned() -> None:
     w = Scripted()
-    w.join(gives(1, orders=[0, 1]))
+    w.join(assigns(1, orders=[0, 1]))
     w.held_up = True
-    w.replies = [gives(2, orders=[1])]
+    w.replies = [assigns(2, orders=[1])]
     w.run(w.now + 6.0)
     w.engine.post(lambda _: w.membership.hold())
-    w.replies = [gives(2, orders=[1, 2])]
+    w.replies = [assigns(2, orders=[1, 2])]
     count = len(w.beats)
     w.run(w.now + 10.0)
     assert w.log == ["assigned orders-0 orders-1", "revoking orders-0"]
     assert len(w.beats) == count + 2
     w.replies = [25]
     w.run(w.now + 20.0)
-    assert len(w.beats) == count + 3, "it doesn't join again"
+    assert len(w.beats) == count + 3, "the member doesn't rejoin"
     assert w.log[-1] == "lost orders-0 orders-1"
     w.leave()
 
 
 def test_leaving_ends_at_its_deadline() -> None:
     w = Scripted()
-    w.join(gives(1, orders=[0]))
+    w.join(assigns(1, orders=[0]))
     w.silent_until = begin = w.now
     w.silent_until += 60.0
     w.leave()
     assert w.now - begin == pytest.approx(5.0, abs=0.2)
 
 
-def test_an_instance_id_is_waited_for_as_long_as_a_dead_member_may_keep_it(
+def test_an_unreleased_instance_id_is_waited_for_up_to_a_session(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     w = Scripted({"group.instance.id": "i1"})
-    w.join(*[111] * 12, gives(1, orders=[0]), until=20.0)
+    w.join(*[111] * 12, assigns(1, orders=[0]), until=20.0)
     assert w.log == ["assigned orders-0"]
     caplog.clear()
     w = Scripted({"group.instance.id": "i1"})
@@ -347,9 +345,9 @@ def test_an_instance_id_is_waited_for_as_long_as_a_dead_member_may_keep_it(
     assert "group.consumer.session.timeout.ms" in told[0].getMessage()
 
 
-def test_other_topics_are_told_at_once() -> None:
+def test_a_changed_subscription_is_sent_at_once() -> None:
     w = Scripted()
-    w.join(gives(1, orders=[0]))
+    w.join(assigns(1, orders=[0]))
     w.subscribed = ["orders", "users"]
     w.engine.post(lambda now: w.membership.rejoin("subscription changed", now))
     w.run(w.now + 0.1)

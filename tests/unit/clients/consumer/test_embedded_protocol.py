@@ -1,4 +1,4 @@
-"""Subscriptions and assignments of other versions, and bytes that aren't any."""
+"""Test subscriptions and assignments of other versions, and malformed ones."""
 
 from __future__ import annotations
 
@@ -33,26 +33,24 @@ ALL = MemberSubscription(
         (3, ALL),
     ],
 )
-def test_each_version_carries_what_it_has_a_place_for(
-    version: int, expected: MemberSubscription
-) -> None:
+def test_each_version_carries_its_fields(version: int, expected: MemberSubscription) -> None:
     assert decode_subscription(encode_subscription(ALL, version)) == expected
 
 
-def test_a_newer_version_and_what_follows_it_are_read_as_the_newest_known() -> None:
+def test_newer_versions_are_read_as_the_newest_known_one() -> None:
     newer = b"\x00\x09" + encode_subscription(ALL)[2:] + b"more"
     assert decode_subscription(newer) == ALL
     given = b"\x00\x09" + encode_assignment(ALL.owned, b"x")[2:] + b"more"
     assert decode_assignment(given) == MemberAssignment(ALL.owned, b"x")
 
 
-def test_a_version_without_the_fields_it_brought_is_read() -> None:
+def test_a_version_without_its_new_fields_is_read() -> None:
     assert decode_subscription(b"\x00\x03" + encode_subscription(ALL, 0)[2:]) == (
         MemberSubscription(ALL.topics, user_data=b"said")
     )
 
 
-def test_no_bytes_are_an_assignment_of_nothing() -> None:
+def test_no_bytes_are_an_empty_assignment() -> None:
     assert decode_assignment(b"") == MemberAssignment()
 
 
@@ -60,7 +58,7 @@ def test_the_instance_id_comes_from_the_coordinator() -> None:
     assert decode_subscription(encode_subscription(ALL), "i1").instance_id == "i1"
 
 
-def test_every_cut_is_a_typed_error_or_a_field_less() -> None:
+def test_every_truncation_is_malformed_or_an_older_version() -> None:
     written = encode_subscription(ALL)
     whole = [len(encode_subscription(ALL, version)) for version in range(4)]
     for size in range(len(written)):
@@ -74,7 +72,7 @@ def test_every_cut_is_a_typed_error_or_a_field_less() -> None:
         decode_assignment(b"\x00\x03\x7f\xff\xff\xff")
 
 
-def test_the_member_that_said_what_cannot_be_read_is_named() -> None:
+def test_the_error_names_the_member_with_a_malformed_subscription() -> None:
     odd = b"\x00\x01\x7f\xff\xff\xff"
     with pytest.raises(
         MalformedMessageError, match=r"of member app-1 \(group.instance.id i\\x1b\)"

@@ -1,4 +1,4 @@
-"""Only changes travel: what a request says, and what its answer means for the next one."""
+"""Test incremental fetch sessions: content of requests, and effect of responses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def open_session() -> FetchSession:
     return session
 
 
-def test_after_the_first_only_changes_are_said() -> None:
+def test_after_the_first_request_only_changes_are_sent() -> None:
     session = open_session()
     quiet = ask(session, ALL)
     assert (quiet.session_id, quiet.session_epoch, said(quiet)) == (7, 1, {})
@@ -50,7 +50,7 @@ def test_after_the_first_only_changes_are_said() -> None:
     assert forgotten(request) == {(T, 1)}
 
 
-def test_what_is_wanted_may_be_changed_by_its_owner() -> None:
+def test_the_caller_may_change_the_wanted_partitions() -> None:
     session = FetchSession()
     wanted = dict(ALL)
     ask(session, wanted)
@@ -59,7 +59,7 @@ def test_what_is_wanted_may_be_changed_by_its_owner() -> None:
     assert said(ask(session, wanted)) == {(T, 0): (5, 20, 99)}
 
 
-def test_a_broker_without_sessions_is_told_everything_each_time() -> None:
+def test_a_broker_without_sessions_gets_full_requests() -> None:
     session = FetchSession()
     for _ in range(2):
         assert said(ask(session, ALL)) == ALL
@@ -67,7 +67,7 @@ def test_a_broker_without_sessions_is_told_everything_each_time() -> None:
     assert session.epoch == 0
 
 
-def test_a_lost_answer_begins_a_new_session_and_names_the_old_one() -> None:
+def test_a_lost_response_starts_a_new_session_and_closes_the_old_one() -> None:
     session = open_session()
     ask(session, ALL)
     session.reset()
@@ -77,7 +77,7 @@ def test_a_lost_answer_begins_a_new_session_and_names_the_old_one() -> None:
 
 
 @pytest.mark.parametrize(("code", "kept"), [(NOT_FOUND, 0), (BAD_EPOCH, 7), (WRONG_TOPIC, 7)])
-def test_an_error_of_the_session_is_mended_once_without_a_backoff(code: int, kept: int) -> None:
+def test_a_session_error_is_retried_once_without_backoff(code: int, kept: int) -> None:
     session = open_session()
     ask(session, ALL)
     assert session.refused(code)
@@ -87,7 +87,7 @@ def test_an_error_of_the_session_is_mended_once_without_a_backoff(code: int, kep
     assert not session.refused(2)
 
 
-def test_epochs_go_round_without_zero() -> None:
+def test_epochs_wrap_around_to_1() -> None:
     session = open_session()
     session.epoch = 2**31 - 1
     ask(session, ALL)
@@ -108,7 +108,7 @@ def test_versions_without_sessions_or_topic_ids() -> None:
     assert len(old.topics) == 1
 
 
-def test_the_last_request_of_a_session_asks_for_nothing() -> None:
+def test_the_last_request_closes_the_session() -> None:
     session = FetchSession()
     session.answered(77)
     last = FetchRequest(**session.ends())

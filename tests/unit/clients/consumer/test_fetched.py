@@ -1,4 +1,4 @@
-"""What is made of a fetch answer's bytes: by their headers first, by decoding later."""
+"""Test how a fetch response is read: batch headers first, records later."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def take(entry: CompletedFetch, most: int, **how: Any) -> RecordColumns:
     return entry.move(entry.peek(most, **how))
 
 
-def test_whole_batches() -> None:
+def test_complete_batches() -> None:
     found = survey(memoryview(ALL), 0)
     assert (found.next_offset, found.size, found.needed, found.odd) == (40, len(ALL), None, False)
     assert found.epochs == [(0, 0), (20, 1)]
 
 
 @pytest.mark.parametrize("kept", [1, 11, 12, 20, 26, 27, 61, len(BATCHES[1]) - 1])
-def test_an_answer_cut_in_its_second_batch_counts_its_first(kept: int) -> None:
+def test_a_response_truncated_in_its_second_batch_counts_the_first(kept: int) -> None:
     found = survey(memoryview(BATCHES[0] + BATCHES[1][:kept]), 0)
     assert (found.next_offset, found.size, found.needed, found.odd) == (
         10,
@@ -63,20 +63,20 @@ def test_an_answer_cut_in_its_second_batch_counts_its_first(kept: int) -> None:
 
 
 @pytest.mark.parametrize("kept", [12, 20, 26, 27, 61, len(BATCHES[0]) - 1])
-def test_an_answer_cut_in_its_first_batch_says_how_much_is_needed(kept: int) -> None:
+def test_a_response_truncated_in_its_first_batch_reports_the_needed_size(kept: int) -> None:
     found = survey(memoryview(BATCHES[0][:kept]), 5)
     assert (found.next_offset, found.size, found.needed) == (5, 0, len(BATCHES[0]))
 
 
 @pytest.mark.parametrize("at", [8, 16, 23])
-def test_odd_headers_end_the_survey_and_are_left_to_the_decoder(at: int) -> None:
+def test_malformed_headers_end_the_survey_and_are_left_to_the_decoder(at: int) -> None:
     bad = bytearray(BATCHES[1])
     bad[at] = 0xFF  # a negative length, an unknown magic, a negative offset delta
     found = survey(memoryview(BATCHES[0] + bytes(bad)), 0)
     assert (found.next_offset, found.size, found.odd) == (10, len(BATCHES[0]), True)
 
 
-def test_positions_move_with_what_is_handed_out() -> None:
+def test_positions_advance_with_returned_records() -> None:
     made = state(3)
     entry = fetched(made, ALL, 3)
     offsets = []
@@ -94,7 +94,7 @@ def test_each_row_has_the_epoch_of_its_batch() -> None:
     assert fetched(state(), BATCHES[3]).leader_epochs(columns) == 1
 
 
-def test_a_gap_behind_the_last_record_is_passed() -> None:
+def test_a_gap_after_the_last_record_is_skipped() -> None:
     made = state()
     entry = fetched(made, encode(rows(0, 3), base_offset=0, last_offset=9))
     assert take(entry, 3).count == 3
@@ -102,7 +102,7 @@ def test_a_gap_behind_the_last_record_is_passed() -> None:
     assert made.position == 10
 
 
-def test_until_cuts_in_mid_batch() -> None:
+def test_until_ends_in_the_middle_of_a_batch() -> None:
     made = state()
     made.until = 15
     entry = fetched(made, ALL)
@@ -123,7 +123,7 @@ def test_a_corrupt_batch_raises_only_when_it_is_reached() -> None:
     assert made.position == 10
 
 
-def test_a_seek_makes_it_useless() -> None:
+def test_a_seek_invalidates_fetched_data() -> None:
     made = state()
     entry = fetched(made, ALL)
     assert entry.valid
@@ -131,7 +131,7 @@ def test_a_seek_makes_it_useless() -> None:
     assert not entry.valid
 
 
-def test_what_is_left_of_a_batch_can_be_wanted_with_more_columns() -> None:
+def test_the_rest_of_a_batch_can_be_read_with_more_columns() -> None:
     made = state()
     data = encode(rows(0, 6), base_offset=0) + encode(rows(6, 4), base_offset=6)
     entry = fetched(made, data)

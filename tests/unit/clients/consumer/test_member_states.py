@@ -1,4 +1,4 @@
-"""The transition tables of both kinds of membership, over all pairs."""
+"""Test the transition tables of both kinds of membership for all pairs of state and event."""
 
 import pytest
 
@@ -17,7 +17,7 @@ both = pytest.mark.parametrize("table", [CLASSIC, CONSUMER], ids=["classic", "co
 @both
 @pytest.mark.parametrize("state", MemberState)
 @pytest.mark.parametrize("event", MemberEvent)
-def test_every_pair_moves_or_is_refused(
+def test_every_pair_of_state_and_event_is_in_the_table_or_raises(
     table: Transitions, state: MemberState, event: MemberEvent
 ) -> None:
     if (state, event) in table:
@@ -28,7 +28,7 @@ def test_every_pair_moves_or_is_refused(
 
 
 @both
-def test_whoever_is_in_a_group_can_be_put_out_of_it_refused_and_can_leave(
+def test_every_member_can_be_removed_rejected_and_leave(
     table: Transitions,
 ) -> None:
     members = {s for (s, e) in table if e is MemberEvent.REMOVED}

@@ -1,4 +1,4 @@
-"""What consumers take as partitions, and what they refuse."""
+"""Test the partitions that consumers accept and reject as arguments."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from odradek.simulation import World
 T0 = TopicPartition("t", 0)
 
 
-class Theirs(NamedTuple):
-    """As other clients have it."""
+class OtherPartition(NamedTuple):
+    """A partition class like those of other clients."""
 
     topic: str
     partition: int
 
 
-@pytest.mark.parametrize("given", [T0, ("t", 0), ["t", 0], Theirs("t", 0)])
-def test_pairs_are_partitions(given: Any) -> None:
+@pytest.mark.parametrize("given", [T0, ("t", 0), ["t", 0], OtherPartition("t", 0)])
+def test_pairs_are_accepted_as_partitions(given: Any) -> None:
     found = one_partition(given)
     assert found == T0
     assert type(found) is TopicPartition
@@ -43,18 +43,18 @@ def test_pairs_are_partitions(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", ["t", 7, None, ("t",), ("t", "0"), (0, "t"), ("t", True), b"t0"])
-def test_anything_else_is_refused(given: Any) -> None:
+def test_other_values_are_rejected(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="expected TopicPartition"):
         one_partition(given)
 
 
 @pytest.mark.parametrize("given", [-1, -2, "earliest", 1.5, True])
-def test_who_seeks_to_an_end_by_a_number_or_a_word_hears_of_the_calls(given: Any) -> None:
+def test_seeking_to_a_special_number_or_word_names_the_right_calls(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="seek_to_beginning"):
         place("offset", given)
 
 
-def test_what_isnt_assigned_is_said_beside_what_is() -> None:
+def test_the_error_lists_the_assigned_partitions() -> None:
     consumer = on_host(World(1).host("c"), Consumer, {"bootstrap.servers": "b:1"})
     other = TopicPartition("t", 9)
     with pytest.raises(IllegalStateError, match="t-9 isn't assigned .*assigned: no partitions"):
@@ -65,12 +65,12 @@ def test_what_isnt_assigned_is_said_beside_what_is() -> None:
 
 
 @pytest.mark.parametrize("given", ["t", T0, 7])
-def test_what_is_no_list_is_refused(given: Any) -> None:
+def test_a_single_partition_is_rejected_as_a_list(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="expected a list of partitions"):
         some_partitions(given)
 
 
-def test_every_method_of_a_consumer_reads_them() -> None:
+def test_every_method_of_a_consumer_checks_partitions() -> None:
     pair = cast(TopicPartition, ("t", 0))
     bad = cast(TopicPartition, "t-0")
     config = {"bootstrap.servers": "b:1", "group.id": "g"}
@@ -102,7 +102,7 @@ def test_every_method_of_a_consumer_reads_them() -> None:
     consumer.close(0)
 
 
-def test_partitions_stand_one_by_one_or_as_a_list() -> None:
+def test_partitions_are_accepted_one_by_one_or_as_a_list() -> None:
     one: Any = TopicPartition("t", 1)
     for given in ((T0, one), ([T0, one],), ((("t", 0), ["t", 1]),), (T0, [one])):
         assert these_partitions(given) == [T0, one]
@@ -115,7 +115,7 @@ def test_partitions_stand_one_by_one_or_as_a_list() -> None:
             these_partitions(bad)
 
 
-def test_a_place_is_an_offset_or_what_calls_give() -> None:
+def test_a_position_is_an_offset_or_a_result_of_other_calls() -> None:
     assert place("offset", np.int64(5)) == (5, -1)
     assert place("offset", OffsetAndMetadata(5, "x", 3)) == (5, 3)
     assert place("offset", OffsetAndTimestamp(5, 1_000, 2)) == (5, 2)

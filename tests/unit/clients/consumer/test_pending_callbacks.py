@@ -1,4 +1,4 @@
-"""Callbacks that wait for the caller: their order, their errors, and those that are taken back."""
+"""Test callbacks that the caller's thread runs: order, errors, withdrawal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = [TopicPartition("t", n) for n in range(4)]
 
 
 class Calls:
-    """Callbacks, what they did, and which have ended."""
+    """Callbacks, a log of their calls, and which have ended."""
 
     def __init__(self) -> None:
         self.callbacks = PendingCallbacks(NullLock())
@@ -48,7 +48,7 @@ class Calls:
 
 
 def carried_out(flow: CallerFlow[None]) -> None:
-    """Call what it yields."""
+    """Run a flow and carry out the actions that it yields."""
     with suppress(StopIteration), closing(flow):
         wanted = next(flow)
         while True:
@@ -61,7 +61,7 @@ def carried_out(flow: CallerFlow[None]) -> None:
                 wanted = flow.send(0.0)
 
 
-def test_they_run_in_order_and_each_ends() -> None:
+def test_callbacks_run_in_order_and_each_ends() -> None:
     calls = Calls()
     calls.put(ON_ASSIGNED, 0, 1)
     calls.put(ON_LOST, 0)
@@ -73,7 +73,7 @@ def test_they_run_in_order_and_each_ends() -> None:
     assert calls.callbacks.running is None
 
 
-def test_the_first_error_comes_out_behind_the_last_turn() -> None:
+def test_the_first_error_is_raised_after_the_last_callback() -> None:
     calls = Calls()
     calls.put("a", error=ValueError("one"))
     calls.put("b", error=ZeroDivisionError("two"))
@@ -84,7 +84,7 @@ def test_the_first_error_comes_out_behind_the_last_turn() -> None:
     assert calls.ended == ["a", "b", "c"]
 
 
-def test_an_interruption_ends_its_turn_and_leaves_the_others() -> None:
+def test_an_interrupt_ends_its_callback_and_keeps_the_others() -> None:
     calls = Calls()
     calls.put("a", error=KeyboardInterrupt())
     calls.put("b")
@@ -94,8 +94,8 @@ def test_an_interruption_ends_its_turn_and_leaves_the_others() -> None:
     assert calls.callbacks
 
 
-class LockAmid(NullLock):
-    """Interrupted when it is given back for the n-th time."""
+class InterruptedLock(NullLock):
+    """A lock that raises KeyboardInterrupt when it is released for the n-th time."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -106,9 +106,9 @@ class LockAmid(NullLock):
             raise KeyboardInterrupt
 
 
-def test_a_turn_that_is_interrupted_before_its_call_is_called_later() -> None:
+def test_a_callback_interrupted_before_its_call_is_called_later() -> None:
     calls = Calls()
-    calls.callbacks = PendingCallbacks(LockAmid(1))
+    calls.callbacks = PendingCallbacks(InterruptedLock(1))
     pending = calls.put(ON_ASSIGNED, 0)
     calls.put("b")
     with pytest.raises(KeyboardInterrupt):
@@ -123,7 +123,7 @@ def test_a_turn_that_is_interrupted_before_its_call_is_called_later() -> None:
     assert not calls.callbacks.waiting
 
 
-def test_a_turn_that_is_interrupted_behind_its_call_is_told_of_once_more() -> None:
+def test_a_callback_interrupted_after_its_call_ends_later() -> None:
     calls = Calls()
     calls.put("a")
 
@@ -132,7 +132,7 @@ def test_a_turn_that_is_interrupted_behind_its_call_is_told_of_once_more() -> No
 
     with pytest.raises(KeyboardInterrupt):
         carried_out(calls.callbacks.take(interrupted))
-    assert calls.callbacks, "whoever waits for it hasn't been told"
+    assert calls.callbacks, "the waiter hasn't been told"
     assert calls.callbacks.running is None
     calls.take()
     assert len(calls.log) == 1
@@ -140,7 +140,7 @@ def test_a_turn_that_is_interrupted_behind_its_call_is_told_of_once_more() -> No
     assert not calls.callbacks.waiting
 
 
-def test_a_turn_is_not_called_again_nor_taken_back_inside_of_itself() -> None:
+def test_a_running_callback_is_neither_called_again_nor_withdrawn() -> None:
     calls = Calls()
 
     def inside() -> None:
@@ -159,7 +159,7 @@ def test_a_turn_is_not_called_again_nor_taken_back_inside_of_itself() -> None:
     assert calls.ended == [ON_ASSIGNED]
 
 
-def test_partitions_that_nobody_heard_of_are_taken_back() -> None:
+def test_unannounced_partitions_are_withdrawn() -> None:
     calls = Calls()
     calls.put(ON_ASSIGNED, 0, 1)
     calls.put(ON_ASSIGNED, 2)
@@ -169,7 +169,7 @@ def test_partitions_that_nobody_heard_of_are_taken_back() -> None:
     assert [line.split(" in")[0] for line in calls.log] == ["on_assigned [0]", "on_lost [3]"]
 
 
-def test_a_turn_that_was_withdrawn_is_not_called() -> None:
+def test_a_withdrawn_callback_is_not_called() -> None:
     calls = Calls()
     pending = calls.put("a")
     calls.callbacks.withdraw(pending)
@@ -178,7 +178,7 @@ def test_a_turn_that_was_withdrawn_is_not_called() -> None:
     assert calls.log == []
 
 
-def test_what_a_callback_can_not_do_is_refused_while_it_runs() -> None:
+def test_calls_that_a_callback_may_not_make_raise() -> None:
     calls = Calls()
     calls.callbacks.check("poll()")
     calls.callbacks.put(PendingCallback("on_lost", lambda: calls.callbacks.check("poll()"), []))
@@ -188,7 +188,7 @@ def test_what_a_callback_can_not_do_is_refused_while_it_runs() -> None:
 
 
 class Counting(deque[PendingCallback]):
-    """A queue that counts how many of its elements are looked at one after another."""
+    """A queue that counts how many of its elements are iterated over."""
 
     seen = 0
 
@@ -198,7 +198,7 @@ class Counting(deque[PendingCallback]):
             yield one
 
 
-def test_many_callbacks_cost_in_proportion_to_their_number() -> None:
+def test_many_callbacks_run_at_linear_cost() -> None:
     calls, number = Calls(), 300
     waiting = calls.callbacks.waiting = Counting()
     for _ in range(number):

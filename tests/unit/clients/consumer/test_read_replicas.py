@@ -1,4 +1,4 @@
-"""Which broker a partition is read from, without anything that fetches."""
+"""Test from which broker a partition is read."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def source(replicas: ReadReplicas, state: PartitionState, seen: Cluster, now: fl
     return -1 if found is None else found.id
 
 
-def test_the_preferred_replica_until_it_expires() -> None:
+def test_the_preferred_replica_is_used_until_it_expires() -> None:
     replicas, state = make()
     assert source(replicas, state, cluster(), 10.0) == 1
     assert advised(replicas, state, 2)
     assert source(replicas, state, cluster(), 309.9) == 2
     assert source(replicas, state, cluster(), 310.0) == 1
-    assert source(replicas, state, cluster(), 10.0) == 1  # and it isn't remembered
+    assert source(replicas, state, cluster(), 10.0) == 1  # the preference isn't restored
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_the_preferred_replica_until_it_expires() -> None:
         (cluster(LED_BY_1._replace(leader=-1)), -1),
     ],
 )
-def test_what_ends_a_preference(seen: Cluster, asked: int) -> None:
+def test_changes_that_end_a_preference(seen: Cluster, asked: int) -> None:
     replicas, state = make()
     assert advised(replicas, state, 2)
     assert source(replicas, state, seen, 11.0) == asked
@@ -77,7 +77,7 @@ def test_what_ends_a_preference(seen: Cluster, asked: int) -> None:
 
 
 @pytest.mark.parametrize("node", [1, 9])
-def test_advice_that_is_of_no_use_isnt_asked_for_again_at_once(node: int) -> None:
+def test_a_useless_preference_is_not_requested_again_at_once(node: int) -> None:
     replicas, state = make()
     assert (replicas.rack, leaders_only(replicas, 10.0)) == ("rack-2", False)
     assert advised(replicas, state, node)
@@ -86,7 +86,7 @@ def test_advice_that_is_of_no_use_isnt_asked_for_again_at_once(node: int) -> Non
     assert not leaders_only(replicas, 10.0 + LEADERS_ONLY)
 
 
-def test_giving_up_says_whether_there_was_a_replica() -> None:
+def test_giving_up_returns_whether_a_replica_was_preferred() -> None:
     replicas, state = make()
     assert not replicas.give_up((state,), 10.0)
     assert (replicas.rack, leaders_only(replicas, 10.0)) == ("rack-2", False)
@@ -95,16 +95,16 @@ def test_giving_up_says_whether_there_was_a_replica() -> None:
     assert leaders_only(replicas, 10.0)
 
 
-def test_unasked_advice_is_not_taken_and_puts_nothing_off() -> None:
+def test_an_unrequested_preference_is_ignored() -> None:
     replicas, state = make()
     assert not advised(replicas, state, 2, unasked=True)
     assert not advised(replicas, state, 9, unasked=True)
     assert source(replicas, state, cluster(), 10.0) == 1
-    assert not leaders_only(replicas, 10.0)  # nor is the time without advice ever longer for it
+    assert not leaders_only(replicas, 10.0)  # nor does it delay the next request
 
 
 @pytest.mark.parametrize("node", [1, 2, 3, 9])
-def test_a_replica_that_sends_us_on_is_left(node: int) -> None:
+def test_a_replica_that_names_another_one_is_left(node: int) -> None:
     replicas, state = make()
     assert advised(replicas, state, 2)
     assert not advised(replicas, state, node, by=2)

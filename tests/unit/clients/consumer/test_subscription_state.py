@@ -1,4 +1,4 @@
-"""Assignments, seeks and pauses, without anything that fetches."""
+"""Test assignments, seeks and pauses without fetches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def subscription(policy: str = "latest") -> SubscriptionState:
     return SubscriptionState(policy, ExponentialBackoff(0.1, 1.0), random.Random(1))
 
 
-def test_partitions_that_stay_keep_their_positions() -> None:
+def test_partitions_that_remain_keep_their_positions() -> None:
     s = subscription()
     s.assign([A, B], {})
     s.seek(A, 7)
@@ -34,7 +34,7 @@ def test_partitions_that_stay_keep_their_positions() -> None:
         s.get(B)
 
 
-def test_no_more_is_asked_for_than_an_end_is_worth() -> None:
+def test_a_fetch_asks_for_no_more_than_until_requires() -> None:
     s = subscription()
     most = 8 << 20
     s.assign([A], {})
@@ -43,10 +43,10 @@ def test_no_more_is_asked_for_than_an_end_is_worth() -> None:
     s.assign([A], {A: (100, -1)})
     state = s.get(A)
     assert state.worth_asking(most) == LEAST_ASKED
-    assert state.worth_asking(1000) == 1000  # the caller's limit counts
+    assert state.worth_asking(1000) == 1000  # the caller's limit is smaller
     s.assign([A], {A: (1_000_000, -1)})
     assert state.worth_asking(most) == most
-    state.offset_bytes = 4.0  # as an answer has shown
+    state.offset_bytes = 4.0  # as measured in a response
     assert state.worth_asking(most) == 5_000_000
     s.seek(A, 900_000)
     assert state.worth_asking(most) == 500_000
@@ -54,7 +54,7 @@ def test_no_more_is_asked_for_than_an_end_is_worth() -> None:
     assert state.worth_asking(most) == LEAST_ASKED
 
 
-def test_until_ends_what_is_wanted() -> None:
+def test_a_partition_is_finished_at_until() -> None:
     s = subscription()
     s.assign([A], {A: (10, -1)})
     assert not s.finished()  # no position yet
@@ -68,7 +68,7 @@ def test_until_ends_what_is_wanted() -> None:
     assert s.get(A).wants_fetch()
 
 
-def test_resets_forget_the_position_and_keep_who_asked() -> None:
+def test_a_reset_clears_the_position_and_keeps_the_strategy() -> None:
     s = subscription()
     s.assign([A, B], {})
     s.seek(A, 3)
@@ -79,7 +79,7 @@ def test_resets_forget_the_position_and_keep_who_asked() -> None:
     assert s.get(A).reset == "latest"
 
 
-def test_a_pause_asks_no_more_and_keeps_what_was_fetched() -> None:
+def test_a_paused_partition_is_not_fetched_and_keeps_its_data() -> None:
     s = subscription()
     s.assign([A], {})
     s.seek(A, 3)
@@ -93,7 +93,7 @@ def test_a_pause_asks_no_more_and_keeps_what_was_fetched() -> None:
     assert (state.fetch_offset, state.generation) == (50, generation)
 
 
-def test_an_error_is_raised_once_and_holds_the_partition_back() -> None:
+def test_an_error_is_raised_once_and_pauses_the_partition() -> None:
     s = subscription()
     s.assign([A, B], {})
     s.seek(A, 3)
@@ -109,7 +109,7 @@ def test_an_error_is_raised_once_and_holds_the_partition_back() -> None:
 
 
 @pytest.mark.parametrize("bad", [TopicPartition("", 0), TopicPartition("t", -1)])
-def test_what_can_not_be_assigned(bad: TopicPartition) -> None:
+def test_invalid_assignments_are_rejected(bad: TopicPartition) -> None:
     s = subscription()
     with pytest.raises(ConfigurationError):
         s.assign([bad], {})
@@ -120,7 +120,7 @@ def test_what_can_not_be_assigned(bad: TopicPartition) -> None:
         s.seek(A, -1)
 
 
-def test_what_is_suspended_goes_on_where_it_was_unless_it_was_withheld_for_good() -> None:
+def test_suspended_partitions_resume_unless_withheld_before() -> None:
     s = subscription()
     s.add([A, B, C], {})
     for partition in (A, B, C):

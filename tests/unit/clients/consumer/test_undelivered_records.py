@@ -1,4 +1,4 @@
-"""What a call took is put back when an exception ends it (R-GR-1), but for seeks in between."""
+"""R-GR-1: records of an interrupted call are put back, unless a seek came in between."""
 
 from __future__ import annotations
 
@@ -25,58 +25,58 @@ def subscription() -> SubscriptionState:
     return made
 
 
-def kept(entry: CompletedFetch, to: DecodingProgress) -> bool:
-    """As what holds the entry still."""
+def still_buffered(entry: CompletedFetch, to: DecodingProgress) -> bool:
+    """Put back an entry that is still in the buffer."""
     entry.put_back(to)
     return True
 
 
-def gone(entry: CompletedFetch, to: DecodingProgress) -> bool:
+def already_dropped(entry: CompletedFetch, to: DecodingProgress) -> bool:
     entry.put_back(to)
     return False
 
 
-def take(hand_over: HandOver, entry: CompletedFetch, most: int) -> list[int]:
+def take_rows(hand_over: HandOver, entry: CompletedFetch, most: int) -> list[int]:
     hand_over.note(entry)
     return [row[0] for row in entry.move(entry.peek(most))]
 
 
 @pytest.mark.parametrize("most", [3, 100])
-def test_what_waits_still_is_put_back(subscription: SubscriptionState, most: int) -> None:
+def test_records_still_buffered_are_put_back(subscription: SubscriptionState, most: int) -> None:
     state, hand_over = subscription.get(TP), subscription.hand_over
     entry = fetched(state, ALL)
-    first = take(hand_over, entry, 5)
+    first = take_rows(hand_over, entry, 5)
     hand_over.done()
-    rest = take(hand_over, entry, most) + take(hand_over, entry, most)
-    assert subscription.position(TP) == first[-1] + 1  # what is on its way doesn't count
-    assert not hand_over.take_back(kept)
+    rest = take_rows(hand_over, entry, most) + take_rows(hand_over, entry, most)
+    assert subscription.position(TP) == first[-1] + 1  # records being returned don't count
+    assert not hand_over.take_back(still_buffered)
     assert (state.position, entry.exhausted) == (5, False)
-    assert take(hand_over, entry, most) + take(hand_over, entry, most) == rest
+    assert take_rows(hand_over, entry, most) + take_rows(hand_over, entry, most) == rest
 
 
-def test_what_was_let_go_of_is_fetched_again(subscription: SubscriptionState) -> None:
+def test_records_of_a_dropped_fetch_are_fetched_again(subscription: SubscriptionState) -> None:
     state, hand_over = subscription.get(TP), subscription.hand_over
     entry = fetched(state, ALL)
     state.fetch_offset = 40
-    take(hand_over, entry, 100)
-    assert hand_over.take_back(gone)
+    take_rows(hand_over, entry, 100)
+    assert hand_over.take_back(already_dropped)
     assert (state.position, state.fetch_offset) == (0, 0)
     assert not entry.valid
 
 
 @pytest.mark.parametrize("offset", [7, 20])
-def test_a_seek_meanwhile_stays(subscription: SubscriptionState, offset: int) -> None:
+def test_a_seek_meanwhile_is_kept(subscription: SubscriptionState, offset: int) -> None:
     state, hand_over = subscription.get(TP), subscription.hand_over
-    take(hand_over, fetched(state, ALL), 20)
-    subscription.seek(TP, offset)  # also to where it stands already
-    assert not hand_over.take_back(kept)
+    take_rows(hand_over, fetched(state, ALL), 20)
+    subscription.seek(TP, offset)  # also a seek to the current position
+    assert not hand_over.take_back(still_buffered)
     assert state.position == offset
 
 
-def test_what_is_on_its_way_is_not_consumed(subscription: SubscriptionState) -> None:
+def test_records_being_returned_are_not_consumed(subscription: SubscriptionState) -> None:
     state, hand_over = subscription.get(TP), subscription.hand_over
     entry = fetched(state, ALL)
-    take(hand_over, entry, 5)
+    take_rows(hand_over, entry, 5)
     subscription.in_hand[state] = None
     subscription.note_consumed()
     assert state.consumed == 0
@@ -86,7 +86,7 @@ def test_what_is_on_its_way_is_not_consumed(subscription: SubscriptionState) -> 
     assert not subscription.in_hand
 
 
-def test_iterators_of_the_same_rows_hand_none_out_twice(subscription: SubscriptionState) -> None:
+def test_iterators_of_the_same_rows_return_no_row_twice(subscription: SubscriptionState) -> None:
     entry = fetched(subscription.get(TP), ALL)
 
     def iterator() -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""The shape of a snapshot: a frozen mapping with look-ups, plain data, a line for a log."""
+"""Test a snapshot of metrics: an immutable mapping, look-ups, plain data, a line for logs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOUND = Metrics(
 )
 
 
-def test_it_is_a_mapping_by_name_group_and_tags() -> None:
+def test_a_snapshot_is_a_mapping_by_name_group_and_tags() -> None:
     name = MetricName("record-send-total", "producer-metrics", (("client-id", "c"),))
     assert FOUND[name] == 7
     assert len(FOUND) == len(list(FOUND)) == 5
@@ -67,7 +67,7 @@ def test_values_are_found_by_name_and_tags() -> None:
     assert FOUND.get(name) is None
 
 
-def test_it_never_changes() -> None:
+def test_a_snapshot_is_immutable() -> None:
     with pytest.raises(AttributeError, match="read-only"):
         FOUND.at = 1.0
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -88,14 +88,14 @@ def test_plain_data_is_json() -> None:
     }
 
 
-def test_a_line_for_a_log_has_what_is_not_nothing() -> None:
+def test_the_line_for_logs_omits_zero_values() -> None:
     assert str(FOUND) == "Producer c: record-send-total=7"
     assert str(Metrics("Admin", "c", 0.0, ())) == "Admin c: no values yet"
     assert repr(FOUND) == "<Metrics of Producer c: 5>"
     assert str(FOUND.all[1]) == "producer-topic-metrics:record-send-total{client-id=c,topic=a} 4"
 
 
-def test_every_name_says_what_it_means() -> None:
+def test_every_metric_has_a_description_unit_and_kind() -> None:
     for name, (unit, kind, text) in MEANINGS.items():
         assert text.endswith("."), name
         assert unit in ("", "ms", "s", "bytes")

@@ -1,4 +1,4 @@
-"""Who waits for room in `buffer.memory` has a turn: first come, first served."""
+"""Test that callers waiting for `buffer.memory` are served in the order of arrival."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZE = estimate_record_size(None, bytes(500), ())
 
 
 class Scene:
-    """A line and its accumulator in an engine of their own; `taken` is in flight."""
+    """Waiters, accumulator and engine of their own; `taken` bytes are in flight."""
 
     def __init__(self, taken: int) -> None:
         options: dict[str, Any] = {
@@ -41,7 +41,7 @@ class Scene:
         self.in_flight = object()
         assert self.accumulator.grant(self.in_flight, taken)
 
-    def stand(self, owner: object, size: int, deadline: float = 99.0) -> Completion[bool]:
+    def wait(self, owner: object, size: int, deadline: float = 99.0) -> Completion[bool]:
         room = self.engine.start(self.line.room(owner, size, deadline))
         self.engine.step(0.0)
         return room
@@ -54,14 +54,14 @@ class Scene:
         self.accumulator.waive(self.in_flight)
         self.engine.step(now)
 
-    def nothing_is_left(self) -> bool:
+    def is_empty(self) -> bool:
         mine = self.accumulator
         return (mine.used, len(mine.waiters), mine.granted) == (0, 0, {})
 
 
-def test_who_cannot_wait_stands_in_no_line() -> None:
+def test_a_caller_that_cannot_wait_bypasses_the_waiters() -> None:
     scene = Scene(taken=LIMIT // 2)
-    large = scene.stand("large", LIMIT - 1000)
+    large = scene.wait("large", LIMIT - 1000)
     assert scene.send() is None
     assert scene.send(CANNOT_WAIT) == 0
     assert not large.done
@@ -69,12 +69,12 @@ def test_who_cannot_wait_stands_in_no_line() -> None:
     assert full.send(CANNOT_WAIT) is None
 
 
-def test_a_large_record_has_its_turn_before_small_ones_that_came_later() -> None:
+def test_a_large_record_is_served_before_later_small_ones() -> None:
     scene = Scene(taken=LIMIT // 2)
-    large = scene.stand("large", LIMIT - 1000)
+    large = scene.wait("large", LIMIT - 1000)
     assert not large.done
-    assert scene.send() is None  # though it would fit: somebody waits
-    small = scene.stand("small", SIZE)
+    assert scene.send() is None  # it would fit, but another caller waits
+    small = scene.wait("small", SIZE)
     assert not small.done
     scene.comes_back()
     assert (large.result(), small.done) == (True, False)
@@ -85,10 +85,10 @@ def test_a_large_record_has_its_turn_before_small_ones_that_came_later() -> None
     assert scene.send("small") == 0
 
 
-def test_what_a_small_record_gets_holds_those_after_it() -> None:
+def test_memory_for_a_small_record_also_holds_later_ones() -> None:
     scene = Scene(taken=LIMIT - SIZE)
-    room = scene.stand("small", SIZE)
-    assert not room.done  # so much would be free, but each record would be a batch of its own
+    room = scene.wait("small", SIZE)
+    assert not room.done  # enough is free, but each record would get a batch of its own
     scene.comes_back()
     assert room.result()
     assert scene.accumulator.granted == {"small": BATCH}
@@ -99,30 +99,30 @@ def test_what_a_small_record_gets_holds_those_after_it() -> None:
     assert batch.reserved == BATCH - HEADER_SIZE
 
 
-def test_an_open_batch_grows_for_nobody_while_others_wait() -> None:
+def test_an_open_batch_does_not_grow_while_others_wait() -> None:
     scene = Scene(taken=SIZE)
     assert scene.send() == 0
-    large = scene.stand("large", LIMIT - 2 * SIZE)
+    large = scene.wait("large", LIMIT - 2 * SIZE)
     found = []
-    while (index := scene.send()) is not None:  # what it has reserved is its own
+    while (index := scene.send()) is not None:  # records fit into what it has reserved
         found.append(index)
     (batch,) = scene.accumulator.live()
     assert batch.builder.limit_bytes <= 4096
     assert not large.done
 
 
-def test_whoever_comes_too_late_leaves_the_line() -> None:
+def test_a_waiter_is_removed_at_its_deadline() -> None:
     scene = Scene(taken=LIMIT)
-    first, second = scene.stand("first", LIMIT, 5.0), scene.stand("second", SIZE, 9.0)
+    first, second = scene.wait("first", LIMIT, 5.0), scene.wait("second", SIZE, 9.0)
     scene.engine.step(5.0)
     assert (first.result(), second.done) == (False, False)
     scene.comes_back(6.0)
     assert second.result()
     scene.accumulator.waive("second")
-    assert scene.nothing_is_left()
+    assert scene.is_empty()
 
 
-def test_at_its_deadline_one_that_rather_had_more_takes_what_there_is() -> None:
+def test_at_its_deadline_a_waiter_takes_less_than_it_prefers() -> None:
     scene = Scene(taken=LIMIT - 2 * SIZE)
     room = scene.engine.start(scene.line.room("rows", SIZE, 5.0, LIMIT // 8))
     scene.engine.step(0.0)
@@ -133,19 +133,19 @@ def test_at_its_deadline_one_that_rather_had_more_takes_what_there_is() -> None:
     assert not scene.accumulator.waiters
 
 
-def test_whoever_leaves_in_the_step_in_which_it_came_gets_nothing() -> None:
-    """Its caller was interrupted right after the start, perhaps before that had a name."""
+def test_a_waiter_that_leaves_in_its_first_step_gets_nothing() -> None:
+    """Its caller was interrupted right after the start."""
     scene = Scene(taken=LIMIT // 2)
     room = scene.engine.start(scene.line.room("gone", SIZE, 99.0))
     scene.engine.start(scene.line.leave("gone"))
     scene.engine.step(0.0)
     scene.comes_back(1.0)
     assert room.done
-    assert scene.nothing_is_left()
+    assert scene.is_empty()
 
 
-def test_what_is_free_for_long_is_enough_if_it_is_all_that_is_needed() -> None:
-    """The rest may be a dead leader's for minutes: healthy partitions don't wait for it."""
+def test_a_waiter_gets_just_enough_after_a_while() -> None:
+    """The rest may belong to a dead leader for minutes; other partitions don't wait for it."""
     scene = Scene(taken=LIMIT - SIZE)
     room = scene.engine.start(scene.line.room("small", SIZE, 60.0))
     assert scene.engine.step(1.0) == 1.0 + PATIENCE_S
@@ -155,47 +155,47 @@ def test_what_is_free_for_long_is_enough_if_it_is_all_that_is_needed() -> None:
     assert scene.accumulator.granted["small"] == SIZE
 
 
-def test_nothing_lingers_once_the_first_has_waited_for_a_while() -> None:
-    """Most of the memory may be a dead leader's, and then only what lingers can free any."""
+def test_nothing_lingers_once_the_first_waiter_has_waited_for_a_while() -> None:
+    """A dead leader may hold most of the memory, and then only lingering batches can free any."""
     scene = Scene(taken=LIMIT - 5000)
     assert scene.send() == 0
-    scene.stand("large", 5000)
+    scene.wait("large", 5000)
     assert not scene.accumulator._hurry
     scene.engine.step(PATIENCE_S)
     assert scene.accumulator._hurry
 
 
-def test_a_slow_broker_that_frees_memory_is_waited_for() -> None:
-    """Slow is not dead: or each record beside it would be a batch of its own."""
+def test_waiters_wait_longer_if_a_slow_broker_frees_memory() -> None:
+    """Otherwise each record for a slow broker would get a batch of its own."""
     scene = Scene(taken=LIMIT - SIZE)
-    room = scene.stand("small", SIZE)
+    room = scene.wait("small", SIZE)
     for turn in range(1, 6):
-        scene.accumulator.released += 1  # a batch came back, and held little
+        scene.accumulator.released += 1  # a small batch was acknowledged
         scene.engine.step(turn * 0.9 * PATIENCE_S)
         assert not room.done
     scene.engine.step(6.0 * PATIENCE_S)
     assert room.result()
 
 
-def test_what_was_waited_for_in_vain_is_not_hoped_for_again() -> None:
+def test_after_a_wait_in_vain_the_next_waiter_is_served_at_once() -> None:
     scene = Scene(taken=LIMIT - 3 * SIZE)
-    first = scene.stand("first", SIZE)
+    first = scene.wait("first", SIZE)
     scene.engine.step(PATIENCE_S)
     assert first.result()
-    assert scene.accumulator.granted["first"] == 3 * SIZE  # what is free, for those after it, too
+    assert scene.accumulator.granted["first"] == 3 * SIZE  # all free memory, for later ones too
     scene.accumulator.waive("first")
-    assert scene.stand("second", SIZE).result()  # at once
+    assert scene.wait("second", SIZE).result()  # at once
     scene.accumulator.waive("second")
     scene.comes_back(2.0)
-    assert scene.stand("third", SIZE).result()
-    assert scene.accumulator.granted["third"] == BATCH  # and hope is back
+    assert scene.wait("third", SIZE).result()
+    assert scene.accumulator.granted["third"] == BATCH  # memory was freed since
     scene.accumulator.waive("third")
-    assert scene.nothing_is_left()
+    assert scene.is_empty()
 
 
-def test_the_patience_of_the_next_begins_when_it_is_first() -> None:
+def test_the_time_of_a_waiter_begins_when_it_is_first() -> None:
     scene = Scene(taken=LIMIT - SIZE)
-    large, small = scene.stand("large", LIMIT, 5.0), scene.stand("small", SIZE)
+    large, small = scene.wait("large", LIMIT, 5.0), scene.wait("small", SIZE)
     scene.engine.step(5.0)
     assert (large.result(), small.done) == (False, False)
     scene.engine.step(5.0 + PATIENCE_S)
@@ -204,10 +204,10 @@ def test_the_patience_of_the_next_begins_when_it_is_first() -> None:
 
 @pytest.mark.parametrize("granted", [False, True])
 @pytest.mark.parametrize("how", ["cancelled", "ended"])
-def test_whoever_goes_away_leaves_nothing(granted: bool, how: str) -> None:
+def test_a_waiter_that_leaves_or_a_client_that_ends_leaves_nothing(granted: bool, how: str) -> None:
     scene = Scene(taken=LIMIT)
-    room, after = scene.stand("gone", SIZE), scene.stand("after", SIZE)
-    if granted:  # the caller is interrupted before it takes that note
+    room, after = scene.wait("gone", SIZE), scene.wait("after", SIZE)
+    if granted:  # the caller is interrupted before it uses the grant
         scene.accumulator.waive(scene.in_flight)
         scene.engine.step(1.0)
         assert room.result()
@@ -220,18 +220,18 @@ def test_whoever_goes_away_leaves_nothing(granted: bool, how: str) -> None:
         scene.accumulator.waive(scene.in_flight)
         scene.accumulator.waive("gone")
     scene.accumulator.waive("after")
-    assert scene.nothing_is_left()
+    assert scene.is_empty()
 
 
-def test_what_is_granted_stands_in_the_books_when_they_are_mended() -> None:
+def test_granted_memory_is_kept_when_the_accounting_is_corrected() -> None:
     scene = Scene(taken=1000)
     scene.accumulator.doubt()
     scene.accumulator.close_all()
     assert scene.accumulator.used == 1000
 
 
-def test_a_long_line_costs_in_proportion_to_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many tasks of an event loop wait for memory as the program likes."""
+def test_many_waiters_cost_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may have any number of asyncio tasks waiting for memory."""
     compared = 0
 
     class Counted(memory_waiters._Waiting):
@@ -245,7 +245,7 @@ def test_a_long_line_costs_in_proportion_to_its_length(monkeypatch: pytest.Monke
     monkeypatch.setattr(memory_waiters, "_Waiting", Counted)
     number, scene = 300, Scene(LIMIT)
     owners = [object() for _ in range(number)]
-    rooms = [scene.stand(owner, LIMIT // number // 2) for owner in owners]
+    rooms = [scene.wait(owner, LIMIT // number // 2) for owner in owners]
     for owner in owners[::3]:
         scene.engine.start(scene.line.leave(owner))
     scene.comes_back()
@@ -255,5 +255,5 @@ def test_a_long_line_costs_in_proportion_to_its_length(monkeypatch: pytest.Monke
         if room.error is None:
             scene.accumulator.waive(owner)
     assert sum(room.error is None for room in rooms) == number - number // 3
-    assert scene.nothing_is_left()
+    assert scene.is_empty()
     assert compared <= number

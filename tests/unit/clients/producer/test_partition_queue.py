@@ -1,4 +1,4 @@
-"""Which batch of a partition may go, and under which number (R-PR-1)."""
+"""Test which batch of a partition may be sent, and with which sequence number (R-PR-1)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_sequences_wrap_at_2_to_31() -> None:
     assert [sent(queue, n, 2).sequence for n in range(4)] == [SEQUENCES - 3, SEQUENCES - 1, 1, 3]
 
 
-def test_the_last_sequence_is_given_once_back_over_the_wrap() -> None:
+def test_the_last_sequence_is_returned_once_across_the_wrap() -> None:
     queue = known()
     queue.numbering.next_sequence = SEQUENCES - 1
     one = sent(queue, 0, 3)
@@ -54,7 +54,7 @@ def test_the_last_sequence_is_given_once_back_over_the_wrap() -> None:
 
 
 @pytest.mark.parametrize("answered", [0, 1, 3])
-def test_five_batches_behind_the_oldest_in_doubt_none_goes(answered: int) -> None:
+def test_at_most_five_batches_are_sent_after_the_oldest_unacknowledged(answered: int) -> None:
     queue = known()
     batches = [sent(queue, n) for n in range(4)]
     assert queue.admits(batch(4), 0, 5)
@@ -66,16 +66,16 @@ def test_five_batches_behind_the_oldest_in_doubt_none_goes(answered: int) -> Non
     assert queue.admits(batch(5), 0, 5)
 
 
-def test_nothing_goes_behind_the_first_to_a_leader_that_may_not_know_us() -> None:
+def test_a_new_leader_gets_one_batch_until_it_has_answered() -> None:
     queue = known(epoch=3)
     sent(queue, 0, epoch=4)
     assert not queue.admits(batch(1), 4, 5)
     queue.numbering.known_at = 4
     assert queue.admits(batch(1), 4, 5)
-    assert not queue.admits(batch(1), 5, 5)  # another leader: the older one first
+    assert not queue.admits(batch(1), 5, 5)  # another leader: the batch at the older one first
 
 
-def test_nothing_goes_behind_what_is_under_way_to_a_topic_that_was_made_anew() -> None:
+def test_a_recreated_topic_gets_no_batch_until_those_in_flight_end() -> None:
     queue = known(epoch=0)
     queue.lives_in(b"1" * 16)
     queue.numbering.acknowledged = 7
@@ -85,7 +85,7 @@ def test_nothing_goes_behind_what_is_under_way_to_a_topic_that_was_made_anew() -
         queue.lives_in(nothing_new)
         assert queue.admits(batch(9), 0, 5)
     queue.lives_in(b"2" * 16)
-    assert queue.numbering.acknowledged == -1  # what the old one has says nothing of the new one
+    assert queue.numbering.acknowledged == -1  # the old topic's offsets don't count
     queue.numbering.known_at = 0
     assert not queue.admits(batch(9), 0, 5)
     queue.in_flight.clear()
@@ -95,14 +95,14 @@ def test_nothing_goes_behind_what_is_under_way_to_a_topic_that_was_made_anew() -
 @pytest.mark.parametrize(
     ("offset", "cut"),
     [
-        (103, False),  # all are there
-        (150, False),  # others write, too
-        (102, True),  # one of the three records before it can't be there
+        (103, False),  # all may be in the log
+        (150, False),  # other producers write, too
+        (102, True),  # one of the three records before it can't be in the log
         (0, True),
-        (-1, False),  # the leader doesn't say
+        (-1, False),  # the leader doesn't report it
     ],
 )
-def test_a_log_that_has_no_room_for_what_is_in_doubt_was_cut(offset: int, cut: bool) -> None:
+def test_an_offset_without_space_for_sent_records_means_truncation(offset: int, cut: bool) -> None:
     queue = known()
     queue.appended(sent(queue, 0, 10), 90)
     queue.in_flight.clear()
@@ -116,7 +116,7 @@ def test_a_log_that_has_no_room_for_what_is_in_doubt_was_cut(offset: int, cut: b
     assert queue.numbering.acknowledged == 3
 
 
-def test_one_in_doubt_has_its_room_once() -> None:
+def test_an_unacknowledged_batch_is_counted_once() -> None:
     queue = known()
     first, second, third = sent(queue, 0), sent(queue, 1), sent(queue, 2)
     queue.in_flight[:] = [first]
@@ -124,14 +124,14 @@ def test_one_in_doubt_has_its_room_once() -> None:
     queue.appended(third, 2)
     assert (queue.numbering.reached, queue.numbering.cut) == (3, False)
     queue.in_flight.clear()
-    queue.appended(first, 0)  # its answer came last
+    queue.appended(first, 0)  # its response came last
     assert (queue.numbering.reached, queue.numbering.acknowledged) == (3, 2)
     queue.in_flight.append(sent(queue, 3))
     queue.appended(sent(queue, 4), 3)
     assert queue.numbering.cut
 
 
-def test_offsets_that_fall_with_nothing_in_doubt_begin_anew() -> None:
+def test_lower_offsets_without_unacknowledged_records_are_accepted() -> None:
     queue = known()
     queue.appended(sent(queue, 0, 10), 90)
     queue.in_flight.clear()
@@ -140,7 +140,7 @@ def test_offsets_that_fall_with_nothing_in_doubt_begin_anew() -> None:
     assert queue.numbering.reached == 2
 
 
-def test_only_the_newest_gives_its_sequence_back() -> None:
+def test_only_the_newest_batch_returns_its_sequence() -> None:
     queue = known()
     first, second = sent(queue, 0, 3), sent(queue, 1, 2)
     queue.in_flight.remove(first)
@@ -152,7 +152,7 @@ def test_only_the_newest_gives_its_sequence_back() -> None:
     assert not queue.take_back(first)
 
 
-def test_an_ended_identity_lets_those_go_first_that_may_be_in_the_log() -> None:
+def test_after_an_identity_ended_batches_that_may_be_written_go_first() -> None:
     queue = known()
     doubtful = batch(1)
     queue.number(doubtful)
@@ -161,10 +161,10 @@ def test_an_ended_identity_lets_those_go_first_that_may_be_in_the_log() -> None:
     queue.numbering.ended = True
     assert queue.next() is doubtful
     queue.out_of_order.add(doubtful)
-    assert queue.next() is None  # its fate is decided first
+    assert queue.next() is None  # first the outcome of this batch is determined
 
 
-def test_a_new_identity_begins_at_nothing() -> None:
+def test_a_new_identity_starts_with_sequence_0() -> None:
     queue = known()
     sent(queue, 0, 5)
     numbering = queue.numbering
@@ -178,10 +178,10 @@ def test_a_new_identity_begins_at_nothing() -> None:
 
 
 AFTER_THE_APPEND = (-1, 3, 6, 7, 13, 20, 56, 100)
-"""What a leader may say while it waits for replicas (Kafka's DelayedProduce), or of an accident."""
+"""Errors after the append: a wait for replicas failed (Kafka's DelayedProduce), or an accident."""
 
 
-def test_what_may_be_said_after_the_append_proves_nothing() -> None:
+def test_errors_after_the_append_leave_the_outcome_open() -> None:
     assert not PROOFS & set(AFTER_THE_APPEND)
     assert all(leaves_doubt(code) for code in AFTER_THE_APPEND)
     assert leaves_doubt(None)
@@ -190,11 +190,11 @@ def test_what_may_be_said_after_the_append_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("code", [2, 10, 19, 29, 45, 47, 59, 87])
-def test_what_is_said_before_the_append_is_a_proof(code: int) -> None:
+def test_errors_before_the_append_prove_that_nothing_was_written(code: int) -> None:
     assert not leaves_doubt(code)
 
 
-def test_an_error_in_doubt_is_still_what_it_was() -> None:
+def test_an_error_in_doubt_keeps_its_class_and_fields() -> None:
     refusal, mine = TopicAuthorizationError("no").needing("WRITE", "t", "topic"), batch(0, 3)
     assert in_doubt(mine, refusal) is refusal
     mine.doubt()
@@ -202,6 +202,6 @@ def test_an_error_in_doubt_is_still_what_it_was() -> None:
     assert isinstance(made, TopicAuthorizationError)
     assert made.operation == "WRITE"
     assert "3 records for t-0 may have been written" in str(made)
-    unknown = in_doubt(mine, error_for(30_000, "news"))  # however errors are made
+    unknown = in_doubt(mine, error_for(30_000, "news"))  # for any way of creating errors
     assert "news" in str(unknown)
     assert type(unknown) is type(error_for(30_000, "news"))

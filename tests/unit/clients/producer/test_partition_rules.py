@@ -1,4 +1,4 @@
-"""The named partitioners by known vectors, a user's function, and columns as records one by one."""
+"""Test named partitioners with known vectors, users' functions, and columns against records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.record import SentColumns, SentNumbers, partition_for_key
 from odradek.record.arrow_send import columns_from_arrow
 
 LARGE = 2**31 - 1
-"""A number of partitions that leaves nearly all bits of a hash to be seen."""
+"""A number of partitions that shows nearly all bits of a hash."""
 NAMES = ("consistent", "consistent_random", "murmur2", "fnv1a", "fnv1a_random")
 
 
@@ -45,7 +45,7 @@ def test_fnv1a_equals_librdkafka_and_sarama(data: bytes, expected: int) -> None:
 @pytest.mark.parametrize(
     ("key", "crc"), [(b"123456789", 0xCBF43926), (b"a", 0xE8B7BE43), (b"abc", 0x352441C2)]
 )
-def test_consistent_is_the_usual_crc32_without_a_sign(key: bytes, crc: int) -> None:
+def test_consistent_is_unsigned_crc32(key: bytes, crc: int) -> None:
     for name in ("consistent", "consistent_random"):
         assert place(name, key) == crc % LARGE
         assert place(name, key, 10) == crc % 10
@@ -65,16 +65,16 @@ def test_null_and_empty_keys(name: str, null: int | None, empty: int | None) -> 
     assert (place(name, None), place(name, b"")) == (null, empty)
 
 
-def test_what_needs_no_rule() -> None:
-    """Java's way is `murmur2_random`; and the sticky partitioner alone is `random`."""
+def test_partitioners_without_a_rule() -> None:
+    """`murmur2_random` is Java's default, and `random` the sticky partitioner."""
     without = {name for name in PARTITIONERS if rule_for(name) is None}
     assert without == {"default", "murmur2_random", "random"}
 
 
-def test_a_function_is_asked_with_all_there_is() -> None:
+def test_a_function_gets_topic_key_value_and_count() -> None:
     asked: list[Any] = []
 
-    class Number:  # numpy's integers are of this kind
+    class Number:  # like numpy's integers
         def __index__(self) -> int:
             return 2
 
@@ -87,7 +87,7 @@ def test_a_function_is_asked_with_all_there_is() -> None:
 
 
 @pytest.mark.parametrize("result", [-1, 3, None, "1", 1.0, True])
-def test_what_is_no_partition_is_a_clear_error(result: Any) -> None:
+def test_an_invalid_result_of_a_function_is_an_error(result: Any) -> None:
     def mine(*_: Any) -> Any:
         return result
 
@@ -99,7 +99,7 @@ def test_what_is_no_partition_is_a_clear_error(result: Any) -> None:
     assert (e.value.retriable, e.value.row) == (False, None)
 
 
-def test_an_exception_of_the_function_is_the_cause() -> None:
+def test_an_exception_of_a_function_is_the_cause() -> None:
     def mine(*_: Any) -> int:
         raise KeyError("no such customer")
 
@@ -122,8 +122,8 @@ def pieces(table: pa.Table) -> list[SentColumns]:
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 @pytest.mark.parametrize("name", [*NAMES, "a function"])
-def test_columns_go_where_records_go_one_by_one(name: str, kind: Any) -> None:
-    """With nulls, slices that begin within a byte of a bitmap, and rows that name a partition."""
+def test_columns_are_partitioned_like_single_records(name: str, kind: Any) -> None:
+    """With nulls, slices that begin inside a byte of a bitmap, and rows with a given partition."""
 
     def mine(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
         return len(topic + repr(key) + repr(value)) % count
@@ -158,7 +158,7 @@ def test_columns_go_where_records_go_one_by_one(name: str, kind: Any) -> None:
         assert read(placed.partitions, columns.count) == expected[first:]
 
 
-def test_an_error_names_the_row_of_the_whole_data() -> None:
+def test_an_error_names_the_row_in_the_whole_table() -> None:
     table = pa.concat_tables([pa.table({"value": [b"0", b"1"]}), pa.table({"value": [b"2", b"3"]})])
     second = pieces(table)[1]
 
@@ -186,7 +186,7 @@ def test_the_option_is_a_name_or_a_function() -> None:
 
 
 @pytest.mark.parametrize("partitioner", [*NAMES, "murmur2_random", max])
-def test_keys_cannot_decide_and_be_ignored(partitioner: Any) -> None:
+def test_ignoring_keys_contradicts_a_partitioner_by_key(partitioner: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"ignore\.keys=true contradicts partitioner="):
         config(partitioner=partitioner, partitioner_ignore_keys=True)
     config(partitioner=partitioner, partitioner_ignore_keys=False)

@@ -1,4 +1,4 @@
-"""Where records go: Java's hash for keys, sticky strides without one."""
+"""Test the default partitioner: Java's hash for keys, sticky partitions without a key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def partitioner(seed: int = 1) -> Partitioner:
     return Partitioner(random.Random(seed), stride=STRIDE, ignore_keys=False)
 
 
-def test_without_a_key_records_stay_together_for_a_stride_then_move() -> None:
+def test_records_without_a_key_stay_on_a_partition_for_a_stride() -> None:
     chosen = partitioner()
     sizes = 100
     places = [chosen.partition(topic(0, 1, 2), sizes) for _ in range(200)]
@@ -32,7 +32,7 @@ def test_without_a_key_records_stay_together_for_a_stride_then_move() -> None:
     assert set(places) == {0, 1, 2}
 
 
-def test_each_topic_has_a_stride_of_its_own() -> None:
+def test_each_topic_has_its_own_stride() -> None:
     chosen = partitioner()
     first = chosen.partition(topic(0, 1, 2, name="a"), STRIDE - 1)
     for _ in range(5):
@@ -47,17 +47,17 @@ def test_partitions_without_a_leader_are_avoided(seed: int) -> None:
     assert places == {1, 3}
 
 
-def test_when_none_has_a_leader_any_will_do() -> None:
+def test_if_no_partition_has_a_leader_any_is_chosen() -> None:
     places = {partitioner(seed).partition(topic(-1, -1), 1) for seed in range(20)}
     assert places == {0, 1}
 
 
-def test_a_single_partition_is_stayed_on() -> None:
+def test_a_single_partition_is_always_chosen() -> None:
     chosen = partitioner()
     assert {chosen.partition(topic(0), STRIDE) for _ in range(5)} == {0}
 
 
-def test_a_topic_that_was_made_anew_with_fewer_partitions() -> None:
+def test_a_recreated_topic_with_fewer_partitions() -> None:
     chosen = Partitioner(random.Random(3), stride=10**9, ignore_keys=False)
     while chosen.partition(topic(-1, -1, 0), 1) != 2:
         pass

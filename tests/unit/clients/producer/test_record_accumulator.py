@@ -1,4 +1,4 @@
-"""The accumulator: what lingers, what is full, who has to be woken, and whose memory it is."""
+"""Test the accumulator: lingering and full batches, wake-ups of the host, memory accounting."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ def test_a_batch_is_ready_when_its_linger_is_over() -> None:
     assert mine.take(99.0) == []
 
 
-def test_the_host_is_woken_for_the_first_that_lingers_and_for_a_full_one_only() -> None:
+def test_the_host_is_woken_for_the_first_lingering_and_for_a_full_batch() -> None:
     mine = accumulator()
     assert add(mine).wake
     assert not add(mine).wake
-    assert not add(mine, partition=P1).wake  # the host's alarm is set already, and it is earlier
+    assert not add(mine, partition=P1).wake  # the host's timer is set already, and is earlier
     full = [add(mine, bytes(100)) for _ in range(10)]
     assert [f.wake for f in full].count(True) == 1
 
 
-def test_a_full_batch_goes_at_once_and_the_next_record_opens_another() -> None:
+def test_a_full_batch_is_ready_at_once_and_the_next_record_opens_another() -> None:
     mine = accumulator()
     places = [add(mine, bytes(300)) for _ in range(4)]
     assert len({p.batch.serial for p in places}) == 2
@@ -75,7 +75,7 @@ def test_a_full_batch_goes_at_once_and_the_next_record_opens_another() -> None:
     assert mine.take(LINGER) == [places[-1].batch]
 
 
-def test_a_record_larger_than_a_batch_goes_alone() -> None:
+def test_a_record_larger_than_a_batch_is_sent_alone() -> None:
     mine = accumulator()
     small = add(mine)
     large = add(mine, bytes(5000))
@@ -85,7 +85,7 @@ def test_a_record_larger_than_a_batch_goes_alone() -> None:
     assert large.batch.count == 1
 
 
-def test_batches_of_all_partitions_come_in_the_order_they_are_ready() -> None:
+def test_batches_of_all_partitions_are_taken_in_the_order_they_become_ready() -> None:
     mine = accumulator()
     first = add(mine, partition=P1, at=1.0)
     second = add(mine, partition=P0, at=1.2)
@@ -94,16 +94,16 @@ def test_batches_of_all_partitions_come_in_the_order_they_are_ready() -> None:
     assert mine.take(1.2 + LINGER) == [second.batch]
 
 
-def test_memory_is_reserved_until_the_outcome_and_given_back_once() -> None:
+def test_memory_is_reserved_until_the_outcome_and_freed_once() -> None:
     mine = accumulator(**{"buffer.memory": 2048, "max.request.size": 2048})
     size = estimate_record_size(None, bytes(900), ())
     one, two = add(mine, bytes(900)), add(mine, bytes(900))
     closed = one.batch.builder.estimated_size - HEADER_SIZE
     assert 900 < closed < size
-    assert mine.used == closed + 1000 - HEADER_SIZE  # what is open has room up to its limit
+    assert mine.used == closed + 1000 - HEADER_SIZE  # an open batch reserves up to its limit
     assert mine.append(P0, (None, bytes(900), (), 0), size, 0.0) is None
     mine.take(LINGER)
-    assert mine.used == 2 * closed  # in flight is still in memory
+    assert mine.used == 2 * closed  # batches in flight are still in memory
     mine.release(one.batch)
     mine.release(one.batch)
     assert mine.used == closed
@@ -126,7 +126,7 @@ def test_an_open_batch_reserves_more_as_it_grows() -> None:
     assert mine.used == batch.builder.estimated_size - HEADER_SIZE
 
 
-def test_without_memory_to_grow_a_batch_takes_what_there_is() -> None:
+def test_without_memory_to_grow_a_batch_takes_the_rest() -> None:
     mine = accumulator(**{"buffer.memory": 5000, "max.request.size": 5000, "batch.size": 100_000})
     size = estimate_record_size(None, bytes(400), ())
     batch = add(mine, bytes(400)).batch
@@ -136,17 +136,17 @@ def test_without_memory_to_grow_a_batch_takes_what_there_is() -> None:
     assert not batch.builder.closed
 
 
-def test_nothing_lingers_while_someone_waits_for_room_that_it_takes() -> None:
+def test_nothing_lingers_while_a_caller_waits_for_its_memory() -> None:
     mine = accumulator()
     place = add(mine)
     mine.waiters["somebody"] = None
-    mine.used += 10 * FIRST_ROOM  # in flight: that will soon be room enough
+    mine.used += 10 * FIRST_ROOM  # in flight: enough for the waiter soon
     assert mine.take(0.0) == []
     mine.used -= 10 * FIRST_ROOM
     assert mine.take(0.0) == [place.batch]
 
 
-def test_records_are_let_go_with_the_outcome() -> None:
+def test_records_are_freed_with_the_outcome() -> None:
     mine = accumulator()
     place = add(mine, bytes(500))
     mine.take(LINGER)
@@ -158,7 +158,7 @@ def test_records_are_let_go_with_the_outcome() -> None:
         place.batch.sealed()
 
 
-def test_after_the_end_nothing_is_taken() -> None:
+def test_after_the_end_records_are_rejected() -> None:
     mine = accumulator()
     mine.ended = ClientClosedError("closed")
     for use in (lambda: add(mine), lambda: mine.claim(P0, 10, 0.0)):
@@ -166,7 +166,7 @@ def test_after_the_end_nothing_is_taken() -> None:
             use()
 
 
-def test_a_claimed_batch_is_out_of_everybodys_reach() -> None:
+def test_a_claimed_batch_is_not_used_by_others() -> None:
     mine = accumulator()
     first = add(mine).batch
     batch = mine.claim(P0, 100, 0.0)
@@ -175,15 +175,15 @@ def test_a_claimed_batch_is_out_of_everybodys_reach() -> None:
     other = add(mine).batch
     assert other is not batch
     elsewhere = add(mine, partition=P1).batch
-    assert mine.take(99.0) == [elsewhere]  # though all have lingered for long
-    assert mine.untaken() == [batch, other]  # in its rows' order: the other goes behind it
+    assert mine.take(99.0) == [elsewhere]  # though all have lingered long enough
+    assert mine.untaken() == [batch, other]  # in the rows' order: `other` follows the claimed batch
     assert mine.next_ready_at() == math.inf
     mine.yield_claims([batch], 0, 99.0, hurry=False)
     assert mine.take(99.0) == [batch, other]
     assert mine.untaken() == []
 
 
-def test_a_claim_given_back_lingers_on_and_takes_more() -> None:
+def test_a_returned_claim_lingers_and_takes_more_records() -> None:
     mine = accumulator()
     batch = mine.claim(P0, 100, 1.0)
     room = mine.reserve(500)
@@ -197,8 +197,8 @@ def test_a_claim_given_back_lingers_on_and_takes_more() -> None:
     assert mine.used == batch.builder.estimated_size - HEADER_SIZE
 
 
-def test_a_claim_whose_return_is_interrupted_goes_out_all_the_same() -> None:
-    """At any bytecode; whoever is interrupted gives it back once more, and wakes the host."""
+def test_an_interrupted_return_of_a_claim_can_be_repeated() -> None:
+    """Interrupt it at any bytecode; the caller returns the claim again, and wakes the host."""
     for number in itertools.count():
         mine = accumulator()
         batch = mine.claim(P0, 100, 0.0)
@@ -214,7 +214,7 @@ def test_a_claim_whose_return_is_interrupted_goes_out_all_the_same() -> None:
     assert number > 100
 
 
-def test_a_claim_is_ready_where_others_opened_a_batch_or_someone_hurries() -> None:
+def test_a_returned_claim_is_ready_if_another_batch_follows_or_in_a_hurry() -> None:
     mine = accumulator()
     for hurry in (False, True):
         batch = mine.claim(P0, 100, 0.0)
@@ -231,7 +231,7 @@ def test_a_claim_is_ready_where_others_opened_a_batch_or_someone_hurries() -> No
     assert mine.untaken() == mine.take(0.0) == [empty]
 
 
-def test_a_batch_with_earlier_rows_goes_first_whoever_closes_his_first() -> None:
+def test_a_batch_with_earlier_rows_goes_first_even_if_closed_later() -> None:
     mine = accumulator()
     claimed = mine.claim(P0, 100, 0.0)
     claimed.append(None, b"v", (), 77)
@@ -243,8 +243,8 @@ def test_a_batch_with_earlier_rows_goes_first_whoever_closes_his_first() -> None
     assert claimed.serial < later.serial
 
 
-def test_an_empty_claim_holds_up_nothing_that_is_behind_it() -> None:
-    """It goes to the sender, too: a flush may have begun to wait for it."""
+def test_an_empty_claim_delays_no_later_batch() -> None:
+    """The sender gets it, too, because a flush may wait for it."""
     mine = accumulator()
     empty = mine.claim(P0, 100, 0.0)
     later = add(mine).batch
@@ -255,8 +255,8 @@ def test_an_empty_claim_holds_up_nothing_that_is_behind_it() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_each_writer_keeps_its_order_however_writers_take_turns(seed: int) -> None:
-    """Some write record by record, some by columns; batches fill up, linger, are flushed."""
+def test_each_writer_keeps_its_order_in_random_schedules(seed: int) -> None:
+    """Some writers send records, some columns; batches fill up, linger and are flushed."""
     rng, mine, now = random.Random(seed), accumulator(), 0.0
     written: dict[ProducerBatch, list[tuple[int, int]]] = {}
     claims: dict[int, ProducerBatch] = {}
@@ -300,14 +300,14 @@ def test_each_writer_keeps_its_order_however_writers_take_turns(seed: int) -> No
     ("options", "expected"),
     [({}, COLUMN_BATCH), ({"batch.size": 5000}, 5000), ({"max.request.size": 300_000}, 300_000)],
 )
-def test_columns_fill_large_batches_unless_a_size_is_given(
+def test_columns_fill_large_batches_unless_a_size_is_set(
     options: dict[str, int], expected: int
 ) -> None:
     config = Config(PRODUCER, {"bootstrap.servers": "a:1", **options})
     assert RecordAccumulator(config, NullLock()).column_batch_size == expected
 
 
-def test_a_batch_holds_what_was_put_in_and_says_where_it_went() -> None:
+def test_a_batch_contains_its_records_and_returns_their_offsets() -> None:
     mine = accumulator(**{"compression.type": "gzip"})
     places = [add(mine, b"%d" % n) for n in range(3)]
     (batch,) = mine.take(LINGER)
@@ -320,16 +320,16 @@ def test_a_batch_holds_what_was_put_in_and_says_where_it_went() -> None:
 
 
 @pytest.mark.parametrize(("said", "expected"), [(-1, 77), (123, 123)])
-def test_the_brokers_own_time_wins(said: int, expected: int) -> None:
-    """`message.timestamp.type=LogAppendTime`; and a duplicate has no offset any more."""
+def test_the_brokers_timestamp_is_returned(said: int, expected: int) -> None:
+    """With `message.timestamp.type=LogAppendTime`; a duplicate has no offset."""
     place = add(accumulator())
     place.batch.done.complete(BatchOutcome(-1, said))
     found = place.batch.metadata(0, 77)
     assert (found.offset, found.timestamp_ms) == (-1, expected)
 
 
-class Interrupting(dict[Any, Any]):
-    """Where the exception of a signal handler comes, once."""
+class InterruptedDict(dict[Any, Any]):
+    """A dict whose first `get` raises KeyboardInterrupt, as a signal handler may."""
 
     def get(self, *arguments: Any) -> Any:
         if not self:
@@ -338,9 +338,9 @@ class Interrupting(dict[Any, Any]):
 
 
 @pytest.mark.parametrize("claims", [False, True])
-def test_a_batch_that_was_only_half_begun_keeps_nobody_waiting(claims: bool) -> None:
+def test_an_interrupted_new_batch_is_not_waited_for(claims: bool) -> None:
     mine = accumulator()
-    begun, mine._begun = mine._begun, Interrupting()
+    begun, mine._begun = mine._begun, InterruptedDict()
     with pytest.raises(KeyboardInterrupt):
         mine.claim(P0, 100, 0.0) if claims else add(mine)
     mine._begun = begun

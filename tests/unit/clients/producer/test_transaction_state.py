@@ -1,4 +1,4 @@
-"""The table of a transactional producer's states: Java's rules, and nothing else."""
+"""Compare the state table of transactional producers with Java's rules."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ JAVA: dict[TransactionState, set[TransactionState]] = {
     _S.ABORTABLE_ERROR: {_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION, _S.INITIALIZING},
     _S.FATAL_ERROR: set(_S),
 }
-# A refused init_transactions may be called again, and so may an abort that a coordinator refused.
-# A producer of Spark's sink changes its transactional id, and leaves its transaction to the driver.
+# Differences: init_transactions, and an abort that a coordinator rejected, may be repeated. A
+# producer of Spark's sink changes its transactional id, and leaves its transaction to the driver.
 OURS = {
     *((_S.INITIALIZING, _S.UNINITIALIZED), (_S.ABORTING_TRANSACTION, _S.ABORTABLE_ERROR)),
     *((_S.UNINITIALIZED, _S.UNINITIALIZED), (_S.IN_TRANSACTION, _S.UNINITIALIZED)),
@@ -34,7 +34,7 @@ OURS = {
 
 @pytest.mark.parametrize("state", _S)
 @pytest.mark.parametrize("event", TransactionEvent)
-def test_each_pair_moves_as_the_table_says_or_is_refused(
+def test_each_pair_of_state_and_event_is_in_the_table_or_raises(
     state: TransactionState, event: TransactionEvent
 ) -> None:
     following = TRANSITIONS.get((state, event))
@@ -46,13 +46,13 @@ def test_each_pair_moves_as_the_table_says_or_is_refused(
         assert state in JAVA[following] or (state, following) in OURS
 
 
-def test_nothing_leads_out_of_a_fatal_error_and_everything_leads_there() -> None:
+def test_a_fatal_error_is_final_and_reachable_from_every_state() -> None:
     outcomes = {to for (state, _), to in TRANSITIONS.items() if state is _S.FATAL_ERROR}
     assert outcomes == {_S.FATAL_ERROR}
     assert {state for (state, _), to in TRANSITIONS.items() if to is _S.FATAL_ERROR} == set(_S)
 
 
-def test_whatever_is_open_can_be_ended_by_an_abort() -> None:
+def test_every_open_transaction_can_be_aborted() -> None:
     for state in OPEN:
         found = {state}
         for _ in _S:

@@ -1,6 +1,4 @@
-"""What may run and what may be committed, beside an oracle that is told everything and looks it up
-the slow way (R-WK-1, R-WK-2, R-WK-3).
-"""
+"""Test what may run and be committed against a slow, simple model (R-WK-1, R-WK-2, R-WK-3)."""
 
 from __future__ import annotations
 
@@ -63,8 +61,8 @@ def committable(work: WorkQueue, tp: TopicPartition = T0) -> int | None:
     return None if found is None else found.offset
 
 
-class Oracle:
-    """Every record of the partitions that are there, and what has become of it."""
+class Model:
+    """Every record of the assigned partitions, and the finished ones."""
 
     def __init__(self) -> None:
         self.came: dict[TopicPartition, list[ConsumerRecord]] = {}
@@ -72,13 +70,13 @@ class Oracle:
         self.in_work: list[WorkItem] = []
 
     def has_new(self, tp: TopicPartition, before: int | None) -> bool:
-        """Whether there is more to commit than this: something that is finished, or a beginning."""
+        """Return whether a higher offset than `before`, or a first one, can be committed."""
         until = self.first(tp)[0]
         offsets = [at for found, at in self.finished if found == tp]
         return before is None or any(before <= at < until for at in offsets)
 
     def may_run(self, item: WorkItem) -> None:
-        """R-WK-1."""
+        """R-WK-1: check that no record of this key runs, and all earlier ones are finished."""
         lane = (item.tp, item.record.key)
         if item.record.key is not None:
             assert lane not in [(one.tp, one.record.key) for one in self.in_work]
@@ -90,7 +88,7 @@ class Oracle:
             assert all((item.tp, offset) in self.finished for offset in before)
 
     def first(self, tp: TopicPartition) -> tuple[int, int]:
-        """R-WK-2: offset and epoch."""
+        """R-WK-2: return the first unfinished offset and the epoch before it."""
         epoch = -1
         for one in self.came[tp]:
             if (tp, one.offset) not in self.finished:
@@ -100,10 +98,10 @@ class Oracle:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_random_history_agrees_with_the_oracle(seed: int) -> None:
+def test_a_random_history_agrees_with_the_model(seed: int) -> None:
     chance = random.Random(seed)
     work = queue(concurrency=chance.choice([1, 3, 8]), max_attempts=chance.choice([1, 3]))
-    oracle, now = Oracle(), 0.0
+    oracle, now = Model(), 0.0
     asked: dict[TopicPartition, OffsetAndMetadata] = {}
     acknowledged: dict[TopicPartition, int] = {}
     ends = {T0: 5, T1: 1000}
@@ -129,7 +127,7 @@ def test_a_random_history_agrees_with_the_oracle(seed: int) -> None:
             work.ended(item, error, now)
             if error is None and not item.dropped:
                 oracle.finished.add((item.tp, item.record.offset))
-        elif verb > 0.98:  # it goes to another member, and comes back at what was committed
+        elif verb > 0.98:  # it is revoked, and assigned again at the committed offset
             back = oracle.first(tp)[0] if tp in oracle.came else ends[tp]
             work.hold([tp])
             work.drop([tp])
@@ -144,7 +142,7 @@ def test_a_random_history_agrees_with_the_oracle(seed: int) -> None:
         new = {p: at for p, at in firsts.items() if oracle.has_new(p, acknowledged.get(p))}
         assert new.items() <= found.items() <= firsts.items()
         assert not any(at[0] == acknowledged.get(p) for p, at in found.items())
-        assert list(work.moved) == list(found)  # or the loop wakes up for what is after a gap
+        assert list(work.moved) == list(found)  # or gaps would wake the loop
         if chance.random() < 0.1:
             work.committed(asked)
             acknowledged |= {p: at.offset for p, at in asked.items()}
@@ -166,11 +164,11 @@ def test_a_random_history_agrees_with_the_oracle(seed: int) -> None:
     }
 
 
-def test_what_was_committed_is_not_committed_again() -> None:
+def test_committed_offsets_are_not_committed_again() -> None:
     work = queue()
     work.add([record(5), record(6)])
     first = work.committable()
-    assert first[T0].offset == 5  # so that a crash doesn't begin at the end (auto.offset.reset)
+    assert first[T0].offset == 5  # so that after a crash auto.offset.reset isn't applied
     work.committed(first)
     assert work.committable() == {}
     [item] = begun(work)
@@ -179,7 +177,7 @@ def test_what_was_committed_is_not_committed_again() -> None:
     assert work.committable()[T0].leader_epoch == 7
 
 
-def test_a_record_that_fails_is_tried_again_and_holds_up_its_key_alone() -> None:
+def test_a_failed_record_is_retried_and_blocks_only_its_key() -> None:
     work = queue()
     work.add([record(0, b"a"), record(1, b"a"), record(2, b"b"), record(3, None), record(4, None)])
     items = begun(work)
@@ -198,7 +196,7 @@ def test_a_record_that_fails_is_tried_again_and_holds_up_its_key_alone() -> None
     assert (work.finished, work.retried, committable(work)) == (4, 1, 1)
 
 
-def test_a_dead_letter_is_finished_once_its_topic_has_it() -> None:
+def test_a_dead_letter_is_finished_once_it_is_written() -> None:
     work = queue(max_attempts=2)
     work.add([record(0, b"a", value=None), record(1, b"a")])
     for now in (0.0, 1.0):
@@ -212,13 +210,13 @@ def test_a_dead_letter_is_finished_once_its_topic_has_it() -> None:
     assert told["exception.class.name"] == b"builtins.ValueError"
     assert told["class.name"] == b"odradek.Workers"
     assert told["exception.message"] == b"no\\x1b[2J"
-    assert (committable(work), begun(work, 2.0)) == (0, [])  # nothing of its key goes on before
+    assert (committable(work), begun(work, 2.0)) == (0, [])  # no record of its key starts before
     work.ended(item, None, 3.0)
     assert (work.dead, committable(work)) == (1, 1)
     assert offsets(begun(work, 3.0)) == [1]
 
 
-def test_a_dead_letter_that_is_not_written_ends_it() -> None:
+def test_a_failed_write_of_a_dead_letter_ends_the_workers() -> None:
     work = queue(max_attempts=1)
     work.add([record(0), record(1, b"b")])
     [item, other] = begun(work)
@@ -233,7 +231,7 @@ def test_a_dead_letter_that_is_not_written_ends_it() -> None:
     assert (begun(work, 9.0), committable(work)) == ([], 0)
 
 
-def test_without_a_dead_letter_topic_the_record_is_named_and_nothing_more_begins() -> None:
+def test_without_a_dead_letter_topic_the_record_is_named_and_work_ends() -> None:
     work = queue(max_attempts=1, dead_letter_topic=None)
     work.add([record(7), record(8, b"b"), record(9, b"c")])
     first, *others = begun(work)
@@ -249,34 +247,34 @@ def test_without_a_dead_letter_topic_the_record_is_named_and_nothing_more_begins
     assert committable(work) == 7
 
 
-def test_only_some_errors_are_worth_another_attempt() -> None:
+def test_only_errors_of_retry_on_are_retried() -> None:
     work = queue(retry_on=(OSError,))
     work.add([record(0, b"a"), record(1, b"b"), record(2, b"c")])
     one, two, three = begun(work)
     work.ended(one, ConnectionError("down"), 0.0)
     work.ended(two, ValueError("bad"), 0.0)
-    work.ended(three, KeyboardInterrupt(), 0.0)  # it ends the run, and is no fault of the record's
+    work.ended(three, KeyboardInterrupt(), 0.0)  # it ends the run, and isn't the record's fault
     assert (one.letter, work.next_retry is not None) == (None, True)
     assert two.letter is not None
     assert (three.letter, three.attempts) == (None, 1)
 
 
-class UnspeakableError(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("this, too")
 
 
-def test_an_error_that_cannot_be_said_is_named() -> None:
+def test_an_error_whose_str_fails_is_named_by_its_class() -> None:
     work = queue(max_attempts=1)
     work.add([record(0)])
     [item] = begun(work)
-    work.ended(item, UnspeakableError(), 0.0)
+    work.ended(item, UnprintableError(), 0.0)
     assert item.letter is not None
     assert dict(item.letter["headers"])[PREFIX + "exception.message"] == b"UnspeakableError"
 
 
-class OddError(Exception):
-    """What a program's errors may have, by names that errors of Odradek have, too."""
+class MisleadingError(Exception):
+    """An error of a program with attributes that errors of odradek have, too."""
 
     next_offset = 3
     blames_record = False
@@ -285,28 +283,28 @@ class OddError(Exception):
         raise RuntimeError(name)
 
 
-OddError.__module__ = None  # type: ignore[assignment]
+MisleadingError.__module__ = None  # type: ignore[assignment]
 
 
-def test_a_programs_error_is_nothing_but_its_class() -> None:
+def test_attributes_of_a_programs_error_are_ignored() -> None:
     work = queue(max_attempts=2)
     work.add([record(0)])
     for now in (0.0, 1.0):
         [item] = begun(work, now)
-        work.ended(item, OddError("no"), now)
+        work.ended(item, MisleadingError("no"), now)
     assert (item.attempts, work.retried, work.failure) == (2, 1, None)
     assert item.letter is not None
     assert dict(item.letter["headers"])[PREFIX + "exception.class.name"] == b"None.OddError"
 
 
-def test_a_lane_waits_for_what_still_runs_of_a_partition_that_has_come_back() -> None:
+def test_a_key_waits_for_a_record_that_ran_before_a_revocation() -> None:
     work = queue()
     work.add([record(0), record(1)])
     [old] = begun(work)
     work.drop([T0])
     assert work.waiting == 0
     work.add([record(0), record(1)])
-    assert begun(work) == []  # the same key is in work still, for nobody
+    assert begun(work) == []  # the same key still runs, for the old assignment
     assert committable(work) == 0
     work.ended(old, None, 0.0)
     [new] = begun(work)
@@ -314,14 +312,14 @@ def test_a_lane_waits_for_what_still_runs_of_a_partition_that_has_come_back() ->
     assert (new.record.offset, work.finished, committable(work)) == (0, 0, 0)
 
 
-def test_a_partition_that_goes_ends_what_runs_and_begins_no_more() -> None:
+def test_a_revoked_partition_finishes_running_records_and_starts_none() -> None:
     work = queue()
     work.add([record(0, b"a"), record(1, b"a"), record(2, b"b"), record(0, b"a", T1)])
     items = begun(work)
     assert len(items) == 3
     work.hold([T0])
     work.ended(items[0], None, 0.0)
-    work.ended(items[1], ValueError("no"), 0.0)  # its next member tries it again
+    work.ended(items[1], ValueError("no"), 0.0)  # the next member retries it
     assert begun(work, 99.0) == []
     assert work.committable([T0])[T0].offset == 1
     work.drop([T0])
@@ -329,11 +327,11 @@ def test_a_partition_that_goes_ends_what_runs_and_begins_no_more() -> None:
     assert set(work.committable()) == {T1}
 
 
-def test_a_log_that_was_cut_is_another_history() -> None:
+def test_after_a_truncation_the_same_offset_is_another_record() -> None:
     work = queue()
     work.add([record(10), record(11)])
     [old] = begun(work)
-    work.add([record(10), record(11)])  # another 10, behind a truncation
+    work.add([record(10), record(11)])  # another record at offset 10, after a truncation
     assert committable(work) == 10
     work.ended(old, None, 0.0)
     assert committable(work) == 10
@@ -351,7 +349,7 @@ def test_orderings(ordering: str, together: list[int]) -> None:
     assert offsets(begun(work)) == together
 
 
-def test_a_partition_that_fills_its_part_of_the_buffer_is_paused_and_no_other() -> None:
+def test_only_a_partition_that_fills_its_share_of_the_buffer_is_paused() -> None:
     work = queue(buffer_records=8, concurrency=9)
     work.share(2)
     work.add(record(offset, None) for offset in range(4))
@@ -367,7 +365,7 @@ def test_a_partition_that_fills_its_part_of_the_buffer_is_paused_and_no_other() 
     assert work.turned() == ([T0, T1], [])
 
 
-def test_large_records_pause_by_their_bytes_and_one_that_is_too_large_alone_is_worked_on() -> None:
+def test_large_records_pause_by_size_and_a_too_large_one_runs_alone() -> None:
     work = queue(buffer_bytes=1000)
     work.add([record(0, None, value=bytes(5000))])
     assert work.turned() == ([T0], [])
@@ -376,7 +374,7 @@ def test_large_records_pause_by_their_bytes_and_one_that_is_too_large_alone_is_w
     assert work.turned() == ([], [T0])
 
 
-def test_a_record_that_never_ends_holds_its_partition_at_last() -> None:
+def test_a_record_that_never_ends_finally_pauses_its_partition() -> None:
     work = queue(concurrency=2)
     work.add([record(0, b"slow")])
     begun(work)

@@ -1,4 +1,4 @@
-"""Plays the broker's side of a conversation with prepared answers."""
+"""Play the broker's side of a SASL conversation with prepared responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BROKER = Address("b1", 9092)
 
 
 def talk(mechanism: Mechanism, answers: Sequence[bytes], seed: int = 1) -> list[bytes]:
-    """Run a conversation to its end; the tokens that were sent. Slow functions are run at once."""
+    """Run a conversation and return the tokens sent; calls outside the engine run at once."""
     conversation = mechanism.conversation(BROKER, random.Random(seed))
     sent: list[bytes] = []
     left = list(answers)
@@ -25,7 +25,7 @@ def talk(mechanism: Mechanism, answers: Sequence[bytes], seed: int = 1) -> list[
             else:
                 wanted = conversation.send(heard)
         except StopIteration:
-            assert not left, "the mechanism ended before the broker did"
+            assert not left, "the mechanism ended before the broker"
             return sent
         if isinstance(wanted, Outside):
             try:

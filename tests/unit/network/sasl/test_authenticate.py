@@ -1,4 +1,4 @@
-"""SASL on one connection of the engine that ships: what comes at a bad moment, or from bad code."""
+"""Test SASL in a real engine: failures at a bad moment, and errors raised by users' code."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ SASL = {
 }
 
 
-class Outside(SimulatedHost):
-    """Takes whatever a function raises, as `Outsiders.run` does."""
+class CatchingHost(SimulatedHost):
+    """Pass any exception of a call to the engine, as `Outsiders.run` does."""
 
     def _call(self, engine: EngineInputs, effect: Call) -> None:
         try:
@@ -50,7 +50,7 @@ class Outside(SimulatedHost):
 
 
 def world(**config: Any) -> World:
-    made = World({**SASL, **config}, hosts=Outside)
+    made = World({**SASL, **config}, hosts=CatchingHost)
     made.modes["front:9092"] = "no_password"
     made.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
     return made
@@ -64,18 +64,18 @@ def error_of(w: World) -> BaseException | None:
     return completion.error
 
 
-def test_a_refusal_wins_over_the_end_that_comes_with_it() -> None:
+def test_a_rejection_is_reported_although_the_connection_ends_too() -> None:
     error = error_of(world())
     assert isinstance(error, CredentialsRefusedError)
 
 
-class Falsy(Exception):  # noqa: N818  # a user's
+class Falsy(Exception):  # noqa: N818  # an exception of a user
     def __bool__(self) -> bool:
         return False
 
 
 @pytest.mark.parametrize("raised", [Falsy(), SystemExit(3), asyncio.CancelledError()])
-def test_whatever_a_token_function_raises_breaks_no_client(raised: BaseException) -> None:
+def test_any_exception_of_a_token_function_is_a_token_error(raised: BaseException) -> None:
     def fetch() -> object:
         raise raised
 
@@ -86,7 +86,7 @@ def test_whatever_a_token_function_raises_breaks_no_client(raised: BaseException
     assert error.__cause__ is not None
 
 
-def test_a_password_that_is_no_text_is_an_error_without_it() -> None:
+def test_a_password_that_cannot_be_encoded_is_not_shown() -> None:
     w = world(**{"sasl.password": "planted\udcff"})
     assert isinstance(w.engine.network.mechanism, Plain)
     error = error_of(w)
@@ -98,13 +98,13 @@ def test_a_password_that_is_no_text_is_an_error_without_it() -> None:
 KINDS = {0: ServerNotTrustedError, 58: CredentialsRefusedError, -1: ConnectionFailedError}
 
 
-@pytest.mark.parametrize("before", [5, 290], ids=["whole", "cut"])
+@pytest.mark.parametrize("before", [5, 290], ids=["whole", "truncated"])
 @pytest.mark.parametrize("code", KINDS)
-def test_what_a_hostile_broker_says_back_is_in_no_local(code: int, before: int) -> None:
-    """PLAIN sends the password; the traceback's frames show neither it nor an echo of it."""
+def test_no_local_variable_shows_a_secret_that_the_broker_returned(code: int, before: int) -> None:
+    """PLAIN sends the password; no frame of the traceback may show it or the broker's copy."""
     planted = "planted-Pa55-of-alice"
 
-    class Echoes(World):
+    class EchoingBroker(World):
         def answer(self, address: str, body: Any) -> Message | None:
             if isinstance(body, SaslHandshakeRequest):
                 return SaslHandshakeResponse(0, ["PLAIN"])
@@ -114,15 +114,15 @@ def test_what_a_hostile_broker_says_back_is_in_no_local(code: int, before: int) 
                 return SaslAuthenticateResponse(code, "." * before + planted)
             return SaslAuthenticateResponse(auth_bytes=bytes(body.auth_bytes) * 9999)
 
-    w = Echoes({**SASL, "sasl.password": planted})
-    w.sasl = None  # `answer` is the broker's side of it
+    w = EchoingBroker({**SASL, "sasl.password": planted})
+    w.sasl = None  # `answer` plays the broker
     w.modes["front:9092"] = "up"
     w.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
     raised: list[BaseException] = []
     w.engine.network.on_lost.append(lambda _, error, __, ___: raised.append(error))
     error_of(w)
-    watch.found.clear()  # what the broker says is the broker's doing
+    watch.found.clear()  # the broker's text may contain it
     assert type(raised[0]) is KINDS[code]
     for shown in (with_locals(raised[0]), str(raised[0])):
         assert planted not in shown
-        assert "...planted" not in shown  # the beginning of it, where words are cut
+        assert "...planted" not in shown  # nor its beginning, where the text is truncated

@@ -1,4 +1,4 @@
-"""GSSAPI's conversation (RFC 4752) with contexts that are played; the real ones have a KDC."""
+"""Test GSSAPI's conversation (RFC 4752) with a fake context; the interop tests use a real KDC."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from odradek.common.errors import ServerNotTrustedError, TokenError
 from odradek.network.sasl.gssapi import MOST_STEPS, Gssapi
 
 
-class Played:
-    """Gives prepared tokens, is complete after the last one; sealing is a prefix."""
+class FakeContext:
+    """Return prepared tokens; be complete after the last one; seal with a prefix."""
 
     def __init__(self, tokens: Sequence[bytes | None]) -> None:
         self.left = list(tokens)
@@ -36,15 +36,15 @@ class Played:
         return b"sealed:" + message
 
 
-def test_both_sides_prove_themselves_and_no_layer_is_chosen() -> None:
-    context = Played([b"ticket", None])
+def test_both_sides_authenticate_and_no_security_layer_is_chosen() -> None:
+    context = FakeContext([b"ticket", None])
     sent = talk(Gssapi({BROKER: context}.__getitem__), [b"proof", b"sealed:\x07\x00\xff\xff", b""])
     assert sent == [b"ticket", b"", b"sealed:\x01\x00\x00\x00"]
     assert context.heard == [None, b"proof"]
 
 
 def test_a_context_that_is_complete_after_one_step() -> None:
-    sent = talk(Gssapi(lambda _: Played([b"ticket"])), [b"sealed:\x01\x00\x00\x00", b""])
+    sent = talk(Gssapi(lambda _: FakeContext([b"ticket"])), [b"sealed:\x01\x00\x00\x00", b""])
     assert sent == [b"ticket", b"sealed:\x01\x00\x00\x00"]
 
 
@@ -57,19 +57,19 @@ def test_a_context_that_is_complete_after_one_step() -> None:
         ([b"sealed:\x01\x00\x00\x00", b"more"], "sent 4 bytes"),
     ],
 )
-def test_brokers_that_break_the_rules(answers: list[bytes], said: str) -> None:
+def test_a_broker_that_violates_the_protocol_is_rejected(answers: list[bytes], said: str) -> None:
     with pytest.raises(ServerNotTrustedError, match=said):
-        talk(Gssapi(lambda _: Played([b"ticket"])), answers)
+        talk(Gssapi(lambda _: FakeContext([b"ticket"])), answers)
 
 
-def test_a_broker_that_goes_on_for_ever() -> None:
-    context = Played([b"x"] * (MOST_STEPS + 1))
+def test_a_conversation_has_a_maximum_of_steps() -> None:
+    context = FakeContext([b"x"] * (MOST_STEPS + 1))
     with pytest.raises(ServerNotTrustedError, match="didn't finish"):
         talk(Gssapi(lambda _: context), [b"y"] * MOST_STEPS)
 
 
-def test_a_centre_that_hangs() -> None:
-    conversation = Gssapi(lambda _: Played([])).conversation(BROKER, random.Random(1))
+def test_a_timeout_names_the_key_distribution_centre() -> None:
+    conversation = Gssapi(lambda _: FakeContext([])).conversation(BROKER, random.Random(1))
     next(conversation)
     with pytest.raises(
         TokenError, match="the Kerberos key distribution centre .KDC. didn't answer"

@@ -1,4 +1,4 @@
-"""AWS_MSK_IAM: AWS's published signatures, and the layout that aws-msk-iam-auth documents."""
+"""Test AWS_MSK_IAM with AWS's published signatures and the layout of aws-msk-iam-auth."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNRESERVED = "-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 BROKER = Address("b-1.mine.abcdef.c2.kafka.eu-central-1.amazonaws.com", 9098)
 
 
-# AWS's own signing test suite, version 4, signatures of queries.
+# Signatures of queries from AWS's signature version 4 test suite.
 @pytest.mark.parametrize(
     ("credentials", "query", "signature"),
     [
@@ -114,26 +114,26 @@ def test_the_bearer_token_is_a_signed_url() -> None:
         ("10.0.0.1", None),
     ],
 )
-def test_the_region_in_a_name(host: str, region: str | None) -> None:
+def test_the_region_in_a_host_name(host: str, region: str | None) -> None:
     assert region_of(host) == region
 
 
-def begun(sign: Callable[[Address], Secret] = lambda _: Secret("{}")) -> tuple[Any, Outside]:
-    """A conversation, and what it wants done outside of the engine."""
+def start(sign: Callable[[Address], Secret] = lambda _: Secret("{}")) -> tuple[Any, Outside]:
+    """Start a conversation and return it with the call that it wants to run outside the engine."""
     talk = MskIam(sign).conversation(BROKER, random.Random(1))
     outside = next(talk)
     assert isinstance(outside, Outside)
     return talk, outside
 
 
-def test_a_conversation() -> None:
+def test_a_successful_conversation() -> None:
     asked: list[Address] = []
 
     def sign(address: Address) -> Secret:
         asked.append(address)
         return Secret('{"a": 1}')
 
-    talk, outside = begun(sign)
+    talk, outside = start(sign)
     assert asked == []
     assert talk.send(outside.function(*outside.arguments)) == b'{"a": 1}'
     assert asked == [BROKER]
@@ -142,13 +142,13 @@ def test_a_conversation() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"{", b"[]", b"{}", b'{"version": 1}', b"[" * 100000])
-def test_an_answer_that_is_none(answer: bytes) -> None:
-    talk, _ = begun()
+def test_a_malformed_response_is_rejected(answer: bytes) -> None:
+    talk, _ = start()
     talk.send(Secret("{}"))
     with pytest.raises(ServerNotTrustedError, match=f"sent {len(answer)} bytes"):
         talk.send(answer)
 
 
-def test_credentials_that_hang() -> None:
+def test_a_timeout_while_credentials_are_read() -> None:
     with pytest.raises(TokenError, match="no AWS credentials before the timeout"):
-        begun()[0].throw(TimeoutError())
+        start()[0].throw(TimeoutError())

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: where tokens come from, how long they are used, what is said of a refusal."""
+"""Test OAUTHBEARER: tokens of users' functions, how long they are used, rejected tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from odradek.network.sasl.oauthbearer import (
 
 
 class Issuer:
-    """Gives a new token at each call, for a while, until it is told to fail."""
+    """Return a new token with a lifetime at each call, or raise `error` if it is set."""
 
     def __init__(self, lifetime: float | None = 3600.0) -> None:
         self.now = 1000.0
@@ -47,7 +47,7 @@ def jwt(claims: object) -> str:
     return f"e30.{body}.c2ln"
 
 
-def test_the_message_and_its_extensions() -> None:
+def test_the_first_message_contains_the_extensions() -> None:
     mechanism = Issuer().mechanism(extensions={"logicalCluster": "lkc-1", "traceId": "7 x"})
     assert talk(mechanism, [b""]) == [
         b"n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01traceId=7 x\x01\x01"
@@ -55,12 +55,12 @@ def test_the_message_and_its_extensions() -> None:
 
 
 @pytest.mark.parametrize("extensions", [{"auth": "x"}, {"a b": "x"}, {"a": "x\x01y"}, {"a": ""}])
-def test_extensions_that_can_not_be_sent(extensions: dict[str, str]) -> None:
+def test_invalid_extensions_are_rejected(extensions: dict[str, str]) -> None:
     with pytest.raises(TokenError, match="extension"):
         talk(Issuer().mechanism(extensions=extensions), [b""])
 
 
-def test_a_token_is_used_until_most_of_its_time_is_over() -> None:
+def test_a_token_is_reused_until_most_of_its_lifetime_is_over() -> None:
     issuer = Issuer()
     mechanism = issuer.mechanism()
     talk(mechanism, [b""])
@@ -71,29 +71,29 @@ def test_a_token_is_used_until_most_of_its_time_is_over() -> None:
     assert b"token-2" in talk(mechanism, [b""])[0]
 
 
-def test_connections_that_begin_side_by_side_share_what_the_first_was_given() -> None:
+def test_concurrent_connections_share_one_token() -> None:
     issuer = Issuer()
     mechanism = issuer.mechanism()
 
-    def begun() -> tuple[Any, Outside]:
+    def start() -> tuple[Any, Outside]:
         conversation = mechanism.conversation(BROKER, random.Random(1))
         wanted = next(conversation)
         assert isinstance(wanted, Outside)
         return conversation, wanted
 
-    (first, early), (second, late) = begun(), begun()
+    (first, early), (second, late) = start(), start()
     given = early.function(*early.arguments)
-    # Its thread comes when the first has its token, of which the engine hasn't heard yet.
+    # The second thread starts when the first has its token, but before the engine knows it.
     assert late.function(*late.arguments) is given
     for conversation in (first, second):
         assert b"token-1" in conversation.send(given)
     assert issuer.asked == 1
     with pytest.raises(CredentialsRefusedError):
         talk(mechanism, [b'{"status":"invalid_token"}', b""])
-    assert b"token-2" in talk(mechanism, [b""])[0]  # a refused one isn't shown again
+    assert b"token-2" in talk(mechanism, [b""])[0]  # a rejected token isn't sent again
 
 
-def test_without_an_end_each_connection_asks() -> None:
+def test_a_token_without_lifetime_is_requested_for_each_connection() -> None:
     issuer = Issuer(lifetime=None)
     mechanism = issuer.mechanism()
     for asked in (1, 2):
@@ -101,7 +101,7 @@ def test_without_an_end_each_connection_asks() -> None:
         assert issuer.asked == asked
 
 
-def test_while_a_token_counts_a_server_may_fail() -> None:
+def test_a_token_is_used_until_it_expires_if_the_server_fails() -> None:
     issuer = Issuer()
     mechanism = issuer.mechanism()
     talk(mechanism, [b""])
@@ -114,14 +114,14 @@ def test_while_a_token_counts_a_server_may_fail() -> None:
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_a_function_that_hangs() -> None:
+def test_a_token_function_that_times_out() -> None:
     conversation = Issuer().mechanism().conversation(BROKER, random.Random(1))
     assert isinstance(next(conversation), Outside)
     with pytest.raises(TokenError, match="before the timeout"):
         conversation.throw(TimeoutError("no answer in time"))
 
 
-def test_a_token_that_is_over_is_not_sent() -> None:
+def test_an_expired_token_is_not_sent() -> None:
     with pytest.raises(TokenExpiredError, match="5 s ago"):
         talk(Issuer(lifetime=-5.0).mechanism(), [b""])
 
@@ -138,7 +138,7 @@ def test_a_token_that_is_over_is_not_sent() -> None:
         (b'{"status":"' + b"." * 297 + b'token-1"}', CredentialsRefusedError, "refused"),
     ],
 )
-def test_a_refusal_is_answered_and_the_token_forgotten(
+def test_a_rejected_token_is_acknowledged_and_forgotten(
     answer: bytes, kind: type[Exception], says: str
 ) -> None:
     issuer = Issuer()
@@ -151,12 +151,12 @@ def test_a_refusal_is_answered_and_the_token_forgotten(
         conversation.throw(CredentialsRefusedError("the broker says: no"))
     assert len(str(caught.value)) < 1000
     assert "token-1" not in str(caught.value)
-    assert ".tok" not in str(caught.value)  # nor its beginning, where words are cut
+    assert ".tok" not in str(caught.value)  # nor its beginning, where the text is truncated
     assert b"token-2" in talk(mechanism, [b""])[0]
 
 
-class Provider:
-    """As kafka-python has them."""
+class KafkaPythonProvider:
+    """A token provider of kafka-python."""
 
     def token(self) -> str:
         return "abc"
@@ -167,17 +167,17 @@ class Provider:
     [
         ("abc", None, {}),
         (b"abc", None, {}),
-        (Provider(), None, {}),
+        (KafkaPythonProvider(), None, {}),
         (("abc", 17), 17.0, {}),
         (("abc", 1_900_000_000), 1_900_000_000, {}),
-        (("abc", 1_900_000_000_000), 1_900_000_000, {}),  # milliseconds, as Java's have it
+        (("abc", 1_900_000_000_000), 1_900_000_000, {}),  # milliseconds, as in Java
         (("abc", 17.5, "user"), 17.5, {}),
         (("abc", 17, "user", {"k": "v"}), 17.0, {"k": "v"}),
         (Token(Secret("abc"), 3.0), 3.0, {}),
         (Secret("abc"), None, {}),
     ],
 )
-def test_what_functions_give(given: object, end: float | None, extensions: object) -> None:
+def test_results_of_token_functions(given: object, end: float | None, extensions: object) -> None:
     token = read_token(given)
     assert (token.value.reveal(), token.expires_at, token.extensions) == ("abc", end, extensions)
 
@@ -187,7 +187,7 @@ def test_what_functions_give(given: object, end: float | None, extensions: objec
     [None, "", 17, (), ("a",) * 5, "planted\x01", "planted secret", ("planted", "soon"),
      ("planted", float("nan")), ("planted", True), "x" * (LONGEST_TOKEN + 1), ("",)],
 )  # fmt: skip
-def test_nonsense_is_an_error_that_gives_nothing_away(given: object) -> None:
+def test_an_invalid_token_is_not_shown_in_the_error(given: object) -> None:
     with pytest.raises(TokenError) as caught:
         read_token(given)
     assert "planted" not in str(caught.value)
@@ -198,14 +198,14 @@ def test_nonsense_is_an_error_that_gives_nothing_away(given: object) -> None:
     [jwt({"exp": True}), jwt({"exp": "12345"}), jwt([1]), jwt({}), "a.b.c", "opaque",
      "e30." + "W1" * 100_000 + ".x"],
 )  # fmt: skip
-def test_the_end_of_a_jwt(token: str) -> None:
+def test_the_expiry_of_a_jwt(token: str) -> None:
     assert end_of_jwt(jwt({"exp": 12345})) == 12345.0
     assert end_of_jwt(token) is None
 
 
-def test_refreshes_keep_their_distances() -> None:
+def test_when_a_token_is_refreshed() -> None:
     rng = random.Random(1)
     for _ in range(100):
-        assert Refresh().due(0.0, 1000.0, rng) <= 700, "300 s before its end at the latest"
-        assert 8.0 <= Refresh().due(0.0, 10.0, rng) <= 8.5, "short ones: by their share alone"
+        assert Refresh().due(0.0, 1000.0, rng) <= 700, "at least 300 s before it expires"
+        assert 8.0 <= Refresh().due(0.0, 10.0, rng) <= 8.5, "a short lifetime: by the share only"
         assert Refresh(min_period=900, buffer=10).due(0.0, 1000.0, rng) >= 900

@@ -1,4 +1,4 @@
-"""Authenticating once more while the token server is slow: what waits, and for how long."""
+"""Test reauthentication with a slow token server: which requests wait, and for how long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRONT = "front:9092"
 
 
 class Tokens:
-    """A mechanism whose one token comes from outside, after a while that the world knows."""
+    """A mechanism whose token comes from a call outside the engine, after a delay of the world."""
 
     name = "PLAIN"
 
@@ -41,7 +41,7 @@ class Tokens:
 
 
 class SlowTokens(World):
-    """Sessions last `lifetime` seconds; token calls take as long as `takes` says, then no time."""
+    """Brokers with sessions of `lifetime` seconds; the n-th token call takes `takes[n]` seconds."""
 
     def __init__(self, lifetime: float, **config: Any) -> None:
         given = {
@@ -52,7 +52,7 @@ class SlowTokens(World):
             "sasl.password": "secret",
         }
         super().__init__({**given, **config})
-        self.sasl = None  # `answer` is the brokers' side of it
+        self.sasl = None  # `answer` plays the brokers
         self.pictures["*"] = ClusterPicture(brokers={1: FRONT}, topics={"t": [1]})
         self.modes[FRONT] = "up"
         self.engine.network.mechanism = Tokens(self)
@@ -69,7 +69,7 @@ class SlowTokens(World):
         return None
 
 
-def test_a_token_call_that_hangs_is_repeated_long_before_the_session_ends() -> None:
+def test_a_hanging_token_call_is_repeated_long_before_the_session_ends() -> None:
     w = SlowTokens(36_000.0, **{"connections.max.idle.ms": 10**9})
     w.takes = [1e9, 1e9]
     dials, before = len(w.dials), len(w.calls)
@@ -82,7 +82,7 @@ def test_a_token_call_that_hangs_is_repeated_long_before_the_session_ends() -> N
     assert len(w.dials) == dials
 
 
-def test_a_connection_with_requests_that_wait_isnt_idle() -> None:
+def test_a_connection_with_waiting_requests_is_not_idle() -> None:
     w = SlowTokens(50.0, **{"connections.max.idle.ms": 25_000})
     w.run(20.0)
     network, connection = w.engine.network, w.connection(FRONT)
@@ -93,9 +93,9 @@ def test_a_connection_with_requests_that_wait_isnt_idle() -> None:
     behind = network.send(connection, MetadataRequest(topics=[]), w.now)
     w.run(46.0)
     assert fetch.done
-    assert connection.session.held, "the token isn't there, and the idle time is over"
+    assert connection.session.held, "no token yet, though the idle timeout has passed"
     assert not connection.ended
     w.run(48.0, lambda: behind.done)
     assert behind.error is None
     w.run(80.0)
-    assert connection.ended, "then it idles as any other"
+    assert connection.ended, "afterwards the idle timeout applies"

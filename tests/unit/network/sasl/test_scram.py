@@ -1,4 +1,4 @@
-"""SCRAM against the RFCs' own examples, and everything that a broker must not get away with."""
+"""Test SCRAM with the examples of the RFCs, and all that a broker must not get away with."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_example_of_rfc_7677() -> None:
     ]
 
 
-def test_a_salted_password_is_kept_and_forgotten_with_its_credentials() -> None:
+def test_a_salted_password_is_cached_until_the_credentials_change() -> None:
     scram = rfc_7677()
     assert talk(scram, [FIRST, FINAL]) == talk(scram, [FIRST, FINAL])
     assert len(scram._salted) == 1
@@ -42,7 +42,7 @@ def test_a_salted_password_is_kept_and_forgotten_with_its_credentials() -> None:
     assert scram.credentials.password == Secret("another")
     with pytest.raises(ServerNotTrustedError, match="signature"):
         talk(scram, [FIRST, FINAL])
-    assert len(scram._salted) == 0, "what proved nothing isn't kept"
+    assert len(scram._salted) == 0, "a failed password isn't cached"
     scram.use(Credentials("user", Secret("pencil")))
     for n in range(KEPT + 3):
         scram._salted[b"%d" % n, 4096] = b""
@@ -59,7 +59,7 @@ def test_a_salted_password_is_kept_and_forgotten_with_its_credentials() -> None:
     ],
 )
 def test_first_messages(name: str, token: bool, sent: bytes) -> None:
-    """Names are escaped, nonces differ, and a delegation token says so."""
+    """Names are escaped, nonces differ, and a delegation token is marked as one."""
     scram = Scram("SCRAM-SHA-512", Credentials(name, Secret("x")), delegation_token=token)
     rng = random.Random(1)
     first, other = (next(scram.conversation(BROKER, rng)) for _ in range(2))
@@ -70,7 +70,7 @@ def test_first_messages(name: str, token: bool, sent: bytes) -> None:
     assert first.endswith(b",tokenauth=true") == token
 
 
-def test_many_iterations_go_to_a_worker() -> None:
+def test_many_iterations_run_outside_the_engine() -> None:
     conversation = rfc_7677().conversation(BROKER, random.Random(1))
     next(conversation)
     wanted = conversation.send(FIRST.replace(b"i=4096", b"i=65536"))
@@ -98,7 +98,7 @@ def test_many_iterations_go_to_a_worker() -> None:
         (b"\xff\xfe", "malformed"),
     ],
 )
-def test_a_first_message_that_asks_too_much_or_too_little(message: bytes, says: str) -> None:
+def test_a_malformed_or_insecure_challenge_is_rejected(message: bytes, says: str) -> None:
     with pytest.raises(ServerNotTrustedError, match=says) as caught:
         read_challenge(message, "ours")
     assert len(str(caught.value)) < 400
@@ -107,11 +107,11 @@ def test_a_first_message_that_asks_too_much_or_too_little(message: bytes, says: 
 @pytest.mark.parametrize(
     "final", [b"", b"v=", b"v=AAAA", b"v=!", b"x=1", FINAL[:-2] + b"A=", b"\xff"]
 )
-def test_a_broker_that_does_not_prove_itself_is_left(final: bytes) -> None:
+def test_a_broker_that_does_not_prove_itself_is_rejected(final: bytes) -> None:
     with pytest.raises(ServerNotTrustedError):
         talk(rfc_7677(), [FIRST, final])
 
 
-def test_a_refusal_inside_the_mechanism() -> None:
+def test_a_rejection_in_the_final_message() -> None:
     with pytest.raises(CredentialsRefusedError, match="invalid-proof"):
         talk(rfc_7677(), [FIRST, b"e=invalid-proof"])

@@ -1,4 +1,4 @@
-"""When a connection authenticates again, and which requests wait for that."""
+"""Test when a connection reauthenticates, and which requests wait for that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.network.sasl.session import LEAST_BETWEEN, SaslSession
 from odradek.protocol.messages.fetch import FetchRequest
 
 
-def test_between_85_and_95_per_cent_and_spread() -> None:
+def test_reauthentication_is_due_at_a_random_85_to_95_percent() -> None:
     rng = random.Random(1)
     due = [SaslSession(100.0, 7.0, rng).due_at - 7.0 for _ in range(200)]
     assert min(due) >= 85.0
@@ -18,7 +18,7 @@ def test_between_85_and_95_per_cent_and_spread() -> None:
     assert max(due) - min(due) > 8.0
 
 
-def test_no_two_within_a_second() -> None:
+def test_two_reauthentications_are_at_least_a_second_apart() -> None:
     session = SaslSession(0.5, 10.0, random.Random(1))
     session.begun_at = 10.4
     session.renewed(0.5, 10.4)
@@ -26,14 +26,14 @@ def test_no_two_within_a_second() -> None:
     assert session.ends_at == 10.9
 
 
-def test_a_session_without_an_end() -> None:
+def test_a_session_without_a_lifetime() -> None:
     session = SaslSession(5.0, 0.0, random.Random(1))
     session.renewed(0.0, 4.0)
     assert session.due_at == session.ends_at == math.inf
     assert not session.holds(1e9, InFlightRequests())
 
 
-def test_a_request_waits_behind_a_fetch_that_may_outlast_the_session() -> None:
+def test_a_request_is_held_after_a_fetch_that_may_outlast_the_session() -> None:
     session, in_flight = SaslSession(10.0, 0.0, random.Random(1)), InFlightRequests()
     assert not session.holds(9.0, in_flight)
     in_flight.note(in_flight.make(FetchRequest(), 12, 9.0, timeout=30.0, patience=0.5))
@@ -42,13 +42,13 @@ def test_a_request_waits_behind_a_fetch_that_may_outlast_the_session() -> None:
     in_flight.note(fetch)
     assert session.holds(9.0, in_flight)
     session.hold(fetch, 9.0)
-    assert session.due_at <= 9.0, "and so it authenticates again at once"
-    assert session.holds(0.0, InFlightRequests()), "none overtakes one that waits"
+    assert session.due_at <= 9.0, "reauthentication is due at once"
+    assert session.holds(0.0, InFlightRequests()), "no request overtakes a held one"
     assert session.take_held() == [fetch]
     assert session.held == []
 
 
-def test_while_it_renews_itself_nothing_begins_once_more() -> None:
+def test_a_held_request_starts_no_second_reauthentication() -> None:
     session, in_flight = SaslSession(10.0, 0.0, random.Random(1)), InFlightRequests()
     session.due_at, session.renewing = math.inf, True
     session.hold(in_flight.make(FetchRequest(), 12, 9.0, timeout=1.0, patience=0.0), 9.0)

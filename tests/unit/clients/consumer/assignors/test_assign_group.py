@@ -1,4 +1,4 @@
-"""How a leader runs an assignor, and what it refuses of a user's one."""
+"""Test how a group leader runs an assignor, and which results of users' assignors it rejects."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ MEMBERS = {
 }
 
 
-class Mine:
-    """A user's assignor."""
+class UsersAssignor:
+    """An assignor of a user."""
 
     def __init__(self, given: Any, name: str = "mine") -> None:
         self.given = given
@@ -57,17 +57,17 @@ class Mine:
         return self.given if last else f"{generation}".encode()
 
 
-def test_range_puts_partitions_near_their_members() -> None:
+def test_range_prefers_partitions_in_the_members_rack() -> None:
     (assignor,) = find(["range"])
-    # Without racks it would be the other way round.
+    # Without racks m1 and m2 would be exchanged.
     assert assign_group(assignor, MEMBERS, CLUSTER) == {
         "m1": [TopicPartition("orders", 1)],
         "m2": [TopicPartition("orders", 0)],
     }
 
 
-def test_a_users_assignor_is_told_of_the_topics_that_exist() -> None:
-    mine = Mine({"m2": [("orders", 0), TopicPartition("orders", 1)]})
+def test_a_users_assignor_gets_only_existing_topics() -> None:
+    mine = UsersAssignor({"m2": [("orders", 0), TopicPartition("orders", 1)]})
     (assignor,) = find([mine])
     assert assign_group(assignor, MEMBERS, CLUSTER) == {
         "m1": [],
@@ -86,35 +86,35 @@ def test_a_users_assignor_is_told_of_the_topics_that_exist() -> None:
         ({"m1": [("orders", 0)], "m2": [("orders", 0)]}, "orders-0 to both 'm1' and 'm2'"),
     ],
 )
-def test_what_is_no_assignment_is_refused(given: Any, text: str) -> None:
+def test_an_invalid_assignment_is_rejected(given: Any, text: str) -> None:
     with pytest.raises(AssignorError, match=text):
-        assign_group(Mine(given), MEMBERS, CLUSTER)
+        assign_group(UsersAssignor(given), MEMBERS, CLUSTER)
 
 
-def test_a_topic_goes_only_to_those_who_subscribe() -> None:
+def test_a_partition_of_an_unsubscribed_topic_is_rejected() -> None:
     members = MEMBERS | {"m3": MemberSubscription(("gone",))}
     with pytest.raises(AssignorError, match="doesn't subscribe"):
-        assign_group(Mine({"m3": [("orders", 0)]}), members, CLUSTER)
+        assign_group(UsersAssignor({"m3": [("orders", 0)]}), members, CLUSTER)
 
 
-def test_a_member_does_what_all_of_its_assignors_can() -> None:
-    assert rebalance_protocol(find([Mine({})])) == COOPERATIVE
-    assert rebalance_protocol(find([Mine({}), "range"])) == EAGER
+def test_the_rebalance_protocol_is_one_that_all_assignors_support() -> None:
+    assert rebalance_protocol(find([UsersAssignor({})])) == COOPERATIVE
+    assert rebalance_protocol(find([UsersAssignor({}), "range"])) == EAGER
 
 
-def test_user_data_is_asked_for_and_checked() -> None:
+def test_user_data_is_collected_and_checked() -> None:
     last = [TopicPartition("orders", 0)]
     assert user_data(find(["roundrobin"])[0], last, 3) is None
-    assert user_data(Mine(None), [], 3) == b"3"
-    assert user_data(Mine(b"x"), last, 3) == b"x"
+    assert user_data(UsersAssignor(None), [], 3) == b"3"
+    assert user_data(UsersAssignor(b"x"), last, 3) == b"x"
     with pytest.raises(AssignorError, match="returned str, not bytes"):
-        user_data(Mine("x"), last, 3)
+        user_data(UsersAssignor("x"), last, 3)
 
 
-def test_entries_that_are_no_assignors_are_refused() -> None:
+def test_invalid_assignors_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="unknown assignor 'rang': use one of range"):
         find(["rang"])
     with pytest.raises(ConfigurationError, match="lacks name, protocol"):
-        find([str])  # type: ignore[list-item]  # what a user may get wrong
+        find([str])  # type: ignore[list-item]  # a likely mistake
     with pytest.raises(ConfigurationError, match="'mine' twice"):
-        find([Mine({}), "range", Mine({})])
+        find([UsersAssignor({}), "range", UsersAssignor({})])

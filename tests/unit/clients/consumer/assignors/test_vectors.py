@@ -1,4 +1,4 @@
-"""Assignments of Java's assignors, as `tools/assignor_vectors.py` recorded them."""
+"""Compare with assignments of Java's assignors, recorded by `tools/assignor_vectors.py`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def partitions(names: list[str]) -> list[TopicPartition]:
 
 
 def previous(said: MemberSubscription) -> tuple[list[TopicPartition], bytes] | bytes | None:
-    """`sticky` user data, whose topics Java writes in the order of a hash."""
+    """Return `sticky` user data with sorted partitions, since Java writes topics in hash order."""
     if said.user_data is None or len(said.user_data) == 4:
         return said.user_data
     found, end = read_partitions(memoryview(said.user_data), 0)
@@ -37,7 +37,7 @@ def previous(said: MemberSubscription) -> tuple[list[TopicPartition], bytes] | b
 
 
 @pytest.mark.parametrize("group", DETERMINED, ids=lambda g: g["assignor"])
-def test_members_get_what_java_gives_them(group: dict[str, Any]) -> None:
+def test_members_get_the_same_partitions_as_in_java(group: dict[str, Any]) -> None:
     (assignor,) = find([group["assignor"]])
     if hasattr(assignor, "partition_racks"):
         assignor.partition_racks = {
@@ -58,7 +58,7 @@ def test_members_get_what_java_gives_them(group: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g["assignor"])
-def test_both_records_are_read_and_written_as_java_writes_them(group: dict[str, Any]) -> None:
+def test_subscriptions_and_assignments_are_encoded_as_in_java(group: dict[str, Any]) -> None:
     (assignor,) = find([group["assignor"]])
     for said in group["members"].values():
         written = bytes.fromhex(said["said"])
@@ -76,12 +76,12 @@ def test_both_records_are_read_and_written_as_java_writes_them(group: dict[str, 
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g["assignor"])
-def test_members_get_nothing_worse_than_from_java(group: dict[str, Any]) -> None:
-    """Balance, racks and former owners count in this order; claims that are newer win."""
+def test_assignments_are_not_worse_than_javas(group: dict[str, Any]) -> None:
+    """Balance, racks and former owners count in this order; claims of newer generations win."""
     assert worse(group) == []
 
 
-def test_the_recorded_groups_have_claims_that_contradict_each_other() -> None:
+def test_the_recorded_groups_contain_contradictory_claims() -> None:
     for name in STICKY:
         several = [
             generations
