@@ -1,6 +1,6 @@
-"""docs/features.md names every method of our admin clients, and every one of kafka-python's.
+"""docs/features.md names every method of our admin clients and of kafka-python's.
 
-That Java's are all there too is seen where its classes can be had: interop/test_admin_answers.py.
+Java's methods are compared in interop/test_admin_answers.py, which needs Kafka's jars.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import odradek
 ROOT = Path(__file__).parents[2]
 OF_ALL = {"client_instance_id", "cluster_id", "ended", "explain", "health", "listen", "metrics",
           "set_sasl_credentials"}  # fmt: skip
-"""What every client has; other pages have them."""
+"""Methods that every client has; other pages describe them."""
 
 
 def table() -> list[list[str]]:
-    """The rows of the table of admin clients: Java's, kafka-python's, ours, tests."""
+    """Return the rows of the table: Java's, kafka-python's and our methods, tests."""
     text = (ROOT / "docs/features.md").read_text()
     section = text.partition("\n## Admin\n")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if re.match(r"\| [^|-]|\| – ", line)]
@@ -45,20 +45,20 @@ def public_methods(cls: type) -> set[str]:
 
 
 @pytest.mark.parametrize("cls", [odradek.Admin, odradek.AsyncAdmin])
-def test_each_of_ours_has_one_row(cls: type) -> None:
+def test_each_method_of_our_admin_clients_has_one_row(cls: type) -> None:
     ours = names(2)
     assert len(ours) == len(set(ours)) > 50
     assert set(ours) == public_methods(cls) - OF_ALL
 
 
-def test_each_of_kafka_pythons_has_one_row() -> None:
-    with warnings.catch_warnings():  # it reads its files in a way that Python has given up
+def test_each_method_of_kafka_pythons_admin_client_has_one_row() -> None:
+    with warnings.catch_warnings():  # kafka-python calls a deprecated function
         warnings.simplefilter("ignore", DeprecationWarning)
         theirs: type = import_module("kafka.admin").KafkaAdminClient
     assert sorted(names(1)) == sorted(public_methods(theirs))
 
 
-def test_each_row_names_two_tests_where_a_cluster_answers() -> None:
+def test_each_row_names_a_simulated_and_an_integration_test() -> None:
     for row in ROWS:
         tests = re.findall(r"`([^`]+)`", row[3])
         kinds = {name.partition("/")[0] for name in tests}
@@ -67,7 +67,7 @@ def test_each_row_names_two_tests_where_a_cluster_answers() -> None:
         ), row
 
 
-def test_both_facades_have_the_same_calls() -> None:
+def test_both_admin_clients_have_the_same_methods() -> None:
     for name in sorted(public_methods(odradek.Admin) - OF_ALL):
         ours, other = (getattr(cls, name) for cls in (odradek.Admin, odradek.AsyncAdmin))
         assert inspect.iscoroutinefunction(other)

@@ -1,4 +1,4 @@
-"""docs/complaints.md claims nothing without a test: each row names one that runs and checks."""
+"""Each row of docs/complaints.md names a test that runs and asserts something."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = [
 NAMES = sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", row[-1])})
 
 
-def test_every_complaint_has_a_row_an_answer_and_a_test() -> None:
+def test_every_complaint_has_an_issue_an_answer_and_a_test() -> None:
     assert [row[0] for row in ROWS] == [*map(str, range(1, 38)), "S1", "S2", "S3", "S4"]
     for row in ROWS:
         assert len(row) == 5, row
@@ -27,9 +27,9 @@ def test_every_complaint_has_a_row_an_answer_and_a_test() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_named_runs_and_checks_something(name: str) -> None:
+def test_named_tests_of_complaints_run_and_assert_something(name: str) -> None:
     path, _, test = name.partition("::")
-    if path.endswith(".json"):  # a case of the specification, which all cases' one runner reads
+    if path.endswith(".json"):  # a case of the specification, with a shared runner
         assert json.loads((TESTS / path).read_text())
         assert list((TESTS / path).parents[1].glob("test_*.py"))
         return

@@ -1,7 +1,7 @@
-"""Public errors, records and results can be pickled, copied and shown: for logs, queues, processes.
+"""Public errors, records and results can be pickled, copied and printed.
 
-Instances are made from the annotations of each class, so that a new class is tested from its first
-day; `GIVEN` has what annotations don't say.
+Instances are created from the annotations of each class, so that new classes are tested without
+further work; `GIVEN` has the values that annotations don't determine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PLAIN: dict[Any, Any] = {
 
 
 def value_of(kind: Any) -> Any:
-    """Make a value of an annotated type."""
+    """Create a value of an annotated type."""
     if kind in PLAIN:
         return PLAIN[kind]
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
@@ -71,7 +71,7 @@ def value_of(kind: Any) -> Any:
 
 
 def made(cls: type) -> Any:
-    """Make an instance with all its arguments."""
+    """Create an instance with all its arguments."""
     start = cls.__new__ if issubclass(cls, tuple) else cls.__init__
     about = cls if dataclasses.is_dataclass(cls) else start
     names = {one.__name__: one for one in PLAIN if isinstance(one, type)}
@@ -113,12 +113,12 @@ COPIES: list[Callable[[Any], Any]] = [
 
 
 def state(error: BaseException) -> dict[str, str]:
-    """Return what an error holds, as text: errors compare by identity."""
+    """Return an error's state as text, because errors compare by identity."""
     return {name: str(value) for name, value in vars(error).items()}
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_an_error_survives_each_way_of_copying(name: str) -> None:
+def test_an_error_is_equal_after_pickling_and_copying(name: str) -> None:
     error = made(ERRORS[name])
     if isinstance(error, KafkaError):
         error = error.beside({1: "result"}, {2: KafkaError("why")})
@@ -133,7 +133,7 @@ def test_an_error_survives_each_way_of_copying(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_result_survives_each_way_of_copying(name: str) -> None:
+def test_a_result_is_equal_after_pickling_and_copying(name: str) -> None:
     result = made(RESULTS[name])
     assert str(result)
     assert f"{result}" == str(result)
@@ -145,12 +145,12 @@ def test_a_result_survives_each_way_of_copying(name: str) -> None:
         assert repr(way(again)) == repr(again)
 
 
-def test_the_text_of_an_unknown_code_is_there_once() -> None:
+def test_the_message_of_an_unknown_error_code_is_not_repeated() -> None:
     error = error_for(9999, "said so")
     several = error.beside({}, {1: error, 2: error})
     assert str(several) == str(error) == "unknown broker error code 9999. said so"
 
 
-def test_most_public_classes_are_tried() -> None:
+def test_most_public_classes_are_tested() -> None:
     assert {*odradek.errors.__all__} <= {*ERRORS}
     assert len(RESULTS) > 50

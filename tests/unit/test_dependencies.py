@@ -1,4 +1,4 @@
-"""No version that pyproject.toml or an example lets in has a published weakness that we know of."""
+"""No version that pyproject.toml or an example permits has a known vulnerability."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MENDED = {
     "starlette": ("0.49.1", "CVE-2025-62727"),
     "wheel": ("0.46.2", "CVE-2026-24049"),
 }
-"""The first version without a known weakness, and the weakness before it."""
+"""The first version without a known vulnerability, and the vulnerability of those before."""
 
 
 def numbers(version: str) -> list[int]:
@@ -27,7 +27,7 @@ def numbers(version: str) -> list[int]:
 
 
 def required() -> dict[str, list[str]]:
-    """The lowest versions that are let in, wherever a package is named."""
+    """Return the lowest versions that are permitted, by package."""
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = whole["project"]
     found: dict[str, list[str]] = {}
@@ -43,7 +43,7 @@ def required() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("package", MENDED)
-def test_no_known_weakness_is_let_in(package: str) -> None:
+def test_versions_with_known_vulnerabilities_are_not_permitted(package: str) -> None:
     least, weakness = MENDED[package]
     for version in required()[package]:
         assert numbers(version) >= numbers(least), weakness

@@ -1,4 +1,4 @@
-"""What `examples` has besides programs: pages, requirements, manifests, settings of vendors."""
+"""Files in `examples` besides programs: pages, requirements, manifests, vendors' settings."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def named(folder: Path) -> str:
     return folder.name
 
 
-def test_every_folder_is_in_the_list() -> None:
+def test_every_folder_is_in_the_list_of_examples() -> None:
     text = (EXAMPLES / "README.md").read_text()
     assert set(re.findall(r"\[(\w+)]\(\1\)", text)) == set(map(named, FOLDERS))
     assert {path.parent for path in EXAMPLES.glob("*/*.*")} == set(FOLDERS)
 
 
 @pytest.mark.parametrize("folder", [EXAMPLES, *FOLDERS], ids=named)
-def test_links_of_examples_lead_somewhere(folder: Path) -> None:
+def test_links_in_the_examples_have_targets(folder: Path) -> None:
     assert list(dead_links(folder / "README.md")) == []
 
 
 @pytest.mark.parametrize("folder", SMALL, ids=named)
-def test_an_example_is_small_and_says_what_it_needs(folder: Path) -> None:
+def test_an_example_is_short_and_lists_its_requirements(folder: Path) -> None:
     for program in folder.glob("*.py"):
         assert len(program.read_text().splitlines()) < PROGRAM_LINES, program
     lines = (folder / "requirements.txt").read_text().splitlines()
@@ -61,7 +61,7 @@ def test_an_example_is_small_and_says_what_it_needs(folder: Path) -> None:
 
 
 def texts(value: Any, key: str) -> Iterator[str]:
-    """All texts below a key, wherever it stands."""
+    """Yield all strings stored under a key, at any depth."""
     if isinstance(value, dict):
         if isinstance(value.get(key), str):
             yield value[key]
@@ -81,7 +81,7 @@ def faults(document: Any, schema: dict[str, Any]) -> list[str]:
 
 
 def manifest_faults(manifest: Mapping[str, Any]) -> list[str]:
-    """What Kubernetes' own schema of an object's kind has against it, unknown fields included."""
+    """Return violations of Kubernetes' schema of the object's kind, unknown fields included."""
     schemas = json.loads((SCHEMAS / "kubernetes.json").read_text())
     ends = f".{manifest['kind']}"
     [ours] = [n for n in schemas["$defs"] if n.startswith("io.k8s.api.") and n.endswith(ends)]
@@ -89,7 +89,7 @@ def manifest_faults(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def manifests() -> dict[str, Any]:
-    """By kind; there is one of each."""
+    """Return the manifests by kind; there is one of each kind."""
     found = list(yaml.safe_load_all((SPARK / "manifests.yaml").read_text()))
     by_kind = {it["kind"]: it for it in found}
     assert len(by_kind) == len(found) == 7
@@ -104,7 +104,7 @@ def test_a_manifest_fits_the_schema_of_its_kind(kind: str) -> None:
     assert manifest_faults({**manifest, "apiVersion": "v0"})
 
 
-def test_a_misspelt_probe_would_be_found() -> None:
+def test_a_misspelt_field_of_a_probe_is_found() -> None:
     manifest = manifests()["Deployment"]
     [container] = manifest["spec"]["template"]["spec"]["containers"]
     container["livenessProbe"]["httpGet"]["prot"] = container["livenessProbe"]["httpGet"].pop(
@@ -113,7 +113,7 @@ def test_a_misspelt_probe_would_be_found() -> None:
     assert len(manifest_faults(manifest)) == 2
 
 
-def test_names_in_the_manifests_fit_each_other() -> None:
+def test_manifests_refer_to_each_other_by_the_right_names() -> None:
     kinds = manifests()
     name = {kind: it["metadata"]["name"] for kind, it in kinds.items()}
     binding, service, settings = kinds["RoleBinding"], kinds["Service"], kinds["ConfigMap"]["data"]
@@ -145,7 +145,7 @@ def test_names_in_the_manifests_fit_each_other() -> None:
     assert asked == set(environment) - {"POD_NAME"}
 
 
-def test_ports_images_and_probes_fit_sparks_settings() -> None:
+def test_ports_images_and_probes_agree_with_the_spark_settings() -> None:
     kinds = manifests()
     spark = parse_properties(kinds["ConfigMap"]["data"]["spark.properties"])
     [container] = kinds["Deployment"]["spec"]["template"]["spec"]["containers"]
@@ -194,11 +194,11 @@ def test_the_compose_file_fits_the_schema() -> None:
 
 
 def listeners(text: str) -> dict[str, tuple[str, str]]:
-    """Host and port by the listener's name."""
+    """Return host and port by the listener's name."""
     return {name: (host, port) for name, host, port in re.findall(r"(\w+)://([\w-]*):(\d+)", text)}
 
 
-def test_listeners_hosts_and_ports_of_the_brokers_fit_each_other() -> None:
+def test_listeners_of_the_compose_file_agree_with_their_addresses() -> None:
     services = compose()["services"]
     brokers = {name: it for name, it in services.items() if name.startswith("kafka-")}
     voters = []
@@ -264,7 +264,7 @@ def settings_of(vendor: str, environment: Mapping[str, str]) -> dict[str, str]:
         ),
     ],
 )
-def test_clients_take_the_settings_of_a_vendor(
+def test_clients_accept_the_settings_of_a_vendor(
     vendor: str,
     environment: dict[str, str],
     wanted: dict[str, str],
@@ -284,6 +284,6 @@ def test_clients_take_the_settings_of_a_vendor(
     assert caplog.records == [], "nothing in the settings is idle"
 
 
-def test_a_connection_string_of_something_else_is_refused() -> None:
+def test_a_connection_string_without_an_endpoint_is_refused() -> None:
     with pytest.raises(SystemExit, match="no Endpoint"):
         settings_of("event_hubs", {"EVENT_HUBS_CONNECTION_STRING": "AccountName=orders"})

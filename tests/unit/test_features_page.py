@@ -1,8 +1,8 @@
-"""docs/features.md claims nothing without a test: each yes names one that runs, uses us and checks.
+"""Each "Y" of ours in docs/features.md names a test that runs, imports Odradek and asserts.
 
-A name is a file or a function of one. It counts when pytest collects it, nothing skips it or lets
-it fail, its module imports Odradek (or has a helper do so), and it asserts something itself or
-through functions of the tests.
+A name is a file or a function in one. It counts if pytest collects it, nothing skips it or allows
+it to fail, its module (or a helper) imports Odradek, and it asserts something itself or through
+functions of the tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def called(tree: ast.AST) -> Iterator[str]:
-    """The last names of all that is called or only named: `pytest.raises(…)` gives "raises"."""
+    """Yield the last parts of all names that are called or read: "raises" of `pytest.raises`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.id
@@ -39,7 +39,7 @@ def called(tree: ast.AST) -> Iterator[str]:
 
 
 class Module:
-    """A test module, as its text says."""
+    """Hold the syntax tree of a test module."""
 
     def __init__(self, text: str) -> None:
         self.tree = ast.parse(text)
@@ -57,7 +57,7 @@ class Module:
 
     @cached_property
     def imports(self) -> set[str]:
-        """Names of all imported modules."""
+        """Return the names of all imported modules."""
         found = set()
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -67,25 +67,25 @@ class Module:
         return found
 
     @cached_property
-    def lets_off(self) -> bool:
-        """Whether something outside of its functions skips them all."""
+    def skips_all(self) -> bool:
+        """Return whether a module-level mark skips all tests of the module."""
         outside = [n for n in self.tree.body if not isinstance(n, Function | ast.ClassDef)]
         return any(LETS_OFF & set(called(node)) for node in outside)
 
     @cached_property
-    def known(self) -> dict[str, Function]:
-        """The functions of the module, and those of the helpers that it imports."""
+    def known_functions(self) -> dict[str, Function]:
+        """Return the functions of the module, and those of the helpers that it imports."""
         found: dict[str, Function] = {}
         for helper in helpers(self.imports):
             found |= helper.functions
         return found | self.functions
 
     def asserts(self, name: str) -> bool:
-        """Whether a function checks something, itself or by functions of the tests."""
+        """Return whether a function asserts something, itself or through functions of the tests."""
         seen: set[str] = set()
         coming = [name]
         while coming:
-            function = self.known.get(coming.pop())
+            function = self.known_functions.get(coming.pop())
             if function is None or function.name in seen:
                 continue
             seen.add(function.name)
@@ -113,12 +113,12 @@ def helpers(imports: set[str]) -> Iterator[Module]:
 
 
 def problems(found: Module, test: str) -> list[str]:
-    """Why a test (or, without a name, a file of tests) shows nothing."""
+    """Return why a test (or, without a name, a file of tests) proves nothing."""
     told = []
     imports = found.imports
     if not uses_odradek(imports) and not any(uses_odradek(m.imports) for m in helpers(imports)):
         told.append("doesn't import odradek")
-    if found.lets_off:
+    if found.skips_all:
         told.append("is skipped as a whole")
     if not found.tests:
         told.append("has no test")
@@ -132,7 +132,7 @@ def problems(found: Module, test: str) -> list[str]:
     return told
 
 
-def test_each_yes_of_ours_names_a_test() -> None:
+def test_each_feature_of_ours_names_a_test() -> None:
     assert len(ROWS) > 30
     for row in ROWS:
         assert len(row) in (9, 4), row  # of clients, and of Spark's connectors
@@ -141,9 +141,9 @@ def test_each_yes_of_ours_names_a_test() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_named_runs_and_checks_something(name: str) -> None:
+def test_named_tests_run_and_assert_something(name: str) -> None:
     path, _, test = name.partition("::")
-    if path.endswith(".json"):  # a case of the specification, which all cases' one runner reads
+    if path.endswith(".json"):  # a case of the specification, with a shared runner
         assert json.loads((TESTS / path).read_text())
         assert list((TESTS / path).parents[1].glob("test_*.py"))
         return
@@ -177,12 +177,12 @@ def test_raises():
         (("check(1)", "print(1)"), "checks nothing"),
     ],
 )
-def test_a_test_that_shows_nothing_is_noticed(change: tuple[str, str], problem: str | None) -> None:
+def test_a_useless_test_is_reported(change: tuple[str, str], problem: str | None) -> None:
     found = problems(Module(GOOD.replace(*change) if change[0] else GOOD), "test_one")
     assert (problem is None and found == []) or (problem is not None and problem in found[0])
 
 
-def test_where_a_peer_has_a_yes_we_have_one() -> None:
+def test_odradek_has_each_feature_that_another_client_has() -> None:
     for row in ROWS:
         if any(cell.startswith("Y") for cell in row[2:-1]):
             assert row[1].startswith("Y"), row[0]

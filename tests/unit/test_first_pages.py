@@ -1,4 +1,4 @@
-"""Every figure on the first pages comes from a source, and the README is short."""
+"""Every figure on the first pages has a source, and the README is short."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_FIGURES = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 WORDS = {"README.md": 700, "DESIGN.md": 4500}
-"""Limits of words, as `wc -w` counts."""
+"""Limits of words, as `wc -w` counts them."""
 REPORT = json.loads((ROOT / "docs/scorecard.json").read_text())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -30,7 +30,7 @@ def text(page: str) -> str:
 
 
 def cell(page: str, mark: str, row: str, column: str) -> str:
-    """The first number of a cell in the table that follows a comment."""
+    """Return the first number of a cell in the table that follows a comment."""
     _, found, rest = text(page).partition(f"<!-- {mark} -->\n\n")
     assert found, mark
     lines = [line.strip("|").split("|") for line in rest.partition("\n\n")[0].splitlines()]
@@ -39,7 +39,7 @@ def cell(page: str, mark: str, row: str, column: str) -> str:
 
 
 def consumed(client: str) -> str:
-    """Millions of records per second, of 100 bytes."""
+    """Return millions of records per second, for records of 100 bytes."""
     mark = "bench consume, all cores"
     return cell("docs/performance.md", mark, client, "million records/s").split()[0]
 
@@ -49,7 +49,7 @@ def scored(row: str, client: str) -> str:
 
 
 def phrases() -> list[str]:
-    """All statements with a figure, as their sources say them today."""
+    """Return all statements with a figure, formatted from today's results."""
     title = re.search(r'class="title"[^>]*>([^<]*)<', text("docs/demo.svg"))
     assert title
     rows, outage, lost, doubled, *back = re.findall(r"[\d,.]*\d", title[1])
@@ -70,8 +70,8 @@ def phrases() -> list[str]:
         f"or {consumed('Odradek → Arrow')} million as Arrow columns",
         f"confluent-kafka reads {consumed('confluent-kafka')} million as objects",
         f"{jvm} times as fast as the JVM connector, {tuned} times as fast as a tuned one",
-        "Java 17 or newer",  # Spark's own demand
-        '"never" means not within 60 s',  # benchmarks/scorecard/rows.py, below
+        "Java 17 or newer",  # required by Spark
+        '"never" means not within 60 s',  # checked against benchmarks/scorecard/rows.py below
     ]
 
 
@@ -96,10 +96,10 @@ SHORT = {
         ),
     ),
 }
-"""Rows of the summary on performance, and where their cells come from."""
+"""Rows of the summary on performance, and the tables that contain their cells."""
 
 
-def test_the_summary_on_performance_is_that_of_its_tables() -> None:
+def test_the_summary_on_performance_agrees_with_its_tables() -> None:
     page = "docs/performance.md"
     for row, (table_of, clients) in SHORT.items():
         line = next(line for line in text(page).splitlines() if line.startswith(f"| {row} |"))
@@ -110,7 +110,7 @@ def test_the_summary_on_performance_is_that_of_its_tables() -> None:
 
 
 def unexplained(page: str) -> list[str]:
-    """The figures of a page that no phrase has."""
+    """Return the figures of a page that are part of no phrase."""
     prose = " ".join(NO_FIGURES.sub(" ", text(page)).split())
     for phrase in phrases():
         prose = prose.replace(phrase, "")
@@ -127,7 +127,7 @@ def test_every_phrase_is_on_the_first_page() -> None:
     assert [phrase for phrase in phrases() if phrase not in prose] == []
 
 
-def test_the_rows_of_the_scorecard_are_those_of_its_report() -> None:
+def test_the_scorecard_in_the_readme_equals_its_report() -> None:
     readme = text("README.md")
     assert table.into_readme(readme, REPORT) == readme
     assert table.markdown(REPORT) == text("docs/scorecard.md")
@@ -136,16 +136,20 @@ def test_the_rows_of_the_scorecard_are_those_of_its_report() -> None:
         for client, found in REPORT["rows"]["E3"]["cells"].items()
         if found["figures"]["record"]["median"] is not None
     }
-    assert recovered == {"odradek", "odradek-asyncio", "confluent"}  # "the others never do"
+    assert recovered == {
+        "odradek",
+        "odradek-asyncio",
+        "confluent",
+    }  # "the others never do"
 
 
-def test_never_is_what_the_page_says() -> None:
+def test_never_means_the_time_that_the_page_states() -> None:
     from benchmarks.scorecard.rows import NEVER_AFTER
 
     assert NEVER_AFTER == 60
 
 
-def test_the_page_on_installing_names_every_extra_and_the_platforms() -> None:
+def test_the_installation_page_names_every_extra_and_platform() -> None:
     page = text("docs/install.md")
     extras = set(PROJECT["optional-dependencies"]) - {"dev"}
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == extras
@@ -158,19 +162,19 @@ def test_the_page_on_installing_names_every_extra_and_the_platforms() -> None:
 
 
 @pytest.mark.parametrize("page", WORDS)
-def test_pages_that_are_read_from_end_to_end_are_short(page: str) -> None:
+def test_pages_for_all_readers_are_short(page: str) -> None:
     assert len(text(page).split()) <= WORDS[page]
 
 
 def beginning(section: str) -> int:
-    """The number of words of a section before its first block of code; the heading isn't one."""
+    """Return the number of words before the first code block of a section, without the heading."""
     return len(section.partition("\n")[2].partition("```")[0].split())
 
 
-def test_the_home_page_shows_each_kind_of_program_and_leads_each_reader() -> None:
+def test_the_home_page_shows_each_kind_of_program_and_links_to_each_page() -> None:
     home = text("docs/site/index.md")
     readme = text("README.md").partition("# Odradek\n")[2].partition("## Produce and consume")[0]
-    assert "](docs/demo.svg)" in readme  # included at the top, with the lines that install it
+    assert "](docs/demo.svg)" in readme  # included at the top, with the installation
     assert "```{include} README.md" in home.partition("## ")[0]
     captions = re.findall(r"^:caption: (.*)$", home.partition("## For whom")[0], re.MULTILINE)
     assert captions == ["Produce", "Consume", "asyncio", "Arrow", "Spark"]
@@ -198,13 +202,13 @@ def test_each_task_of_the_guide_begins_with_code() -> None:
 
 
 @pytest.mark.parametrize("page", ["spark", "kips", "features", "performance"])
-def test_a_long_page_begins_with_half_a_page_for_most_readers(page: str) -> None:
+def test_a_long_page_begins_with_a_summary_below_400_words(page: str) -> None:
     top = text(f"docs/{page}.md").partition("\n## ")[0]
     assert len(top.split()) < 400
     assert re.search(r"^(```python|\||- )", "\n".join(top.splitlines()[:8]), re.MULTILINE)
 
 
-def test_the_search_ranks_guides_before_the_changelog() -> None:
+def test_the_search_ranks_guides_above_the_changelog() -> None:
     scorer = text("docs/site/_static/scorer.js")
     better, worse = re.findall(r"/\^\((.*?)\)/\.test\(page\) \? score ([+-]) (\d+)", scorer)
     assert (better[1], worse[1]) == ("+", "-")
@@ -215,14 +219,14 @@ def test_the_search_ranks_guides_before_the_changelog() -> None:
     assert "SHOW_SEARCH_SUMMARY" in scorer  # excerpts
 
 
-def test_the_comparison_names_the_release_of_kafka_that_is_tested() -> None:
+def test_the_comparison_names_the_kafka_release_that_is_tested() -> None:
     from odradek.testing.jars import DEFAULT_VERSION
 
     minor = DEFAULT_VERSION.rpartition(".")[0]
     assert f"Java clients {minor}," in " ".join(text("docs/features.md").split())
 
 
-def test_a_client_s_name_is_written_in_one_place() -> None:
+def test_the_client_software_name_is_defined_once() -> None:
     """`client.software.name` (KIP-511)."""
     sources = (ROOT / "src/odradek").rglob("*.py")
     named = re.compile(r"(?i)software_name\w*(?:, \w+)? *[:=] *\"odradek\"|client_software_name=\"")

@@ -1,9 +1,10 @@
-"""`help()` of what users import reads like a reference, and its examples run.
+"""`help()` of public classes reads like a reference, and its examples run.
 
-Those of asyncio clients run in tests/integration/test_asyncio_clients.py. The others run in the
-simulation: clients of `localhost:9092` get the simulated cluster, which has the topics `flights`,
-empty, and `arrivals`, with two records. Threads of `Workers` would wake a client in it whenever
-they are done, which from 3.14 on often was amid a call: theirs has a `FakeCluster`.
+The examples of asyncio clients run in tests/integration/test_asyncio_clients.py. The others run in
+the simulation: clients of `localhost:9092` connect to the simulated cluster, which has the topics
+`flights`, empty, and `arrivals`, with two records. Examples with `Workers` use a `FakeCluster`,
+because their threads would wake a simulated client at any time, from Python 3.14 on often during a
+call.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ METHODS |= {
     odradek.AsyncConsumer: METHODS[odradek.Consumer],
     odradek.AsyncProducer: f"{METHODS[odradek.Producer]} send_and_wait",
 }
-"""What users call; what the package itself needs of an object isn't named so."""
+"""Methods for users. Names for internal use begin with an underscore."""
 
 
 def public_members(cls: type) -> dict[str, Any]:
@@ -94,17 +95,17 @@ def public_members(cls: type) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("cls", METHODS)
-def test_help_has_what_users_call_and_no_helpers(cls: type) -> None:
+def test_help_lists_the_public_methods_only(cls: type) -> None:
     assert set(public_members(cls)) == set(METHODS[cls].split())
 
 
-def test_help_names_no_rule_of_the_house() -> None:
+def test_help_mentions_no_internal_rule() -> None:
     for cls in CLASSES:
         for name, described in [("", cls), *public_members(cls).items()]:
             assert not RULE.search(inspect.getdoc(described) or ""), f"{cls.__name__}.{name}"
 
 
-def test_every_public_class_and_method_is_described() -> None:
+def test_every_public_class_and_method_has_a_docstring() -> None:
     for cls in CLASSES:
         assert cls.__doc__, cls
         for name, member in public_members(cls).items():
@@ -112,7 +113,7 @@ def test_every_public_class_and_method_is_described() -> None:
                 assert inspect.getdoc(member), f"{cls.__name__}.{name}"
 
 
-def test_no_argument_is_the_packages_own() -> None:
+def test_public_methods_have_no_private_arguments() -> None:
     for cls in CLASSES:
         for name, member in [("", cls), *public_members(cls).items()]:
             if callable(member) and (signature := _signature(member)) is not None:
@@ -123,7 +124,7 @@ def test_no_argument_is_the_packages_own() -> None:
 def _signature(member: Any) -> inspect.Signature | None:
     try:
         return inspect.signature(member)
-    except (TypeError, ValueError):  # some of Python's own have none
+    except (TypeError, ValueError):  # some of Python's own classes have no signature
         return None
 
 
@@ -147,7 +148,7 @@ EXAMPLES = list(examples())
 
 @contextmanager
 def arrivals() -> Iterator[str]:
-    """Where brokers at real sockets have two records in a topic of this name."""
+    """Start a fake cluster at real sockets with two records in the topic `arrivals`."""
     with FakeCluster(brokers=1) as cluster:
         for topic in ("arrivals", "arrivals-failed"):
             cluster.create_topic(topic, partitions=1)
@@ -159,14 +160,14 @@ def arrivals() -> Iterator[str]:
 TRANSACTIONAL = ("Producer.transaction", "Consumer.seek_to_committed")
 
 
-def test_there_are_examples_and_none_is_skipped() -> None:
+def test_examples_exist_and_none_is_skipped() -> None:
     assert len(EXAMPLES) > 8
     assert [t.name for t in EXAMPLES if any(e.options for e in t.examples)] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.name)
-def test_examples_do_what_they_say(example: doctest.DocTest) -> None:
+def test_examples_print_what_they_show(example: doctest.DocTest) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     with KafkaSimulation() as kafka, registry_server() as server, ExitStack() as more:
         for part in example.examples:
@@ -188,7 +189,7 @@ def test_examples_do_what_they_say(example: doctest.DocTest) -> None:
         if "Workers" in example.name:
             kafka.create_topic("arrivals-failed", partitions=1)
             names["config"] = {"bootstrap.servers": "localhost:9092"}
-            if example.name == "Workers":  # it runs them: their threads know no virtual time
+            if example.name == "Workers":  # its threads are unaware of virtual time
                 kafka.allow_real_clients = True
                 names["config"] = {"bootstrap.servers": more.enter_context(arrivals())}
                 for part in example.examples:

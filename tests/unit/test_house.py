@@ -1,6 +1,6 @@
-"""The house rules: sizes, dead modules, rooms, what must not be committed.
+"""House rules: sizes, dead modules, boundaries of rooms, files that must not be committed.
 
-Sources are those of the package that is imported, so that `make broken-rules` can break them.
+The sources are those of the imported package, so that `make broken-rules` can test mutated ones.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BIN = Path(sys.executable).parent
 
 @cache
 def project_files() -> list[Path]:
-    """All files that could be committed (git isn't asked: it may be absent)."""
+    """Return all files that could be committed, without asking git, which may be absent."""
     found = []
     for folder, folders, names in chain(os.walk(ROOT), os.walk(SOURCE)):
         folders[:] = [
@@ -60,9 +60,9 @@ def project_files() -> list[Path]:
             Path(folder, name)
             for name in names
             if not name.endswith((".pyc", ".png", ".so"))
-            and name != ".git"  # a linked worktree's: a file with a path
+            and name != ".git"  # a file in a linked worktree
         ]
-    original = ROOT / "src"  # of a broken copy, which is looked at in its place
+    original = ROOT / "src"  # with a mutated copy, the copy is examined instead of the original
     return sorted({p for p in found if p.is_relative_to(SOURCE) or not p.is_relative_to(original)})
 
 
@@ -98,7 +98,7 @@ def function_lengths(path: Path) -> Iterator[tuple[str, int]]:
                 and isinstance(first.value, ast.Constant)
                 and isinstance(first.value.value, str)
             )
-            # Docstrings may be as long as they need to be.
+            # Docstrings don't count.
             doc = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
             yield node.name, (node.end_lineno or 0) - node.lineno + 1 - doc
 
@@ -120,7 +120,7 @@ def module_name(path: Path) -> str:
 
 
 def references(path: Path) -> set[str]:
-    """All dotted names that a file imports, or names in a string as lazy imports do."""
+    """Yield all dotted names that a file imports, or has in a string for lazy imports."""
     found = set()
     package = []
     if path.is_relative_to(SOURCE):
@@ -144,7 +144,7 @@ def references(path: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_no_module_is_dead() -> None:
+def test_every_module_is_imported() -> None:
     sources = [path for path in python_files() if path.is_relative_to(SOURCE)]
     used = set().union(*(references(path) - {module_name(path)} for path in sources))
     modules = {
@@ -153,7 +153,7 @@ def test_no_module_is_dead() -> None:
         if path.name != "__init__.py" and module_name(path).startswith("odradek.")
     }
     left = modules - used - ENTRY_POINTS
-    # What these rooms offer is for tests and for programs, which our tests stand for.
+    # These rooms serve tests and programs of users, so uses in our tests count.
     offered = ("odradek.testing.", "odradek.simulation.", "odradek.compat.")
     for_tests = {name for name in left if name.startswith(offered)}
     lasts = {name.rpartition(".")[2] for name in for_tests}
@@ -163,14 +163,14 @@ def test_no_module_is_dead() -> None:
     assert left == set()
 
 
-# Put together here, so that this file doesn't find itself.
+# Concatenated, so that this file doesn't match.
 HOSTS = ["pypi" + ".org", "python" + "hosted.org", "maven" + ".org", "maven." + "apache.org",
          "npmjs" + ".org", "crates" + ".io", "debian" + ".org"]  # fmt: skip
 PLACES = ["/wo" + "rk/", "/ro" + "ot/", "/opt/" + "wheels", "/ho" + "me/", "../" + "shared",
           "shared/" + "design", "shared/" + "bench", "shared/" + "sketches"]  # fmt: skip
 
 
-def test_nothing_committed_names_a_machine_or_a_registry() -> None:
+def test_no_file_names_a_machine_or_a_package_registry() -> None:
     named = re.compile("|".join(map(re.escape, HOSTS + PLACES)))
     found = {
         short(path): match[0]
@@ -180,7 +180,7 @@ def test_nothing_committed_names_a_machine_or_a_registry() -> None:
     assert found == {}
 
 
-def test_the_lock_pins_every_dependency() -> None:
+def test_the_lock_file_pins_every_dependency() -> None:
     entries = entries_of((ROOT / "requirements.lock").read_text())
     pins = {entry.split("==")[0] for entry in entries}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -188,10 +188,10 @@ def test_the_lock_pins_every_dependency() -> None:
     for extra in project["optional-dependencies"].values():
         wanted += extra
     names = {re.split(r"[<>=!~ \[]", one)[0].lower().replace("_", "-") for one in wanted}
-    assert names - pins == {"odradek"}  # extras that are made of others
+    assert names - pins == {"odradek"}  # extras that consist of other extras
 
 
-def test_every_lock_has_hashes_and_no_url() -> None:
+def test_every_lock_file_has_hashes_and_no_url() -> None:
     locks = [path for path in project_files() if path.suffix == ".lock"]
     assert len(locks) > 5
     for lock in locks:
@@ -203,11 +203,11 @@ def test_every_lock_has_hashes_and_no_url() -> None:
 
 
 def entries_of(lock: str) -> list[str]:
-    """The pins of a lock, each on one line."""
+    """Return the pins of a lock file, each on one line."""
     return re.sub(r" +", " ", re.sub(r"#.*\n|\\\n", "", lock)).strip().splitlines()
 
 
-def test_the_commands_of_the_house_exist() -> None:
+def test_make_targets_that_the_docs_name_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in ("setup", "demo", "test", "check", "bench"):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
@@ -228,18 +228,18 @@ def ruff(code: str, where: str) -> str:
 
 
 @pytest.mark.parametrize("room", ROOMS_WITHOUT_A_WORLD)
-def test_rooms_that_decide_cannot_import_clock_chance_or_io(room: str) -> None:
+def test_pure_rooms_cannot_import_clocks_random_numbers_or_io(room: str) -> None:
     code = "".join(f"import {name}\n" for name in BANNED)
     code += "".join(f"from {name} import something\n" for name in BANNED)
     output = ruff(code, f"src/odradek/{room}/example.py")
     assert output.count("TID251") == 2 * len(BANNED), output
 
 
-def test_the_real_world_can() -> None:
+def test_the_runtime_room_can_import_sockets() -> None:
     assert "TID251" not in ruff("import socket\n", "src/odradek/runtime/example.py")
 
 
-def test_nobody_silences_the_ban() -> None:
+def test_the_import_ban_is_never_silenced() -> None:
     silenced = [
         short(path)
         for path in python_files()
@@ -259,7 +259,7 @@ TOO_FAR = (
 
 
 @pytest.mark.slow
-def test_rooms_that_reach_too_far_break_the_build(tmp_path: Path) -> None:
+def test_forbidden_imports_between_rooms_fail_the_build(tmp_path: Path) -> None:
     shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for n, (room, line) in enumerate(TOO_FAR):
@@ -271,7 +271,7 @@ def test_rooms_that_reach_too_far_break_the_build(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, timeout=HANG_S,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
-    # The module itself, not only one above it that would reach as far through it.
+    # The importing module itself must be named, not only another one that imports it indirectly.
     said = set(
         re.findall(r"^-?\s*odradek\.(\w+)\.reaches_too_far_(\d) ->", done.stdout, re.MULTILINE)
     )
@@ -286,7 +286,7 @@ HEAVY = {"pyarrow", "pyspark", "pandas", "numpy", "matplotlib", "polars", "typer
 @pytest.mark.parametrize(
     "code", ["import odradek", "from odradek import Admin, Consumer, Producer"]
 )
-def test_import_odradek_is_light(code: str) -> None:
+def test_import_odradek_loads_no_heavy_module(code: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"],
         capture_output=True, text=True, check=True, timeout=HANG_S,
@@ -303,14 +303,15 @@ FEW_NEED = {
     "odradek.clients.traces", "odradek.common.options.jaas", "odradek.common.options.properties",
     "odradek.network.sasl.mechanism",
 }  # fmt: skip
-"""What the first client of a process once had to wait for."""
+"""Modules that creating a client must not load."""
 if sys.version_info < (3, 14):
-    FEW_NEED.add("ast")  # from then on `typing` has it for its named tuples
+    FEW_NEED.add("ast")  # `typing` needs `ast` for named tuples from 3.14 on
 else:
-    FEW_NEED -= {"dataclasses", "dis", "inspect"}  # `logging` has them, for tracebacks' colours
+    FEW_NEED -= {"dataclasses", "dis", "inspect"}  # `logging` imports these to colour tracebacks
 MOST_COMPILED, MOST_MODULES = (250, 231) if sys.version_info < (3, 14) else (265, 246)
-"""Texts that named tuples have compiled: one for each field, and one more. From 3.14 on those
-colours have 15, and bring as many modules.
+"""Compiled texts of named tuples: one for each field, and one more.
+
+From 3.14 on the colours of tracebacks add 15 texts and as many modules.
 """
 
 
@@ -322,10 +323,10 @@ colours have 15, and bring as many modules.
         ("Producer", "odradek.clients.consumer.records"),
     ],
 )
-def test_a_client_starts_without_what_few_need(client: str, other_half: str) -> None:
+def test_creating_a_client_loads_few_modules(client: str, other_half: str) -> None:
     code = (
         "import sys; before, compiled = set(sys.modules), []; "
-        # Files' own texts are compiled once, where no .pyc is; generated ones at each start.
+        # Sources with a .pyc are compiled once; generated code is compiled at each start.
         "sys.addaudithook(lambda event, of: event != 'compile' or "
         "str(of[1]).endswith('.py') or compiled.append(event)); "
         f"from odradek import {client}; "
@@ -343,7 +344,7 @@ def test_a_client_starts_without_what_few_need(client: str, other_half: str) -> 
 
 
 def test_no_class_has_a_finalizer() -> None:
-    """R-HO-1: Python swallows a Ctrl-C that arrives within `__del__`, wherever that runs."""
+    """R-HO-1: Python swallows a Ctrl-C that arrives within `__del__`."""
     found = [
         path.relative_to(SOURCE).as_posix()
         for path in sorted(SOURCE.rglob("*.py"))
@@ -353,10 +354,8 @@ def test_no_class_has_a_finalizer() -> None:
     assert found == ["odradek/testing/virtual/driven_loop.py"], "that one is for tests"
 
 
-def test_one_name_is_one_class() -> None:
-    """A reader who looks for a class finds one. The kernels have twins in Python by design, and
-    the classes of `compat` have other clients' names.
-    """
+def test_class_names_are_unique() -> None:
+    """Kernels have twins in Python by design; classes of `compat` have other clients' names."""
     twins = {"BatchBuilder", "ColumnEncoder", "Notes", "OpenBatches", "Room"}
     homes: dict[str, list[str]] = {}
     for path in python_files():
@@ -387,14 +386,14 @@ FOR_TESTS = (
     SOURCE / "odradek" / "api",
     SOURCE / "odradek" / "simulation",
     SOURCE / "odradek" / "testing",
-    SOURCE / "odradek" / "record",  # a kernel and its twin are held equal by tests
+    SOURCE / "odradek" / "record",  # tests compare each kernel with its twin in Python
     SOURCE / "odradek" / "clients" / "consumer" / "records.py",
 )
 """Rooms whose names are for users and tests."""
 
 
 def defined(body: list[ast.stmt], *, fields: bool) -> Iterator[str]:
-    """Names of functions and classes, and of constants where `fields` is true."""
+    """Yield names of functions and classes, and of constants if `fields` is true."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
@@ -407,7 +406,7 @@ def defined(body: list[ast.stmt], *, fields: bool) -> Iterator[str]:
 
 
 def used(path: Path) -> Iterator[str]:
-    """Names that a module reads, imports or has in a text that is a name."""
+    """Yield names that a module reads, imports, or has as a string."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield node.id if isinstance(node, ast.Name) else node.attr
@@ -426,7 +425,7 @@ def words(path: Path) -> set[str]:
 
 
 def used_in_tests(wanted: set[str]) -> set[str]:
-    """Those of the names that a test uses; a file is parsed only where it has a word of them."""
+    """Return those of the names that a test uses; files without these words aren't parsed."""
     found: set[str] = set()
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if words(path) & (wanted - found):
@@ -434,8 +433,8 @@ def used_in_tests(wanted: set[str]) -> set[str]:
     return found
 
 
-def test_nothing_is_dead() -> None:
-    """Each name of the sources is used there, public, called by a library, or shown in a page."""
+def test_every_name_is_used() -> None:
+    """Each name of the sources is used there, public, called by a library, or shown on a page."""
     sources = [path for path in python_files() if path.is_relative_to(SOURCE)]
     generated = [path for folder in GENERATED for path in [*folder.glob("*.py"), folder]]
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
@@ -447,7 +446,7 @@ def test_nothing_is_dead() -> None:
     idle = [
         (path, name)
         for path in sources
-        if not path.is_relative_to(COMPAT)  # its names are others'; tests of parity hold them
+        if not path.is_relative_to(COMPAT)  # parity tests check its names
         for name in defined(parsed(path).body, fields=True)
         if name not in living and not name.startswith("__")
     ]

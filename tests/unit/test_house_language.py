@@ -1,4 +1,4 @@
-"""The ratchet of language: markers of private English may only become fewer, room by room."""
+"""The number of markers of private English may only fall in each room."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def found() -> dict[str, list[Hit]]:
 
 
 @pytest.mark.slow
-def test_no_room_has_more_markers_than_before(found: dict[str, list[Hit]]) -> None:
+def test_no_room_has_more_markers_than_its_limit(found: dict[str, list[Hit]]) -> None:
     above = too_many(found, limits())
     assert above == {}, plain_language.advice(above)
 
 
-def test_limits_follow_what_was_rewritten(found: dict[str, list[Hit]]) -> None:
+def test_limits_are_lowered_after_a_rewrite(found: dict[str, list[Hit]]) -> None:
     assert too_loose(found, limits()) == [], f"run `{plain_language.COMMAND} --lower`"
 
 
-def test_limits_have_the_form_that_the_tool_writes() -> None:
+def test_the_file_of_limits_has_the_form_that_the_tool_writes() -> None:
     text = plain_language.LIMITS.read_text()
     assert text == json.dumps(dict(sorted(limits().items())), indent=2) + "\n"
 
@@ -65,7 +65,7 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("marker", MARKERS, ids=lambda marker: marker.form)
-def test_each_marker_is_found_in_prose_and_in_nothing_else(marker: Marker) -> None:
+def test_each_marker_is_found_in_prose_only(marker: Marker) -> None:
     example = EXAMPLES[marker.form]
     comment = "x = 1\n\n# " + example.replace("\n", "\n# ")
     for path, text in {
@@ -117,7 +117,7 @@ def test_limits_only_fall() -> None:
     assert too_loose(made_of(large=899, small=4), allowed) == ["large", "small"]
 
 
-def test_added_lines_are_told_apart_from_older_ones(
+def test_markers_in_added_lines_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def git(*arguments: str) -> None:

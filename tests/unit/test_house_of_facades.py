@@ -1,7 +1,7 @@
-"""The house rules of the facades and of the caller's halves that they carry out.
+"""House rules of the facades (`api`) and of the calls that they execute (`clients/calls`).
 
-A second facade (asyncio's) has to differ in how it waits, and in nothing else: so a facade decides
-nothing, and what decides knows neither clocks nor threads.
+The sync and asyncio facades may differ only in how they wait. So a facade decides nothing, and the
+code that decides uses neither clocks nor threads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.source_trees import PACKAGE, parsed
 MOST_STATEMENTS = 3
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 WAITS = {"now", "monotonic", "run", "drive", "sleep", "acquire", "get_ident"}
-"""Names of methods that read a clock, wait, or ask for a thread."""
+"""Names of methods that read a clock, wait, or identify a thread."""
 
 
 def modules(room: str) -> dict[str, ast.Module]:
@@ -31,7 +31,7 @@ def functions(room: str) -> Iterator[tuple[str, Function]]:
 
 
 def statements(function: Function) -> int:
-    """All that are in it, at any depth; not its docstring, and no import."""
+    """Count the statements of a function at any depth, without its docstring and imports."""
     body = function.body
     if ast.get_docstring(function, clean=False) is not None:
         body = body[1:]
@@ -43,7 +43,7 @@ def statements(function: Function) -> int:
 
 
 def foreign_stores(function: Function) -> Iterator[str]:
-    """What it stores to that isn't an attribute of its own object."""
+    """Yield stores to anything but an attribute of the function's own object."""
     for node in ast.walk(function):
         stored = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
         if isinstance(node, ast.Attribute):
@@ -62,12 +62,12 @@ def test_facades_decide_nothing() -> None:
     assert {name: count for name, count in long.items() if count > MOST_STATEMENTS} == {}
 
 
-def test_facades_store_nothing_in_what_is_not_theirs() -> None:
+def test_facades_set_attributes_of_their_own_object_only() -> None:
     found = {name: list(foreign_stores(node)) for name, node in functions("api")}
     assert {name: stores for name, stores in found.items() if stores} == {}
 
 
-def test_callers_halves_know_neither_clocks_nor_threads() -> None:
+def test_calls_use_neither_clocks_nor_threads() -> None:
     found = {
         f"{name}: {ast.unparse(node)}"
         for name, tree in modules("clients/calls").items()

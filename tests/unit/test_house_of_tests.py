@@ -14,13 +14,13 @@ from tools import compact_json, flaky_tests
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_spec_cases_and_schedules_have_the_compact_form() -> None:
+def test_json_cases_and_schedules_have_the_compact_form() -> None:
     assert len(compact_json.files()) > 250
     others = [path.name for path, _ in compact_json.in_another_form()]
     assert others == [], "python tools/compact_json.py rewrites them"
 
 
-def test_each_object_of_a_list_has_lines_of_its_own_and_short_members_share_them() -> None:
+def test_compact_form_keeps_short_members_on_one_line() -> None:
     case = {
         "rules": ["one", "two"],
         "modes": {f"broker-{i}:9092": "up" for i in range(6)},
@@ -89,7 +89,7 @@ def test_wrong_entries_of_the_flaky_list_are_named(tmp_path: Path) -> None:
 
 
 def limits_of_processes(tree: ast.Module) -> list[int]:
-    """Return the lines of waits for child processes with a number as their timeout."""
+    """Return the lines that wait for a child process with a literal timeout."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -107,8 +107,8 @@ def limits_of_processes(tree: ast.Module) -> list[int]:
     return found
 
 
-def test_waits_for_processes_have_the_limit_for_hangs() -> None:
-    """On a busy machine, shorter ones fail at random; a Spark job once took over 110 s."""
+def test_waits_for_processes_use_the_common_timeout() -> None:
+    """Shorter timeouts fail at random on a busy machine: a Spark job once took over 110 s."""
     assert limits_of_processes(ast.parse("subprocess.run([], timeout=60)")) == [1]
     found = {
         str(path.relative_to(ROOT)): lines

@@ -1,7 +1,7 @@
-"""Each option is read where it has an effect: one that nobody reads would be a promise without one.
+"""Each option is read by code where it has an effect.
 
-`common` declares options, translates and checks them; that is no effect yet. What counts is a name
-that a room of the client looks up: as an index, an argument, or an item of a list of names.
+`common` declares, translates and checks options; that alone is no effect. A name counts as read if
+a room of the client looks it up: as an index, an argument, or an item of a list of names.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from odradek.common.options.table import OPTIONS
 
 ROOMS = ("api", "clients", "metadata", "network", "record", "runtime")
 ACCEPTED = {
-    "all addresses of a name are tried, whatever is given": ("client.dns.lookup",),
+    "all addresses of a name are tried with each value": ("client.dns.lookup",),
     "a store's content says what it is": ("ssl.truststore.type", "ssl.keystore.type"),
-    "the options that are given for tokens decide": ("sasl.oauthbearer.grant.type",),
+    "the other token options determine the grant": ("sasl.oauthbearer.grant.type",),
     "Java's own class may be named, any other is refused": (
         *("ssl.engine.factory.class", "sasl.client.callback.handler.class", "sasl.login.class"),
         "sasl.oauthbearer.jwt.retriever.class",
     ),
 }
-"""By the reason: names that are accepted for compatibility; their values change nothing."""
+"""Options accepted for compatibility, by the reason why their values have no effect."""
 ELSEWHERE = {
-    "common/security.py makes other options of it, and those are read": (
+    "common/security.py translates it into other options, which are read": (
         "sasl.login.callback.handler.class",
         "enable.sasl.oauthbearer.unsecure.jwt",
     ),
-    "its name is made of that of a location": ("ssl.truststore.password", "https.ca.password"),
-    "its name is made of a codec's": tuple(
+    "its name is derived from that of a location": ("ssl.truststore.password", "https.ca.password"),
+    "its name is derived from that of a codec": tuple(
         f"compression.{c}.level" for c in ("gzip", "lz4", "zstd")
     ),
 }
-"""By the reason: names that are read in a way that isn't found here."""
+"""Options that are read, by the reason why this test doesn't find it."""
 
 
 def listed(*tables: dict[str, tuple[str, ...]]) -> set[str]:
@@ -45,7 +45,7 @@ def listed(*tables: dict[str, tuple[str, ...]]) -> set[str]:
 
 
 def looked_up(tree: ast.Module) -> Iterator[str]:
-    """Names of options that a module looks up; a backoff has one name for its two options."""
+    """Yield the option names that a module looks up; a backoff looks up two options by one name."""
     constants = {
         node.targets[0].id: node.value.value
         for node in tree.body
@@ -72,7 +72,7 @@ def looked_up(tree: ast.Module) -> Iterator[str]:
 def _put_together(
     text: ast.JoinedStr, constants: Mapping[str, object], texts: AbstractSet[object]
 ) -> Iterator[str]:
-    """The names that an f-string may be, with texts of its own module in its gaps."""
+    """Yield the names that an f-string may produce, with the module's own texts as its values."""
     pattern = ""
     for part in text.values:
         if isinstance(part, ast.FormattedValue):
@@ -86,7 +86,7 @@ def _put_together(
             yield name
 
 
-def test_no_option_is_without_an_effect() -> None:
+def test_every_option_is_read() -> None:
     read = {
         name
         for room in ROOMS
@@ -100,6 +100,6 @@ def test_no_option_is_without_an_effect() -> None:
     assert not (read & OPTIONS.keys()) - promised, "options that are said to change nothing"
 
 
-def test_what_changes_nothing_says_so() -> None:
+def test_options_without_an_effect_are_documented_as_such() -> None:
     for name in listed(ACCEPTED):
         assert re.search("ha(s|ve) no effect|the only value", OPTIONS[name].doc), name

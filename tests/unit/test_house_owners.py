@@ -1,7 +1,7 @@
-"""House rule: every mutable thing has one owner, the module that declares its attributes.
+"""House rule: a mutable object is only changed by the module that declares its attributes.
 
-Others ask it by a verb. A store `x.y = …` is foreign where no class of the same module declares
-`y`, and `x` isn't `self` or `cls`, nor made by a constructor in the same function.
+Others call a method of it. A store `x.y = …` is foreign if no class of the same module declares
+`y`, and `x` is neither `self` nor `cls` nor constructed in the same function.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GENERATED = ROOT / "protocol" / "messages"
 KERNELS = ("record/kernel.py", "record/kernel_encode.py", "record/kernel_columns.py")
 """C structs, which have no methods."""
 ERRORS = frozenset({"__cause__", "__context__", "__traceback__"})
-"""Exceptions are everybody's; Python itself sets these."""
+"""Attributes of exceptions that Python itself sets."""
 EXCEPTIONS = {
     "clients/consumer/completed_fetch.py": "A record's position moves in lines that call "
     "nothing, so that no signal comes between it and the record.",
@@ -34,11 +34,11 @@ LEFT = {
     "spark": 1,
     "testing": 4,
 }
-"""Foreign stores that are left, by room, at most: this only shrinks. Other rooms have none."""
+"""The number of foreign stores left by room, which may only fall. Other rooms have none."""
 
 
 def declared(tree: ast.Module) -> set[str]:
-    """The attributes that the classes of a module declare."""
+    """Return the attributes that the classes of a module declare."""
     found: set[str] = set()
     for kind in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         for node in ast.walk(kind):
@@ -57,7 +57,7 @@ def declared(tree: ast.Module) -> set[str]:
 
 
 def constructs(value: ast.expr | None) -> bool:
-    """Whether an expression is the call of a class."""
+    """Return whether an expression constructs an object."""
     if not isinstance(value, ast.Call):
         return False
     called = value.func
@@ -70,7 +70,7 @@ def constructs(value: ast.expr | None) -> bool:
 
 
 def made(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """The names that a function binds to what it constructs, and to nothing else."""
+    """Return the names that a function binds to objects it constructs, and to nothing else."""
     bound: dict[str, list[ast.expr | None]] = defaultdict(list)
     arguments = function.args
     for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
@@ -97,7 +97,7 @@ def made(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def foreign_stores(tree: ast.Module) -> Iterator[str]:
-    """Each store of a module to an attribute of what isn't its own."""
+    """Return the stores of a module to attributes of objects that it doesn't own."""
     own = declared(tree) | ERRORS
 
     def visit(node: ast.AST, mine: set[str]) -> Iterator[str]:
@@ -121,7 +121,7 @@ def room_of(name: str) -> str:
 
 
 @pytest.mark.slow
-def test_only_its_owner_changes_a_thing() -> None:
+def test_objects_are_only_changed_by_their_module() -> None:
     counts: Counter[str] = Counter()
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(ROOT.rglob("*.py")):
@@ -136,12 +136,12 @@ def test_only_its_owner_changes_a_thing() -> None:
     assert too_many == {}, f"call a method of the owner instead of a store; limits: {limits}"
 
 
-def test_the_exceptions_are_needed() -> None:
+def test_each_exception_is_needed() -> None:
     for name in EXCEPTIONS:
         assert list(foreign_stores(parsed(ROOT / name)))
 
 
-def test_what_is_foreign() -> None:
+def test_foreign_stores_are_recognised() -> None:
     text = """
 class Mine:
     __slots__ = ("slot",)

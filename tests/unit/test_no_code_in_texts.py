@@ -1,4 +1,4 @@
-"""R-IN-2: configuration is data. Nothing in the library imports or runs what a text names."""
+"""R-IN-2: configuration is data. The library never imports or runs code that a string names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUNNERS = {"eval", "exec", "compile", "__import__", "import_module", "resolve_na
 RUNNERS |= {"run_module", "run_path", "system", "popen", "load_module"}
 RUNNERS |= {"require_extra"}
 OWN_TABLES = {
-    # Where the name isn't a constant, it comes from a table in the same module.
+    # If the name isn't a constant, it comes from a table in the same module.
     "odradek/common/public_names.py": "import_module",
     "odradek/protocol/registry.py": "import_module",
     "odradek/clients/admin/lazy_imports.py": "import_module",
@@ -21,8 +21,8 @@ OWN_TABLES = {
     "odradek/spark/__init__.py": "import_module",
     "odradek/serialization/protobuf/files.py": "import_module",  # Google's own files
     "odradek/compat/confluent_kafka/__init__.py": "import_module",
-    "odradek/compat/import_hook.py": "import_module",  # below one of two names
-    "odradek/common/extras.py": "import_module",  # what its callers name, who are looked at too
+    "odradek/compat/import_hook.py": "import_module",  # a module below one of two names
+    "odradek/common/extras.py": "import_module",  # its callers' argument, examined too
 }
 
 
@@ -37,7 +37,7 @@ def called(node: ast.Call) -> str:
 
 
 @pytest.mark.slow
-def test_only_constants_and_our_own_tables_name_what_is_imported() -> None:
+def test_only_constants_and_our_own_tables_name_imported_modules() -> None:
     found: dict[str, str] = {}
     for path in naming(*RUNNERS):
         for node in ast.walk(parsed(path)):
@@ -53,7 +53,7 @@ LOADERS = ("unsafe_load", "full_load")
 
 
 @pytest.mark.slow
-def test_no_object_is_read_from_bytes_that_could_hold_code() -> None:
+def test_no_object_is_unpickled_or_loaded_from_bytes() -> None:
     for path in naming(*PICKLERS, *LOADERS):
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The clock that tells a late call from a busy machine."""
+"""The clock of the tests that tells a late call from a busy machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def spin(seconds: float) -> None:
         pass
 
 
-def test_a_late_call_and_an_early_one_are_noticed() -> None:
+def test_late_and_early_returns_are_reported() -> None:
     with ends_at(0.05):
         time.sleep(0.05)
     with pytest.raises(AssertionError, match=r"0\.\d+ s instead of 0\.01 s"), ends_at(0.01):
@@ -33,7 +33,7 @@ def test_a_late_call_and_an_early_one_are_noticed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not COUNTED, reason="only Linux counts how long a thread waits for its turn")
-def test_waiting_for_a_processor_and_collecting_are_taken_off() -> None:
+def test_waiting_for_a_processor_and_garbage_collection_are_subtracted() -> None:
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
     try:
         begin = time.monotonic()

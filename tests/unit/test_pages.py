@@ -1,6 +1,6 @@
-"""What pages say is so: rules are defined, paths and links lead somewhere, tables can be read.
+"""Pages agree with the sources: rules are defined, links have targets, tables are readable.
 
-Sources are those of the package that is imported, so that `make broken-rules` can break them.
+The sources are those of the imported package, so that `make broken-rules` can test mutated ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 PLACES = (ROOT, ROOT / "src/odradek", ROOT / "tests", ROOT / "tests/spec")
 ENDINGS = ("", ".py", ".json")
 CELL, SENTENCE = 200, 40
-"""Characters of a cell in DESIGN.md, words of a sentence in CHANGELOG.md."""
+"""Limits: characters of a cell in DESIGN.md, words of a sentence in CHANGELOG.md."""
 NO_PATHS = (
     "dist/",
     "offsets/",
@@ -42,14 +42,14 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def test_every_rule_that_is_named_is_defined() -> None:
+def test_every_rule_that_is_mentioned_is_defined() -> None:
     named = rules_page.everywhere()
     unknown = {rule: files for rule, files in named.items() if rule not in rules_page.RULES}
     assert unknown == {}, "define them in tests/spec/rules.json"
     assert {rule[2:4] for rule in rules_page.RULES} == set(rules_page.FAMILIES)
 
 
-def test_every_rule_has_a_home() -> None:
+def test_every_rule_is_mentioned_in_a_module() -> None:
     assert set(rules_page.RULES) - set(rules_page.homes()) == set(), "no module names them"
 
 
@@ -57,7 +57,7 @@ def test_the_page_of_rules_is_up_to_date() -> None:
     assert rules_page.PAGE.read_text() == rules_page.page(), "run tools/rules_page.py"
 
 
-def test_the_page_of_messages_is_up_to_date_and_every_area_has_texts() -> None:
+def test_the_page_of_messages_is_up_to_date_and_has_no_empty_section() -> None:
     assert messages_page.PAGE.read_text() == messages_page.page(), "run tools/messages_page.py"
     assert set(messages_page.by_area()) == set(messages_page.AREAS)
 
@@ -72,7 +72,7 @@ def test_every_metric_is_in_the_table() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What `#…` may follow the page's name, as GitHub makes it of headings."""
+    """Return the anchors that GitHub creates for a page's headings."""
     found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in found}
 
@@ -88,12 +88,12 @@ def dead_links(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     assert list(dead_links(page)) == []
 
 
 def dead_paths(text: str) -> Iterator[str]:
-    """What stands in backquotes, looks like a path and is none, below the root or its rooms."""
+    """Yield texts in backquotes that look like paths but name no file in the root or its rooms."""
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     for name in re.findall(r"`([\w.*-]+(?:/[\w.*-]+)*/?)`", text):
         if "/" not in name and not name.endswith((".py", ".md", ".json", ".toml")):
@@ -107,23 +107,23 @@ def dead_paths(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_paths_exist(page: Path) -> None:
+def test_paths_on_pages_exist(page: Path) -> None:
     assert list(dead_paths(page.read_text())) == []
 
 
-def test_a_path_that_leads_nowhere_is_found() -> None:
+def test_a_path_that_does_not_exist_is_found() -> None:
     text = "`tests/unit/test_pages.py` `common/options` `no/such.py` `nor_this.py` `acks=all`"
     assert list(dead_paths(text)) == ["no/such.py", "nor_this.py"]
 
 
-def test_the_design_has_no_long_cells() -> None:
+def test_table_cells_of_the_design_page_are_short() -> None:
     lines = (ROOT / "DESIGN.md").read_text().splitlines()
     cells = [cell for line in lines if line.startswith("|") for cell in line.split("|")]
     assert len(cells) > 50
     assert [cell for cell in cells if len(cell) > CELL] == []
 
 
-def test_the_diagrams_are_those_of_the_transition_tables() -> None:
+def test_state_diagrams_equal_the_transition_tables() -> None:
     page = state_diagrams.PAGE.read_text()
     assert state_diagrams.renewed(page) == page, "run tools/state_diagrams.py"
 
@@ -134,7 +134,7 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 
 @pytest.mark.parametrize("name", ["check", "nightly", "publish", "site"])
-def test_the_workflows_can_be_read(name: str) -> None:
+def test_commands_of_the_workflows_exist(name: str) -> None:
     found = yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text())
     steps = [step.get("run", "") for job in found["jobs"].values() for step in job["steps"]]
     targets = (ROOT / "Makefile").read_text()

@@ -1,4 +1,4 @@
-"""The search for planted secrets finds what it should: each of these would fail a test."""
+"""The search for planted secrets finds each of these leaks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TEXT = "open sesame, please"
 
 
 @contextmanager
-def showing() -> Iterator[list[str]]:
-    """What is shown in here on purpose isn't held against the test."""
+def expected_leaks() -> Iterator[list[str]]:
+    """Collect the secrets that the block shows on purpose, so that they don't fail the test."""
     assert watch.active
     yield watch.found
     watch.found.clear()
@@ -26,8 +26,8 @@ def showing() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("text", [TEXT, base64.b64encode(TEXT.encode()).decode()])
-def test_errors_and_events_are_looked_at(text: str) -> None:
-    with showing() as found:
+def test_secrets_in_errors_and_events_are_found(text: str) -> None:
+    with expected_leaks() as found:
         Secret(TEXT)
         KafkaError(f"the password {text} is wrong")
         assert len(found) == 1
@@ -37,15 +37,15 @@ def test_errors_and_events_are_looked_at(text: str) -> None:
         assert not any(text in line for line in found), "the report shows it as well"
 
 
-def test_harmless_texts_are_not_found() -> None:
+def test_redacted_texts_are_not_found() -> None:
     secret = Secret(TEXT)
     EventLog("c").emit(0.0, "broken", error=f"because of {secret}")
     ConnectionFailedError(f"not {secret!r}")
     assert watch.found == []
 
 
-def test_what_is_planted_by_name() -> None:
-    with showing() as found:
+def test_a_planted_secret_is_found() -> None:
+    with expected_leaks() as found:
         assert plant(TEXT) == TEXT
         KafkaError(TEXT)
         assert found
@@ -55,11 +55,11 @@ def test_what_is_planted_by_name() -> None:
     ("text", "worth"),
     [("password", False), ("alice-secret", True), ("12345678", False), ("x", False), ("", False)],
 )
-def test_words_are_not_looked_for(text: str, worth: bool) -> None:
+def test_short_or_common_texts_are_not_searched_for(text: str, worth: bool) -> None:
     assert worth_looking(text) is worth
 
 
-def test_locals_of_our_frames_are_shown() -> None:
+def test_secrets_in_local_variables_are_found() -> None:
     with pytest.raises(ValueError, match="unknown kind") as caught:
         EventLog("a client's name").emit(0.0, TEXT)
     assert f"emit: kind = '{TEXT}'" in with_locals(caught.value)

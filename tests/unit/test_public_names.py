@@ -1,4 +1,4 @@
-"""Every public name is importable from its public module, and importing that stays light."""
+"""Every public name is importable from its public module, and the import is lazy."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from odradek.common.config import OPTIONS, Config
 from odradek.common.public_names import ALSO, APART, HOMES, MODULES, MOVED, PARTS, REMOVED_IN, TOP
 
 INSIDE = {
-    "AgainError": "a lookup of offsets that is made again",
-    "LeftOutError": "an attempt that failed; it stands in another error's list of attempts",
-    "EmptyAnswerError": "an attempt that failed; it stands in another error's list of attempts",
+    "AgainError": "a lookup of offsets that is repeated",
+    "LeftOutError": "a failed attempt, listed in another error",
+    "EmptyAnswerError": "a failed attempt, listed in another error",
     "ForeignAnswerError": "an answer that is dropped",
-    "NoAnswerError": "what a registry's client makes its own errors of",
-    "NoCredentialsError": "what a registry's client makes its own error of",
+    "NoAnswerError": "converted by a registry client into an error of its own",
+    "NoCredentialsError": "converted by a registry client into an error of its own",
     "UnusableSettingError": "a ConfigurationError that no record causes",
-    "SchemaNotAtHandError": "a schema that a thread fetches while an event loop goes on",
+    "SchemaNotAtHandError": "a schema that a thread fetches while the event loop runs",
     "PollOverdueError": "the reason that a member is told to leave for",
 }
-"""Errors that no call of a user's raises, each with what it is for."""
+"""Errors that no public call raises, each with its purpose."""
 ROOMS_OF_THEIR_OWN = ("cli", "compat", "simulation", "testing")
-"""Commands print their errors, and the others' are importable from their own rooms."""
+"""Errors of commands are printed; the other rooms export theirs."""
 
 
 @pytest.mark.parametrize("place", HOMES)
-def test_every_listed_name_is_there(place: str) -> None:
+def test_every_listed_name_can_be_imported(place: str) -> None:
     module = import_module(place)
     listed = set(module.__all__) - {"__version__"}
     assert listed == set(HOMES[place])
@@ -56,13 +56,13 @@ def test_every_listed_name_is_there(place: str) -> None:
     assert set(space) - {"__builtins__", "__version__"} == listed
 
 
-def test_odradek_itself_has_few_names() -> None:
+def test_odradek_itself_has_at_most_40_names() -> None:
     assert len(set(odradek.__all__)) == len(odradek.__all__) <= 40
     assert set(MOVED).isdisjoint(dir(odradek))
     assert len(MOVED) > 300
 
 
-def test_a_name_is_in_one_module_and_in_another_on_purpose_only() -> None:
+def test_a_name_is_in_two_modules_only_on_purpose() -> None:
     own = [name for homes in MODULES.values() for names in homes.values() for name in names.split()]
     assert len(own) == len(set(own))
     for place, names in ALSO.items():
@@ -71,7 +71,7 @@ def test_a_name_is_in_one_module_and_in_another_on_purpose_only() -> None:
             assert name not in " ".join(MODULES[place].values()).split()
 
 
-def test_every_error_and_nothing_else_is_in_errors() -> None:
+def test_the_errors_module_contains_every_error_and_nothing_else() -> None:
     errors = [getattr(odradek.errors, name) for name in odradek.errors.__all__]
     assert {one for one in errors if not issubclass(one, odradek.KafkaError)} == set()
     listed = {name for place in set(HOMES) - {*APART} for name in HOMES[place]}
@@ -79,7 +79,7 @@ def test_every_error_and_nothing_else_is_in_errors() -> None:
     assert issubclass(odradek.errors.NoSuchOffsetError, odradek.errors.OffsetOutOfRangeError)
 
 
-def test_a_moved_name_warns_once_in_each_line_that_uses_it(tmp_path: Path) -> None:
+def test_a_moved_name_warns_once_for_each_line_that_uses_it(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     lines = [line for name in MOVED for line in (f"from odradek import {name}", f"odradek.{name}")]
     program.write_text("\n".join(["import odradek", *lines]))
@@ -119,7 +119,7 @@ TYPOS = [
 
 
 @pytest.mark.parametrize(("place", "name", "meant"), TYPOS)
-def test_a_typo_is_answered_with_the_name_that_is_meant(place: str, name: str, meant: str) -> None:
+def test_the_error_for_a_typo_suggests_the_name(place: str, name: str, meant: str) -> None:
     said = f"^module '{place}' has no attribute '{name}'; did you mean {meant}\\?$"
     with pytest.raises(AttributeError, match=said):
         getattr(import_module(place), name)
@@ -144,7 +144,7 @@ def test_public_modules_load_nothing_before_a_name_is_used() -> None:
 
 
 @pytest.mark.slow
-def test_parts_and_rooms_are_imported_without_a_detour() -> None:
+def test_submodules_are_attributes_of_the_package() -> None:
     code = (
         "import odradek;"
         f"[getattr(odradek, part) for part in {PARTS}];"
@@ -169,7 +169,7 @@ CLASS = re.compile(r"^class (\w+)\(([^)]*)\):", re.MULTILINE)
 
 
 def errors_in_the_sources() -> set[str]:
-    """All classes that are a `KafkaError`, through others or themselves."""
+    """Return all direct and indirect subclasses of `KafkaError`."""
     bases: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
         if path.relative_to(SOURCE).parts[0] in ROOMS_OF_THEIR_OWN:
@@ -190,13 +190,13 @@ def test_every_error_is_listed() -> None:
 
 
 @pytest.mark.parametrize("tool", ["generate_front", "generate_asyncio"])
-def test_generated_modules_are_what_their_tool_writes(tool: str) -> None:
+def test_generated_modules_are_up_to_date(tool: str) -> None:
     for path, text in load_tool(tool).files().items():
         assert path.read_text() == text, f"run tools/{tool}.py: {path.name} is old"
 
 
 @pytest.mark.parametrize("place", HOMES)
-def test_a_stub_has_these_names_and_no_others(place: str) -> None:
+def test_a_stub_lists_the_public_names_and_no_others(place: str) -> None:
     tree = ast.parse(load_tool("generate_front").stub_path(place).read_text())
     names = {a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
     parts = {*PARTS, "*"} if place == TOP else set()
@@ -224,7 +224,7 @@ def fixed_values(kind: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("client", KINDS)
-def test_every_value_that_a_type_lists_is_taken(client: str) -> None:
+def test_clients_accept_every_value_that_a_type_lists(client: str) -> None:
     listed = 0
     for name, kind in get_type_hints(KINDS[client]).items():
         option = OPTIONS[name.replace("_", ".")]
@@ -234,13 +234,13 @@ def test_every_value_that_a_type_lists_is_taken(client: str) -> None:
     assert listed > 20
 
 
-def test_the_types_take_what_clients_take() -> None:
+def test_the_types_accept_python_values_of_options() -> None:
     options: odradek.ProducerOptions = {"bootstrap_servers": ["h:1", "h:2"], "acks": "all"}
     assert Config("producer", options)["acks"] == -1
 
 
 @pytest.mark.parametrize("name", ["compat", "spark", "testing"])
-def test_packages_that_need_an_import_of_their_own_say_so(name: str) -> None:
+def test_packages_that_must_be_imported_separately_say_so(name: str) -> None:
     code = f"import odradek; odradek.{name}"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S

@@ -1,7 +1,7 @@
-"""No error of a misuse shows a secret in the locals of any of our frames, its causes included.
+"""An error of misuse shows no secret in the local variables of our frames, nor do its causes.
 
-The table covers arguments in which programs pass secrets: clients' settings in the words of each
-client, user information in addresses and URLs, registries' settings, `set_sasl_credentials`.
+The table covers the arguments in which programs pass secrets: clients' settings in the words of
+each client, user information in addresses and URLs, registries' settings, `set_sasl_credentials`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def _in_loop(make: Callable[[], object]) -> object:
 
 
 def under_names(given: dict[str, Any]) -> dict[str, Any]:
-    """Settings as keywords."""
+    """Return settings as keyword arguments."""
     return {name.replace(".", "_"): value for name, value in given.items()}
 
 
@@ -106,7 +106,7 @@ COMPAT: dict[str, Make] = {
 
 
 def shown(make: Callable[[], object]) -> str | None:
-    """Return the traceback of the misuse with all locals; None if it is accepted."""
+    """Return the traceback of the misuse with all local variables; None if no error was raised."""
     plant(PASSWORD)
     try:
         made = make()
@@ -122,7 +122,7 @@ def shown(make: Callable[[], object]) -> str | None:
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("client", NATIVE)
-def test_native_clients(client: str, wrong: str) -> None:
+def test_errors_of_native_clients_hide_secrets(client: str, wrong: str) -> None:
     found = shown(lambda: NATIVE[client]({**LOGIN, **WRONG[wrong]}))
     assert found is not None
     assert PASSWORD not in found
@@ -130,7 +130,7 @@ def test_native_clients(client: str, wrong: str) -> None:
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("client", COMPAT)
-def test_clients_of_confluent_kafka(client: str, wrong: str) -> None:
+def test_errors_of_confluent_kafka_clients_hide_secrets(client: str, wrong: str) -> None:
     found = shown(lambda: COMPAT[client]({**LOGIN, **WRONG[wrong]}))
     assert found is not None or "user" in wrong or "endpoint" in wrong
     assert PASSWORD not in (found or "")
@@ -146,7 +146,7 @@ def test_clients_of_confluent_kafka(client: str, wrong: str) -> None:
         lambda: our_admin.AdminClient([PASSWORD]),  # type: ignore[arg-type]  # that is the test
     ],
 )
-def test_what_is_no_configuration_at_all(make: Callable[[], object]) -> None:
+def test_errors_about_types_hide_secrets(make: Callable[[], object]) -> None:
     found = shown(make)
     assert found is not None
     assert PASSWORD not in found
@@ -170,7 +170,7 @@ def test_what_is_no_configuration_at_all(make: Callable[[], object]) -> None:
     "kind",
     [our_aiokafka.AIOKafkaProducer, our_aiokafka.AIOKafkaConsumer, AIOKafkaAdminClient],
 )
-def test_clients_of_aiokafka(kind: Any, wrong: dict[str, Any]) -> None:
+def test_errors_of_aiokafka_clients_hide_secrets(kind: Any, wrong: dict[str, Any]) -> None:
     given = {
         "bootstrap_servers": NOWHERE,
         "security_protocol": "SASL_PLAINTEXT",
@@ -198,7 +198,7 @@ def test_clients_of_aiokafka(kind: Any, wrong: dict[str, Any]) -> None:
     ],
     ids=lambda wrong: " ".join(wrong),
 )
-def test_registry_clients(kind: Any, wrong: dict[str, Any]) -> None:
+def test_errors_of_registry_clients_hide_secrets(kind: Any, wrong: dict[str, Any]) -> None:
     found = shown(lambda: kind({"url": "http://127.0.0.1:1", **wrong}))
     assert found is not None
     assert PASSWORD not in found
@@ -213,7 +213,7 @@ def test_registry_clients(kind: Any, wrong: dict[str, Any]) -> None:
         lambda given: JSONDeserializer(None, schema_registry_client=given),
     ],
 )
-def test_settings_in_place_of_a_registry_client(make: Callable[[Any], object]) -> None:
+def test_settings_as_a_registry_client_are_hidden(make: Callable[[Any], object]) -> None:
     given = {"url": f"https://alice:{PASSWORD}@127.0.0.1:1", "basic.auth.user.info": PASSWORD}
     found = shown(lambda: make(given))
     assert found is not None
@@ -221,8 +221,8 @@ def test_settings_in_place_of_a_registry_client(make: Callable[[Any], object]) -
 
 
 @pytest.mark.parametrize("given", [("alice", PASSWORD), (7, PASSWORD), ("alice", [PASSWORD])])
-def test_new_credentials(given: tuple[Any, Any]) -> None:
-    """The client has no SASL, or they are no texts."""
+def test_errors_about_new_credentials_hide_secrets(given: tuple[Any, Any]) -> None:
+    """The client has no SASL, or the credentials aren't strings."""
     plain = {"bootstrap.servers": NOWHERE}
     with odradek.Admin(plain) as admin:
         found = shown(lambda: admin.set_sasl_credentials(*given))
@@ -246,7 +246,7 @@ def test_new_credentials(given: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "AdminClient"])
-def test_clients_keep_no_secret_in_clear(name: str) -> None:
+def test_clients_keep_no_secret_in_plain_text(name: str) -> None:
     made: Any = COMPAT[name](LOGIN)
     owner = made._core if name == "Consumer" else made
     assert PASSWORD not in f"{owner._given.ours} {owner._given.admin}"
@@ -254,8 +254,8 @@ def test_clients_keep_no_secret_in_clear(name: str) -> None:
     made.close() if name != "AdminClient" else made.__exit__(None, None, None)
 
 
-def test_a_token_server_that_is_not_there() -> None:
-    """The URL is in no frame of the error's causes, either."""
+def test_errors_about_an_unreachable_token_server_hide_secrets() -> None:
+    """The URL isn't in a frame of the error's causes either."""
     given = {
         **LOGIN,
         **WRONG["an invalid token endpoint"],
@@ -270,14 +270,14 @@ def test_a_token_server_that_is_not_there() -> None:
     assert PASSWORD not in found
 
 
-def test_a_path_in_place_of_settings() -> None:
+def test_errors_about_a_path_passed_as_settings_hide_secrets() -> None:
     found = shown(lambda: read_properties(f"sasl.password={PASSWORD}\nlinger.ms"))
     assert found is not None
     assert PASSWORD not in found
 
 
 @pytest.mark.parametrize("token", [f"{PASSWORD}\nx", PASSWORD.encode()], ids=["unfit", "bytes"])
-def test_no_frame_keeps_a_token_that_cannot_be_used(token: object) -> None:
+def test_no_frame_keeps_an_unusable_token(token: object) -> None:
     given = {
         "schema.registry.url": "http://127.0.0.1:1",
         "bearer.auth.token": lambda: token,

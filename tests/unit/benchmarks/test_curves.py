@@ -1,4 +1,4 @@
-"""Cost curves: slopes, verdicts, and the stand-in that counts what clients ask of it."""
+"""Cost curves: slopes, verdicts, and the stand-in cluster that counts the clients' requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek import Consumer, TopicPartition
 CURVES = [row for row in ROWS.values() if row.per]
 
 
-def test_a_slope_is_that_of_the_least_squares() -> None:
+def test_slope_is_the_least_squares_slope() -> None:
     assert curves.slope([(1, 5.0), (2, 7.0), (3, 9.0)]) == pytest.approx(2.0)
     assert curves.slope([(0, 0.0), (1, 3.0), (2, 0.0)]) == 0.0
     assert curves.slope([(4, 1.0)]) == 0.0
@@ -33,13 +33,15 @@ def test_a_slope_is_that_of_the_least_squares() -> None:
         ((1, 1, 1, 500), 3.0, "linear"),
     ],
 )
-def test_a_curve_is_flat_linear_or_else(values: tuple[float, ...], small: float, said: str) -> None:
+def test_verdict_is_flat_linear_or_another(
+    values: tuple[float, ...], small: float, said: str
+) -> None:
     points = list(zip((1, 10, 100, 1000), values, strict=True))
     assert curves.verdict(points, small) == said
     assert curves.verdict(points[:2]) == "too few points"
 
 
-def test_a_table_has_each_figure_of_each_client_at_each_point() -> None:
+def test_table_shows_each_figure_of_each_client_at_each_point() -> None:
     row = ROWS["scale-brokers"]
     sitting = {"id": "one"}
     results = {
@@ -64,7 +66,7 @@ def test_a_table_has_each_figure_of_each_client_at_each_point() -> None:
     assert not any("descriptors" in line for line in lines)
 
 
-def test_curves_have_five_points_and_clients_meet_the_same_at_each() -> None:
+def test_curves_have_at_least_five_points_which_all_clients_share() -> None:
     assert {row.key for row in CURVES} >= {"partitions", "scale-clients", "scale-sizes"}
     for row in CURVES:
         assert not row.quick
@@ -77,7 +79,7 @@ def test_curves_have_five_points_and_clients_meet_the_same_at_each() -> None:
         assert len({lane.key for lane in row.lanes}) == len(row.lanes)
 
 
-def test_requests_between_two_times() -> None:
+def test_requests_between_two_times_are_counted() -> None:
     counts = Counts()
     assert counts.between(0.0, 9.0) == 0
     for when, total in ((1.0, 10), (2.0, 30), (3.0, 70)):
@@ -86,7 +88,7 @@ def test_requests_between_two_times() -> None:
     assert counts.between(0.0, 0.5) == 0
 
 
-def test_a_stand_in_has_what_its_shape_says() -> None:
+def test_stand_in_cluster_has_the_topics_and_records_of_its_shape() -> None:
     with running(StandIn(2, 3, 4, 5, 50_000)) as cluster:
         assert len(cluster.topics) == 5
         assert [p.log.high_watermark for p in cluster.topics[READ].partitions] == [4, 4, 4]
@@ -104,7 +106,7 @@ def test_a_stand_in_has_what_its_shape_says() -> None:
 
 
 @pytest.mark.slow
-def test_the_process_counts_requests_and_ends() -> None:
+def test_stand_in_process_counts_requests_and_stops() -> None:
     stand_ins = StandIns()
     begin = time.time()
     try:

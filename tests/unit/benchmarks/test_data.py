@@ -11,7 +11,7 @@ from benchmarks import data
 
 
 @pytest.mark.parametrize("size", [100, 1024])
-def test_records_have_their_size_shrink_like_text_and_are_the_same_each_time(
+def test_records_have_the_given_size_compress_like_text_and_are_reproducible(
     tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data, "POOL_BYTES", 200_000)

@@ -1,4 +1,4 @@
-"""The history of ratios: paired run by run, and judged against such a machine's own past."""
+"""The history of ratios: taken run by run, compared with earlier results of the same machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def past(median: float, ratio: Ratio = SPEED, *, cpu: str = "a CPU", spread: flo
     }
 
 
-def test_all_ratios_are_of_lanes_that_there_are() -> None:
+def test_ratios_name_lanes_that_exist() -> None:
     lanes = {(row.key, lane.key): lane for row in history.rows() for lane in row.lanes}
     for ratio in RATIOS:
         assert lanes[ratio.row, ratio.lane].client.startswith("odradek")
@@ -34,7 +34,7 @@ def test_all_ratios_are_of_lanes_that_there_are() -> None:
     assert len({ratio.key for ratio in RATIOS}) == len(RATIOS)
 
 
-def test_a_ratio_is_taken_run_by_run() -> None:
+def test_a_ratio_is_computed_for_each_run() -> None:
     runs = {
         "all cores/consume/odradek-records": [{"speed": 4.0}, {"error": "x"}, {"speed": 9.0}],
         "all cores/consume/confluent": [{"speed": 2.0}, {"speed": 1.0}, {"speed": 3.0}],
@@ -49,21 +49,21 @@ def test_a_ratio_is_taken_run_by_run() -> None:
     ("ratio", "before", "now", "spread", "told"),
     [
         (SPEED, 4.0, 3.5, 0.05, "worse"),
-        (SPEED, 4.0, 3.5, 0.2, ""),  # its best run is within a tenth
+        (SPEED, 4.0, 3.5, 0.2, ""),  # its best run is within 10 % of the usual ratio
         (SPEED, 4.0, 4.5, 0.05, "better"),
         (TIME, 1.0, 1.2, 0.05, "worse"),
         (TIME, 1.0, 0.8, 0.05, "better"),
         (TIME, 1.0, 1.2, 0.15, ""),
     ],
 )
-def test_even_the_best_run_has_to_be_worse(
+def test_verdict_is_worse_only_if_the_best_run_is_worse(
     ratio: Ratio, before: float, now: float, spread: float, told: str
 ) -> None:
     newest = past(now, ratio, spread=spread)
     assert history.verdict(ratio, newest, [past(before, ratio)]) == told
 
 
-def test_only_such_a_machine_s_own_past_counts() -> None:
+def test_only_results_of_the_same_machine_are_compared() -> None:
     other = [past(40.0, cpu="another CPU")]
     assert history.usual(SPEED, past(4.0), other) is None
     assert history.verdict(SPEED, past(4.0), other) == ""
@@ -72,12 +72,12 @@ def test_only_such_a_machine_s_own_past_counts() -> None:
     assert history.verdict(TIME, past(4.0), []) == "no figure"
 
 
-def test_a_step_back_is_one_each_time() -> None:
+def test_a_regression_is_reported_until_it_is_fixed() -> None:
     back = [past(2.0) | {"worse": [SPEED.key]} for _ in range(9)]
     assert history.verdict(SPEED, past(2.0), [past(4.0), *back]) == "worse"
 
 
-def test_the_table_and_the_exit_status_tell_of_a_step_back(
+def test_table_and_exit_status_report_a_regression(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "history.jsonl"

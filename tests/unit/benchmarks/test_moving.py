@@ -1,4 +1,4 @@
-"""Mode `seek` of the Python drivers, with a consumer that is none and a clock that it moves."""
+"""Mode `seek` of the Python drivers, with a stub consumer and a clock that the stub advances."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = argparse.Namespace(records=2, pauses=",".join(map(str, PAUSES)))
 
 
 class Stub:
-    """Two records, both in the first poll; a seek brings one of them again."""
+    """Return two records from the first poll; after a seek, return one of them again."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -60,7 +60,7 @@ def stub() -> Stub:
 
 @pytest.fixture
 def moving(monkeypatch: pytest.MonkeyPatch, stub: Stub) -> Iterator[Any]:
-    """The module, as drivers have it: beside them, in no package."""
+    """Load the module as the drivers do: from their folder, outside of any package."""
     monkeypatch.syspath_prepend(str(Path(peers.__file__).parent / "python"))
     module = importlib.import_module("moving")
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: stub.now))
@@ -82,7 +82,7 @@ def test_each_call_is_timed_once_for_each_pause(moving: Any, stub: Stub) -> None
     assert stub.now == pytest.approx(calls_s + polled_s + 3 * moving.HELD)
 
 
-def test_what_an_asyncio_client_gives_is_awaited_within_the_time(moving: Any, stub: Stub) -> None:
+def test_awaiting_the_results_of_an_asyncio_client_is_timed(moving: Any, stub: Stub) -> None:
     async def poll(timeout: float) -> int:
         return stub.poll(timeout)
 
@@ -99,13 +99,13 @@ def test_a_record_of_a_paused_partition_fails_the_measurement(moving: Any, stub:
         moving.called(steps(moving, stub))
 
 
-def test_a_wrong_end_fails_it(moving: Any, stub: Stub) -> None:
+def test_a_wrong_end_offset_fails_the_measurement(moving: Any, stub: Stub) -> None:
     stub.last = 2
     with pytest.raises(RuntimeError, match="an end offset of 2"):
         moving.called(steps(moving, stub))
 
 
-def test_a_record_that_does_not_come_fails_it(moving: Any, stub: Stub) -> None:
+def test_a_missing_record_fails_the_measurement(moving: Any, stub: Stub) -> None:
     stub.records = 1
     with pytest.raises(RuntimeError, match="no record within 20 s"):
         moving.called(steps(moving, stub))

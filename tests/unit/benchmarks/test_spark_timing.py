@@ -1,4 +1,4 @@
-"""Whose CPU time counts for a job, when Spark ends Python workers as it pleases."""
+"""CPU time of a Spark job is the sum over its processes, though Spark stops and starts workers."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ def java(own: float, ended: float = 0.0) -> Process:
     return Process(True, own, ended)
 
 
-def test_processes_that_go_on_and_new_ones_count_with_what_they_used() -> None:
+def test_cpu_time_includes_running_processes_and_new_ones() -> None:
     before = {JVM: java(10.0), DAEMON: python(1.0), WORKER: python(5.0)}
     after = {JVM: java(12.0), DAEMON: python(1.1), WORKER: python(5.4), OTHER: python(0.5)}
     assert used(before, after) == (2.0, 1.0)
 
 
-def test_a_worker_that_ended_between_counts_with_what_it_used_since() -> None:
+def test_cpu_time_includes_a_worker_that_ended_between_the_samples() -> None:
     before = {JVM: java(10.0), DAEMON: python(1.0, 2.0), WORKER: python(5.0)}
-    # It used 0.3 s more; another one came and went in 0.2 s.
+    # It used another 0.3 s; a second worker started, used 0.2 s and ended.
     after = {JVM: java(11.0), DAEMON: python(1.0, 7.5)}
     assert used(before, after) == (1.0, 0.5)
 
 
-def test_workers_whose_end_nobody_was_told_of_take_nothing_away() -> None:
+def test_a_worker_whose_end_was_not_recorded_does_not_reduce_the_cpu_time() -> None:
     before = {JVM: java(10.0), DAEMON: python(1.0, 2.0), WORKER: python(6.5)}
     assert used(before, {JVM: java(11.0)}) == (1.0, 0.0)
     assert used(before, {JVM: java(11.0, 3.0), OTHER: python(0.25)}) == (1.0, 0.25)
 
 
-def test_a_process_id_that_is_used_again_is_another_process() -> None:
+def test_a_reused_process_id_counts_as_another_process() -> None:
     before = {JVM: java(10.0), (3, 30): python(5.0)}
     assert used(before, {JVM: java(10.0), (3, 31): python(0.5)}) == (0.0, 0.5)
 
 
-def test_this_process_is_seen() -> None:
+def test_sample_includes_this_process() -> None:
     begun = Cpu.now()
     for _ in range(10):
         sum(range(1_000_000))

@@ -1,4 +1,4 @@
-"""From measurements to tables: medians, ratios, goals, and what isn't comparable."""
+"""Tables of the benchmarks: medians, ratios, goals, and results that can't be compared."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def results(found: dict[str, Any]) -> table.Results:
     return table.Results(found, table.ALL_CORES)
 
 
-def test_a_ratio_is_that_of_medians() -> None:
+def test_a_ratio_is_a_ratio_of_medians() -> None:
     ours = [measured(0.1), measured(0.2), measured(5.0)]
     theirs = [measured(2.0), measured(1.0), measured(4.0)]
     found = results(store(odradek_arrow=("one", ours), java=("one", theirs)))
@@ -62,32 +62,32 @@ def test_a_ratio_is_that_of_medians() -> None:
     )
 
 
-def test_a_goal_whose_lane_failed_is_shown_without_a_figure() -> None:
+def test_a_goal_whose_lane_failed_has_no_figure() -> None:
     found = store(odradek_arrow=("one", [{"error": "it broke"}]), java=("one", [measured(1.0)]))
     lines = [x for x in table.goals_table(results(found)).splitlines() if "| Java |" in x]
     assert lines == ["| consume 100 B: Odradek → Arrow | Java | ≥ 9× | | no figure |"]
     assert "failed: it broke" in table.markdown(found)
 
 
-def test_what_was_measured_at_another_time_is_marked() -> None:
+def test_results_of_another_sitting_are_marked() -> None:
     same = store(odradek_arrow=("one", [measured(1.0)]), java=("one", [measured(1.0)]))
     other = store(odradek_arrow=("one", [measured(1.0)]), java=("two", [measured(1.0)]))
     assert table.OTHER_SITTING not in table.goals_table(results(same))
     assert f"Java {table.OTHER_SITTING}" in table.goals_table(results(other))
 
 
-def test_clients_that_were_skipped_are_named_with_the_reason() -> None:
+def test_skipped_clients_are_named_with_the_reason() -> None:
     found = store(odradek_arrow=("one", [measured(1.0)]))
     assert "skipped: sarama: no go on PATH" in table.markdown(found)
 
 
-def test_memory_that_drifts_is_counted_from_the_third_pass_on() -> None:
+def test_memory_drift_is_measured_from_the_third_pass_on() -> None:
     levels = [50, 90, 100, 100, 130]
     assert table.derived({"rss_after_pass": levels})["rss_drift"] == 30
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.key)
-def test_goals_speak_of_lanes_that_there_are(row: Any) -> None:
+def test_goals_name_lanes_that_exist(row: Any) -> None:
     lanes = {lane.key for lane in row.lanes}
     assert len(lanes) == len(row.lanes)
     for goal in row.goals:
@@ -96,14 +96,14 @@ def test_goals_speak_of_lanes_that_there_are(row: Any) -> None:
     assert row.warm_up is None or row.warm_up in lanes
 
 
-def test_smaller_batches_are_for_topics_that_have_no_size_of_their_own() -> None:
+def test_batch_size_option_leaves_topics_with_their_own_batch_size_unchanged() -> None:
     assert {x.shape.batch_size for x in run.with_batches(ROWS["consume"], 1024).lanes} == {1024}
     sizes = {x.shape.batch_size for x in run.with_batches(ROWS["batches"], 1024).lanes}
     assert TUNED_BATCH not in sizes
     assert 16 << 10 in sizes
 
 
-def test_only_lanes_over_tls_are_sent_to_the_encrypted_listener(
+def test_only_tls_lanes_connect_to_the_encrypted_listener(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Cluster:
@@ -125,7 +125,7 @@ def test_only_lanes_over_tls_are_sent_to_the_encrypted_listener(
     }
 
 
-def test_what_is_written_can_be_read_and_old_sittings_go(tmp_path: Path) -> None:
+def test_stored_results_can_be_read_and_old_sittings_are_dropped(tmp_path: Path) -> None:
     found = store(odradek_arrow=("one", [measured(1.0)]))
     found["sittings"]["nothing left of it"] = {}
     run.write(tmp_path / "bench.json", found)
@@ -134,7 +134,7 @@ def test_what_is_written_can_be_read_and_old_sittings_go(tmp_path: Path) -> None
     assert run.read(tmp_path / "none.json") == {"sittings": {}, "results": {}}
 
 
-def test_only_what_stands_between_marks_is_written_anew() -> None:
+def test_only_the_text_between_marks_is_replaced() -> None:
     text = "a\n<!-- bench consume, all cores -->\nold\n<!-- end -->\nb\n"
     found = store(odradek_arrow=("one", [measured(1.0)]))
     once, missing = page.filled(text, found)
@@ -148,7 +148,7 @@ def test_only_what_stands_between_marks_is_written_anew() -> None:
     assert missing == ["soak, all cores"]
 
 
-def test_the_picture_draws_what_was_measured_from_nought() -> None:
+def test_bars_of_the_picture_start_at_zero_and_are_proportional() -> None:
     found = store(odradek_arrow=("one", [measured(1.0)]), java=("one", [measured(4.0)]))
     text = picture.render(results(found), "a note")
     root = ElementTree.fromstring(text)  # noqa: S314 - our own text

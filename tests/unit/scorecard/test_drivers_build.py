@@ -1,4 +1,4 @@
-"""The drivers that are compiled: made once, and when they can't be, a column says why."""
+"""Compiled drivers are built once; if a build is impossible, the column shows the reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_without_go_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no go" in built.reason
 
 
-def test_a_go_build_that_fails_says_what_go_said_and_leaves_nothing(
+def test_a_failed_go_build_reports_the_error_and_leaves_no_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     go = program(tmp_path / "go", 'test "$1" = version && exit 0; echo no such module >&2; exit 1')
@@ -43,7 +43,7 @@ def test_a_go_build_that_fails_says_what_go_said_and_leaves_nothing(
     assert [path.name for path in cache.iterdir()] == ["go.lock"]
 
 
-def test_what_was_built_is_not_built_again(
+def test_an_existing_build_is_reused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     calls = tmp_path / "calls"
@@ -58,12 +58,12 @@ def test_what_was_built_is_not_built_again(
     assert (first.command[1:], second.command[1:]) == (["franz-go"], ["sarama"])
 
 
-def test_a_library_that_the_go_driver_does_not_have() -> None:
+def test_an_unknown_library_of_the_go_driver_is_refused() -> None:
     with pytest.raises(ValueError, match="franz-go, sarama"):
         build.go_command("confluent-kafka-go")
 
 
-def test_a_java_without_a_compiler_is_told_of(
+def test_a_java_without_a_compiler_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program(tmp_path / "jre" / "bin" / "java", "echo java.base@17")

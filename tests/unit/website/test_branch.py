@@ -1,4 +1,4 @@
-"""The branch that keeps earlier versions of the site, with a remote of its own."""
+"""The git branch that keeps earlier versions of the site, tested with a local remote."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def remote(tmp_path: Path) -> Path:
 
 
 def checkout(folder: Path, remote: Path, at: str) -> Path:
-    """A fresh clone of a tag or branch, as a workflow has it."""
+    """Clone a tag or branch, as a workflow does."""
     words = ("--quiet", "--depth=1", "--branch", at)
     git(folder.parent, "clone", *words, f"file://{remote}", str(folder))
     return folder
 
 
 def build(root: Path, version: str) -> None:
-    """What `make site` leaves."""
+    """Write the files that `make site` leaves."""
     page = root / "build/site" / version / "index.html"
     page.parent.mkdir(parents=True)
     page.write_text(version)
     versions.write(root / "build/site")
 
 
-def test_each_version_stays_beside_the_next(tmp_path: Path, remote: Path) -> None:
+def test_a_new_version_is_stored_beside_the_earlier_ones(tmp_path: Path, remote: Path) -> None:
     for version in VERSIONS:
         root = checkout(tmp_path / version, remote, f"v{version}")
         assert branch.main(["take"], root) == 0
@@ -62,7 +62,7 @@ def test_each_version_stays_beside_the_next(tmp_path: Path, remote: Path) -> Non
     assert git(remote, "rev-list", "--count", "site").strip() == "2"
 
 
-def test_without_a_site_nothing_is_kept(
+def test_without_a_site_nothing_is_stored(
     tmp_path: Path, remote: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = checkout(tmp_path / "run", remote, "v0.2.0")
@@ -75,7 +75,7 @@ def test_without_a_site_nothing_is_kept(
 def test_a_commit_after_the_release_does_not_replace_its_pages(
     tmp_path: Path, remote: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As where the workflow is run by hand at a branch, which is still of the released version."""
+    """The workflow was started by hand on a branch that still has the released version number."""
     root = checkout(tmp_path / "run", remote, "main")
     assert branch.main(["take"], root) == 1
     assert "isn't tagged v0.2.0" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The site: what is laid out and written, which links hold, what its timelines are made of."""
+"""The site: published files, generated pages, links and timelines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def stories() -> list[traces.Shown]:
-    """Played now."""
+    """Play the stories in the simulation."""
     return traces.recorded()
 
 
@@ -29,7 +29,7 @@ def written() -> dict[str, str]:
     return api_pages.api_pages()
 
 
-def test_every_public_name_has_its_place(written: dict[str, str]) -> None:
+def test_every_public_name_is_on_a_reference_page(written: dict[str, str]) -> None:
     assert api_pages.left_out() == set()
     headings = re.findall(r"^##+ (\w+)$", "\n".join(written.values()), re.MULTILINE)
     rows = re.findall(r"^\| `(\w+)` \|", written["errors"], re.MULTILINE)
@@ -37,7 +37,7 @@ def test_every_public_name_has_its_place(written: dict[str, str]) -> None:
     assert len(headings) == len(set(headings))
 
 
-def test_an_error_has_its_cure_and_its_marks(written: dict[str, str]) -> None:
+def test_an_error_shows_its_remedy_and_its_flags(written: dict[str, str]) -> None:
     _, _, rest = written["errors"].partition("### TlsPortError\n")
     entry = rest.partition("###")[0]
     assert "**What to do:** Set security.protocol to SSL" in entry
@@ -47,7 +47,7 @@ def test_an_error_has_its_cure_and_its_marks(written: dict[str, str]) -> None:
     )
 
 
-def test_every_command_and_verb_has_its_page() -> None:
+def test_every_command_and_subcommand_has_a_page() -> None:
     pages = command_pages()
     assert "odradek explain [BOOTSTRAP] [SECONDS] [FLAGS]" in pages["explain"]
     assert "([doctor](../docs/doctor.md))" in pages["doctor"]
@@ -61,7 +61,7 @@ def test_every_command_and_verb_has_its_page() -> None:
     assert "odradek topics create TOPIC... [FLAGS]" in pages["topics"]
 
 
-def test_the_page_of_commands_says_what_each_is_for() -> None:
+def test_the_page_of_commands_describes_each() -> None:
     assert build.OVERVIEW in (stage.ROOT / "docs/site/commands.md").read_text()
     rows = overview().splitlines()[2:]
     assert len(rows) == len(COMMANDS)
@@ -71,7 +71,7 @@ def test_the_page_of_commands_says_what_each_is_for() -> None:
     )
 
 
-def test_links_lead_to_pages_and_to_nothing_else(tmp_path: Path) -> None:
+def test_links_lead_to_published_pages_only(tmp_path: Path) -> None:
     stage.stage(tmp_path)
     design = (tmp_path / "DESIGN.md").read_text()
     assert "](src/" not in design
@@ -87,7 +87,7 @@ def test_links_lead_to_pages_and_to_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("git", [True, False])
-def test_what_merely_lies_there_is_not_published(
+def test_untracked_and_hidden_files_are_not_published(
     git: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, target = tmp_path / "root", tmp_path / "target"
@@ -106,10 +106,10 @@ def test_what_merely_lies_there_is_not_published(
 
 
 @pytest.mark.parametrize("version", ["", ".", "..", "../other", "/x", "a/b", "<b>"])
-def test_a_version_is_one_folder_since_that_is_emptied(
+def test_a_version_must_be_a_single_folder_name(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is emptied by this test itself, whatever becomes of the check."""
+    """The deletion of folders is replaced: nothing is deleted, even if the check fails."""
     emptied: list[Path] = []
     monkeypatch.setattr(shutil, "rmtree", lambda folder, **_: emptied.append(folder))
     monkeypatch.setattr(build, "write_source", lambda *_: None)
@@ -126,7 +126,7 @@ def test_a_version_is_one_folder_since_that_is_emptied(
     assert emptied == [tmp_path / "0.10.0rc1"]
 
 
-def test_a_folder_for_the_site_is_meant_from_here(
+def test_a_relative_target_folder_is_relative_to_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sphinx(source: Path, target: Path, version: str) -> int:
@@ -152,12 +152,12 @@ def test_a_folder_for_the_site_is_meant_from_here(
         ("```\n[a](../src/odradek)\n```", "```\n[a](../src/odradek)\n```"),
     ],
 )
-def test_one_link(text: str, becomes: str) -> None:
+def test_one_link_is_rewritten(text: str, becomes: str) -> None:
     known = set(stage.pages())
     assert "".join(stage.relinked(text, Path("docs/start.md"), known, "")) == becomes
 
 
-def test_source_files_are_reached_where_the_repository_is_known() -> None:
+def test_links_to_source_files_lead_to_the_repository_if_its_address_is_known() -> None:
     known = set(stage.pages())
     found = stage.relinked("[a](../src/odradek)", Path("docs/a.md"), known, "https://git.example/o")
     assert "".join(found) == "[a](https://git.example/o/src/odradek)"
@@ -165,7 +165,7 @@ def test_source_files_are_reached_where_the_repository_is_known() -> None:
         list(stage.relinked("[a](no_such.md)", Path("docs/a.md"), known, ""))
 
 
-def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+def test_dead_links_are_found(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "a.html").write_text(
         '<p id="x"><a href="#x">1</a><a href="#y">2</a><a href="b/c.html#z">3</a>'
@@ -184,7 +184,7 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     ]
 
 
-def test_versions_lie_beside_each_other(tmp_path: Path) -> None:
+def test_versions_are_listed_in_order_with_their_pages(tmp_path: Path) -> None:
     for name in ("0.9.0", "0.10.0", "0.10.0rc1", "0.11.0rc9", "0.11.0rc10"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "index.html").write_text("")
@@ -197,7 +197,7 @@ def test_versions_lie_beside_each_other(tmp_path: Path) -> None:
     assert 'href="0.10.0/index.html"' in (tmp_path / "index.html").read_text()
 
 
-def test_the_timelines_are_what_the_simulation_plays_today(
+def test_stored_timelines_equal_those_of_the_simulation(
     stories: list[traces.Shown],
 ) -> None:
     assert traces.STORE.read_text() == traces.as_text(stories), (
@@ -209,7 +209,7 @@ def test_the_timelines_are_what_the_simulation_plays_today(
 
 
 @pytest.mark.slow
-def test_the_timelines_tell_what_the_page_says(stories: list[traces.Shown]) -> None:
+def test_timelines_show_the_events_that_the_page_describes(stories: list[traces.Shown]) -> None:
     told = {story["name"]: story for story in stories}
     for name in ("move", "leader", "hang", "outage"):
         assert all(acknowledged and read for _, acknowledged, read in told[name]["records"]), name
@@ -234,14 +234,14 @@ def test_without_a_browser_the_check_says_what_is_missing(
     (tmp_path / "0.1.0/index.html").write_text("")
     assert check.main([]) == check.MISSING
     assert "apt-get install chromium-headless-shell" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):  # it would look at nothing and find no fault
+    with pytest.raises(SystemExit, match="2"):  # without pages, the check would find no fault
         check.main(["--page", "gude"])
     assert "has 'gude' in its name" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-@pytest.mark.long  # shorter: links and pages by themselves, above and in test_pages.py
-def test_sphinx_reads_every_page_and_complains_of_a_dead_link_alone(
+@pytest.mark.long  # links and pages have quicker tests of their own, above and in test_pages.py
+def test_sphinx_reads_every_page_and_reports_only_the_dead_link(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "source"
