@@ -180,9 +180,7 @@ def troubles(simulation: KafkaSimulation, chance: random.Random) -> list[Callabl
 def test_random_members_finish_all_records_in_order_by_key(
     seed: int, protocol: str, books: Books
 ) -> None:
-    """With `latest`, partitions stay quiet for a while: what is written once the first member has
-    its positions counts, whichever member owns the partitions by then (R-GR-6).
-    """
+    """With `latest`, some partitions are empty at first; any owner must read them (R-GR-6)."""
     chance = random.Random(seed)
     reset = "latest" if seed % 2 else "earliest"
     with KafkaSimulation(seed=seed) as simulation:
