@@ -1,7 +1,7 @@
-"""What a decoder made of a case, in a form in which two decoders' results can be compared.
+"""The result of a decoder for a case, in a form that can be compared between two decoders.
 
-In: a decoder and a case of `frames`. Out: plain tuples: errors by type and words, results by rows
-(how a column's buffers are laid out is the decoder's own affair, as long as they are sound).
+In: a decoder and a case of `frames`. Out: plain tuples: errors by type and text, results by rows
+(the layout of a column's buffers may differ, as long as it is valid).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Outcome: TypeAlias = tuple[Any, ...]
 
 
 def plain(buffer: object, item: Literal["i", "q"]) -> memoryview:
-    """A buffer's items of a format, whatever kind of buffer it is."""
+    """Return a buffer's items in a format, for any kind of buffer."""
     view = memoryview(buffer)  # type: ignore[arg-type]
     return view if view.format == item else view.cast("B").cast(item)
 
 
 def nulls(validity: ByteBuffer | None, start: int, count: int) -> int | None:
-    """The bits of the entries as a number, None when none of them is null."""
+    """Return the validity bits of the entries as a number, None when none of them is null."""
     if validity is None:
         return None
     bits = int.from_bytes(memoryview(validity).tobytes(), "little") >> start
@@ -43,7 +43,7 @@ def nulls(validity: ByteBuffer | None, start: int, count: int) -> int | None:
 
 
 def binary(column: BinaryColumn | None, start: int, count: int) -> Outcome | None:
-    """Where the entries end, their bytes, and which are null."""
+    """Return the ends of the entries, their bytes, and which are null."""
     if column is None:
         return None
     offsets = plain(column.offsets, "i")[start : start + count + 1].tolist()
@@ -58,7 +58,7 @@ def binary(column: BinaryColumn | None, start: int, count: int) -> Outcome | Non
 
 
 def views(column: ViewColumn, start: int, count: int) -> Outcome:
-    """The entries, after a look at what stands beside each: the first bytes of longer ones."""
+    """Return the entries, after checking the first bytes that views of longer ones repeat."""
     found = column.values(start, start + count)
     raw = memoryview(column.views).cast("B")
     assert len(raw) >= 16 * (start + count), "a view is missing"
@@ -69,14 +69,14 @@ def views(column: ViewColumn, start: int, count: int) -> Outcome:
 
 
 def column(column: BinaryColumn | ViewColumn | None, start: int, count: int) -> Outcome | None:
-    """The entries of a column of either layout."""
+    """Return the entries of a column of either layout."""
     if isinstance(column, ViewColumn):
         return views(column, start, count)
     return binary(column, start, count)
 
 
 def content(columns: RecordColumns) -> Outcome:
-    """All that the columns hold; their buffers have to be large enough, and may be larger."""
+    """Return the content of all columns; their buffers may be larger than necessary."""
     start, count = columns.start, columns.count
     end = start + count
     types = memoryview(columns.timestamp_types).cast("B")[start:end].tobytes()
@@ -104,7 +104,7 @@ def content(columns: RecordColumns) -> Outcome:
 
 
 def result(found: DecodedRecords) -> Outcome:
-    """What a call gave."""
+    """Return the result of a call."""
     return (
         content(found.columns),
         found.next_offset,
@@ -120,9 +120,10 @@ def result(found: DecodedRecords) -> Outcome:
 
 
 def outcome(decode: Decode, buffer: memoryview, arguments: Arguments) -> Outcome:
-    """What a call gave, or which error; other errors go through.
+    """Return the result of a call, or its error; other errors propagate.
 
-    A codec's library has words of its own, which depend on how much room it was given.
+    The text of a codec library's error depends on the size of its output buffer, so it isn't
+    compared.
     """
     try:
         found = decode(buffer, **arguments)
@@ -134,7 +135,7 @@ def outcome(decode: Decode, buffer: memoryview, arguments: Arguments) -> Outcome
 
 
 def all_outcomes(decode: Decode, buffer: memoryview, arguments: Arguments) -> list[Outcome]:
-    """What the calls gave of which one goes on where the other one stopped; the first forty."""
+    """Return the results of up to forty calls, each of which continues after the last one."""
     found: list[Outcome] = []
     arguments = dict(arguments)
     for _ in range(40):

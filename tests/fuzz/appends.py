@@ -1,6 +1,7 @@
-"""Records appended one by one, sound ones and what no record can be: for the builders.
+"""Records appended one by one, valid and invalid, for the builders.
 
-In: a seed. Out: cases without end, and `drive`, which tells all that came of one with a builder.
+In: a seed. Out: an endless series of cases, and `drive`, which returns all results of one with a
+builder.
 """
 
 from __future__ import annotations
@@ -31,24 +32,25 @@ Record = tuple[Any, Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Appends:
-    """Records and the builder that they are for."""
+    """Records, and the parameters of their builder."""
 
     limit: int
     codec: str | None
     level: int | None
     records: Sequence[Record]
     ends: int
-    """How it goes on: 1 closed, 2 built again, 3 released."""
+    """What follows: 1 closed, 2 built again, 3 released."""
 
 
 class Appending:
-    """Cases for `drive`; the same seed makes the same ones."""
+    """Cases for `drive`, which depend on the seed only."""
 
     def __init__(self, seed: int) -> None:
         self._chance: Callable[[], float] = random.Random(seed).random
         self._nonsense = False
         self._made: dict[tuple[bool, bool], list[tuple[Any, Any, Any]]] = {}
-        for nonsense in (False, True):  # made once: each record anew costs more than its append
+        # created once: a new record each time costs more than its append
+        for nonsense in (False, True):
             for sizes, count in ((SIZES, 500), (LARGE_SIZES, 250)):
                 self._nonsense = nonsense
                 self._made[nonsense, sizes is SIZES] = [
@@ -82,10 +84,10 @@ class Appending:
         return found if self._pick(2) else tuple(found)
 
     def case(self) -> Appends:
-        """Make the next case."""
+        """Create the next case."""
         chance, one = self._chance, self._one
         count = one((1, 1, 1, 2, 2, 3, 5, 9, 20, 70 if chance() < 0.9 else 200))
-        # What is no record may be refused for its content or for its time, so only one is wrong.
+        # A record may be refused for its content or for its time, so only one is invalid.
         self._nonsense = chance() < 0.4
         base = one((1_700_000_000_000, 0, -1, _LONG - 1)) if not self._nonsense else 5
         spread = one((1, 10, 100_000))
@@ -106,7 +108,7 @@ class Appending:
 
 
 def attempt(call: Callable[[], Any]) -> Any:
-    """What a call gives, or that it was refused: of several faults one or another is named."""
+    """Return the result of a call, or that it was refused: of several faults any may be named."""
     try:
         found = call()
     except (TypeError, BufferError, AttributeError, ValueError, OverflowError):
@@ -117,7 +119,7 @@ def attempt(call: Callable[[], Any]) -> Any:
 
 
 def drive(builders: Any, case: Appends) -> Outcome:
-    """Append all of it and tell each answer and the batch."""
+    """Append all records and return each result and the batch."""
     made = builders(case.limit, case.codec, case.level)
     told: Outcome = [attempt(made.build)]
     for number, (key, value, headers, time) in enumerate(case.records):

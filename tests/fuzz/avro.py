@@ -1,7 +1,7 @@
-"""Random Avro: schemas, readers' schemas that differ from them, records, and bytes gone bad.
+"""Random Avro: schemas, differing readers' schemas, records, and broken bytes.
 
-In: a seed. Out: cases; what the kernel makes of one without Arrow, and what `avro_to_arrow` makes
-of it with the kernel and with fastavro alone: both have to be the same, errors included.
+In: a seed. Out: cases; the native decoder's result for one without Arrow, and the results of
+`avro_to_arrow` with the native decoder and with fastavro, which must be equal, including errors.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ EDGES = (0, 1, -1, 63, 64, -65, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 
 
 ODD = (b"\xff" * 9 + b"\1", b"\x80\0", b"\1", b"\2", b"\3", b"\4", b"\6")
-"""Numbers at the edges of what unions, enums and sizes take."""
+"""Numbers at the limits of unions, enums and sizes."""
 SAME_SCHEMAS = 10
-"""Cases with the same schemas: making them takes longer than reading."""
+"""Cases with the same schemas: creating them takes longer than reading."""
 SMALL = 60
-"""Bytes or items of a column whose kernel is told that it holds no more."""
+"""Maximal bytes or items of a column, as the native decoder is told."""
 
 
 def parsed(schema: Any) -> Any:
-    """A schema as fastavro uses it; a copy, for it writes into what it is given."""
+    """Parse a schema for fastavro; copy it, because fastavro changes its argument."""
     return fastavro.parse_schema(json.loads(json.dumps(schema)))
 
 
@@ -75,14 +75,14 @@ class Case(NamedTuple):
     written: list[Any]
     """By their ids, from 1."""
     wanted: Any
-    """The reader's; None where there is one writer alone."""
+    """The reader's; None where there is one writer only."""
     rows: list[bytes | None]
     cuts: list[int]
     """Where chunks begin."""
 
 
 class Answers(SchemaRegistryClient):
-    """A registry whose answers are here."""
+    """A registry that answers from this dictionary."""
 
     def __init__(self, schemas: list[Any]) -> None:
         super().__init__({"schema.registry.url": "http://127.0.0.1:1"})
@@ -106,7 +106,7 @@ class Avros:
         self._parsed: list[Any] = []
 
     def case(self) -> Case:
-        """The next case: new rows, and from time to time new schemas."""
+        """Create the next case: new rows, and from time to time new schemas."""
         if self._turn % SAME_SCHEMAS == 0:
             self._draw_schemas()
         self._turn += 1
@@ -176,7 +176,7 @@ class Avros:
         return self._record(depth, unions=unions)
 
     def _changed(self, schema: Any) -> Any:
-        """What a later version might be."""
+        """Return a schema that a later version might have."""
         draw = self._random.random
         if isinstance(schema, str):
             return (
@@ -210,7 +210,7 @@ class Avros:
         return {**schema, "fields": fields}
 
     def _new(self) -> dict[str, Any]:
-        """The type of a field that comes, and its default."""
+        """Return the type of an added field, and its default."""
         kind = self._random.choice((*DEFAULTS, "null", "list", "array", "map", "enum"))
         if kind == "null":
             return {"type": ["null", "string"], "default": None}
@@ -305,13 +305,13 @@ class Avros:
 
 @contextmanager
 def without_kernel() -> Iterator[None]:
-    """Leave all rows to fastavro."""
+    """Let fastavro decode all rows."""
     with patch.object(framed_rows, "column_reader", lambda _: None):
         yield
 
 
 def read(case: Case) -> Any:
-    """What `avro_to_arrow` makes of a case, as far as it can be compared."""
+    """Return the comparable result of `avro_to_arrow` for a case."""
     rows = pa.array(case.rows, pa.binary())
     bounds = [0, *case.cuts, len(rows)]
     chunks = [rows[a:b] for a, b in pairwise(bounds)]
@@ -326,7 +326,7 @@ def read(case: Case) -> Any:
 
 
 def differ(case: Case) -> str | None:
-    """How the kernel and fastavro differ over a case; None where they don't."""
+    """Return how the native decoder and fastavro differ; None where they don't."""
     ours = read(case)
     with without_kernel():
         theirs = read(case)
@@ -334,7 +334,7 @@ def differ(case: Case) -> str | None:
 
 
 def drive(kernel: Any, case: Case) -> list[Any] | None:
-    """Have the kernel read rows from buffers that end where their bytes end; its columns."""
+    """Decode rows from buffers of minimal size with the native decoder; return its columns."""
     writers = [parsed(one) for one in case.written]
     wanted = None if case.wanted is None else parsed(case.wanted)
     try:
@@ -351,7 +351,7 @@ def drive(kernel: Any, case: Case) -> list[Any] | None:
     ends, marks = [0], bytearray(len(case.rows))
     for row in case.rows:
         ends.append(ends[-1] + len(row or b""))
-    if spoilt := data[-1:]:  # a column may lie about where its rows are
+    if spoilt := data[-1:]:  # the offsets of a column may be invalid
         ends[spoilt[0] % len(ends)] += (0, 0, 0, 1, 99, -99, -(1 << 31), (1 << 31) - 1 - len(data))[
             len(data) % 8
         ]

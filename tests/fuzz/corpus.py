@@ -1,7 +1,7 @@
-"""Cases in files: what was found once is tried in every run.
+"""Stored cases: each case that once failed is tried in every run.
 
-There is a file for each target, a line for each case, as JSON with buffers in hex. `python -m
-tests.fuzz.targets TARGET --seed CHUNK --only INDEX --save "what it is about"` adds one.
+There is a file per target with a line per case, as JSON with buffers in hex. `python -m
+tests.fuzz.targets TARGET --seed CHUNK --only INDEX --save "description"` adds one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLASSES = {
 
 
 def pack(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Convert a value to JSON."""
     if hasattr(value, "_fields"):
         content = {name: pack(getattr(value, name)) for name in value._fields}
         return {"class": type(value).__name__, **content}
@@ -47,7 +47,7 @@ def pack(value: Any) -> Any:
 
 
 def unpack(value: Any) -> Any:
-    """The value again; buffers in memory of their very size."""
+    """Convert JSON back to the value, with buffers of exactly their size."""
     if isinstance(value, dict) and "hex" in value:
         return sent.exact(bytes.fromhex(value["hex"]))
     if isinstance(value, dict) and "class" in value:
@@ -69,6 +69,6 @@ def write_case(target: str, case: Any, about: str) -> None:
 
 
 def cases(target: str) -> list[tuple[str, Any]]:
-    """What is known of a target: what it is about, and pairs of buffer and arguments or `Case`s."""
+    """Return a target's stored cases: descriptions, and pairs (buffer, arguments) or `Case`s."""
     known = json.loads((FOLDER / f"{target}.json").read_text())
     return [(one["about"], unpack(one["case"])) for one in known]

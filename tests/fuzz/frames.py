@@ -1,9 +1,9 @@
-"""Record sets of all shapes, and hostile ones made of them: for the decoders.
+"""Record sets of all shapes, and hostile ones derived from them, for the decoders.
 
-In: a seed. Out: cases without end, each a buffer and the arguments of `decode`, some tens of
-thousands a second. Nearly all have a right checksum, because behind a wrong one nothing is read.
-A batch is changed where it says how long something is: the places are known since it was written.
-Must not use the encoders under test, or both sides could be wrong together.
+In: a seed. Out: an endless series of cases, each a buffer and the arguments of `decode`, some ten
+thousands per second. Nearly all have a correct checksum, because otherwise nothing is read. A batch
+is changed where it contains a length: the places are known from writing it. Must not use the
+encoders under test, or both sides could be wrong in the same way.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _TRANSACTIONAL, _CONTROL, _APPEND_TIME = 0x10, 0x20, 0x08
 _LONG = 1 << 63
 
 LENGTH, TIME, DELTA, SIZE, HEADERS = range(5)
-"""What a number in a record says: the record's length, its deltas, a size, how many headers."""
+"""Meanings of a number in a record: its length, its deltas, a size, a number of headers."""
 
 NUMBERS = (
     *(0, 1, -1, -2, 2, 5, 63, 64, -64, -65, 127, 128, 8191, 8192, 1 << 20, 1 << 24),
     *((1 << 31) - 1, -(1 << 31), 1 << 31, -(1 << 31) - 1, 1 << 32, _LONG - 1, -_LONG, -_LONG + 1),
 )
 ENCODINGS = (
-    b"\x80\x00",  # longer than it need be
+    b"\x80\x00",  # longer than necessary
     b"\x81\x80\x80\x80\x00",
     b"\xff\xff\xff\xff\x0f",
     b"\xfe\xff\xff\xff\x0f",
@@ -48,7 +48,7 @@ ENCODINGS = (
     b"\xff" * 9 + b"\x7f",
     b"\xff" * 10 + b"\x01",  # eleven bytes
     b"\x80" * 12,
-    b"\x80",  # never ends, perhaps
+    b"\x80",  # perhaps without an end
     b"\xff" * 4,
     b"\xff" * 9,
 )
@@ -56,7 +56,7 @@ BYTES = b"\x00\x01\x02\x7f\x80\x81\xfe\xff"
 
 
 class Spot(NamedTuple):
-    """A number in the records: where it stands, what it says, where its record begins and ends."""
+    """A number in the records: its place, its meaning, start and end of its record."""
 
     start: int
     stop: int
@@ -65,7 +65,7 @@ class Spot(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A record: where its length begins and ends, and where it ends."""
+    """A record: start and end of its length, and its end."""
 
     start: int
     stop: int
@@ -74,23 +74,23 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class Seed:
-    """A valid batch, still in parts; `checked` are the header's fields that the checksum covers."""
+    """A valid batch in parts; `checked` are the header fields that the checksum covers."""
 
     checked: list[int]
     body: bytes
     spots: list[Spot]
     spans: list[Span]
     codec: int | None = None
-    """Always compressed with this one; None: now and then, with any."""
+    """Codec that is always used; None: sometimes, any."""
 
     @property
     def size(self) -> int:
-        """How many offsets it covers."""
+        """Return the number of offsets that it covers."""
         return self.checked[1] + 1
 
 
 def varint(value: int) -> bytes:
-    """A zigzag number of up to 64 bits."""
+    """Encode a zigzag number of up to 64 bits."""
     value = (value << 1 ^ value >> 63) & (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
@@ -104,7 +104,7 @@ _VARINTS = [varint(n) for n in range(-70, 1100)]
 
 
 def number(value: int) -> bytes:
-    """As `varint`, with a table for what is short."""
+    """Encode like `varint`, with a table for small numbers."""
     return _VARINTS[value + 70] if -70 <= value < 1030 else varint(value)
 
 
@@ -113,7 +113,7 @@ Content = tuple[int, int, bytes | None, bytes | None, list[tuple[bytes, bytes | 
 
 
 def write(contents: list[Content]) -> tuple[bytes, list[Spot], list[Span]]:
-    """Write records and note where each number stands."""
+    """Write records and note the place of each number."""
     body = bytearray()
     spots: list[Spot] = []
     spans: list[Span] = []
@@ -159,7 +159,7 @@ NAMES = (
 
 
 def contents(rng: random.Random, count: int, gaps: bool) -> list[Content]:
-    """Records of one shape: most of a batch's records resemble each other."""
+    """Return records of similar shape, like those of most real batches."""
     sizes = SIZES if count < 50 else SIZES[:6]
     null = rng.choice((0.0, 0.0, 0.3, 1.0))
     keyless = rng.choice((0.0, 0.3, 1.0))
@@ -180,7 +180,7 @@ def contents(rng: random.Random, count: int, gaps: bool) -> list[Content]:
 
 
 def make_seed(rng: random.Random) -> Seed:
-    """A valid batch of some shape."""
+    """Create a valid batch of some shape."""
     attributes = rng.choice((0, 0, 0, _APPEND_TIME, _TRANSACTIONAL, _TRANSACTIONAL))
     producer = rng.choice((7, 8)) if attributes & _TRANSACTIONAL else -1
     count = rng.choice((0, 1, 1, 1, 2, 2, 3, 3, 4, 5, 9, 40, 130))
@@ -201,7 +201,7 @@ def make_seed(rng: random.Random) -> Seed:
 
 
 def long_seed(rng: random.Random) -> Seed:
-    """A batch with a few large values, beyond what is copied or read in one step."""
+    """Create a batch with a few values larger than what is copied or read in one step."""
     found: list[Content] = [
         (0, i, rng.randbytes(rng.choice((0, 40, 700))), rng.randbytes(rng.choice((4000, 9000))), [])
         for i in range(2)
@@ -211,10 +211,10 @@ def long_seed(rng: random.Random) -> Seed:
 
 
 def packed_seed(rng: random.Random) -> Seed:
-    """A batch of many records in few bytes: more than its size lets expect."""
+    """Create a batch of many records in few bytes: more than its size suggests."""
     named = rng.random() < 0.3
     value = rng.choice((None, b""))
-    # A null first, and none after it: then nobody makes room for the bits on the way.
+    # A single null in front: the space for the validity bits isn't needed again on the way.
     found: list[Content] = [
         (0, i, None, value, [(b"", None if i == 0 else b"")] if named else []) for i in range(700)
     ]
@@ -223,7 +223,7 @@ def packed_seed(rng: random.Random) -> Seed:
 
 
 def make_seeds(seed: int, count: int = 400) -> list[Seed]:
-    """Many shapes; one in twenty is large, and one in a hundred has many records."""
+    """Create many shapes; one in twenty is large, and one in a hundred has many records."""
     rng = random.Random(seed)
     kinds = {0: packed_seed, 20: long_seed, 40: long_seed, 60: long_seed, 80: long_seed}
     return [kinds.get(i % 100, make_seed)(rng) for i in range(count)]
@@ -257,13 +257,13 @@ _LIMITS = (
 
 
 class Frames:
-    """Cases for `decode`; the same seed makes the same ones."""
+    """Cases for `decode`, which depend on the seed only."""
 
     def __init__(self, seed: int, seeds: list[Seed] | None = None) -> None:
         self._chance: Callable[[], float] = random.Random(seed).random
         self._seeds = make_seeds(seed % 97) if seeds is None else seeds
         self._old = OldMessages(self._pick)
-        # In favour of what breaks: most of the bounds are about numbers inside of records.
+        # Prefer changes of numbers: most bounds checks are about numbers inside of records.
         self._changes: tuple[Callable[[Seed, bytearray, list[int]], None], ...] = (
             *(self._lie, self._lie, self._lie, self._lie, self._lie, self._lie),
             *(self._cut_record, self._cut_record, self._cut_record, self._cut_body),
@@ -275,7 +275,7 @@ class Frames:
         return int(self._chance() * count)
 
     def case(self) -> Case:
-        """Make the next case."""
+        """Create the next case."""
         chance = self._chance
         offset = self._pick(3) * 3
         start = offset
@@ -297,7 +297,7 @@ class Frames:
         return buffer, self._arguments(start, offset)
 
     def _stub(self, offset: int) -> bytes:
-        """The front of a header, whose length says one thing or another."""
+        """Return the start of a header, with some length."""
         lengths = (-1, -13, 0, 13, 14, 15, 40, 48, 49, 50, 1000)
         front = _FRONT.pack(offset, lengths[self._pick(11)], 3, (2, 2, 1)[self._pick(3)], 5)
         return (front + bytes(41))[: 1 + self._pick(62)]
@@ -327,7 +327,7 @@ class Frames:
         }
 
     def _add(self, parts: list[bytes], offset: int, valid: bool) -> int:
-        """Append one batch to a record set and give the offset behind it."""
+        """Append a batch to a record set and return the next offset."""
         if self._pick(8) == 0:
             made, offset = self._old.make(offset, valid)
             parts.append(made)
@@ -340,13 +340,13 @@ class Frames:
                 self._flip(seed, body, checked)
         packed = self._packed(body, checked, seed.codec)
         parts.append(self._seal(offset, checked, packed, valid))
-        if seed.codec is not None and self._pick(2):  # twice, and the columns have to grow
+        if seed.codec is not None and self._pick(2):  # twice, so that the columns have to grow
             parts.append(self._seal(offset + seed.size, checked, packed, True))
             return offset + 2 * seed.size
         return offset + seed.size
 
     def _packed(self, body: bytearray, checked: list[int], codec: int | None) -> bytes | bytearray:
-        """Compress now and then, in front of the checksum: what is broken stays so inside."""
+        """Compress some batches before the checksum is written: broken bytes stay inside."""
         if not body or (codec is None and self._chance() > 0.06):
             return body
         if codec is None:
@@ -383,15 +383,15 @@ class Frames:
         """Leave it valid."""
 
     def _hostile(self, spot: Spot, seed: Seed) -> bytes | bytearray:
-        """Some bytes where a number stands."""
+        """Write some hostile bytes in place of a number."""
         kind = self._pick(12)
         if spot.says == TIME and kind < 4:
             return ENCODINGS[8 + self._pick(5)]
-        if kind >= 10:  # what it says already, in more bytes, in too many, or without an end
+        if kind >= 10:  # the same number in more bytes, in too many, or without an end
             said = bytearray(seed.body[spot.start : spot.stop])
             said[-1] |= 0x80
             return said + b"\x80" * self._pick(10) + (b"" if kind == 10 else b"\0")
-        if kind < 5:  # at the very edges of what encloses it
+        if kind < 5:  # at the limits of what encloses it
             end = seed.spans[spot.record].end if kind < 3 else len(seed.body)
             left = end - spot.stop
             if spot.says == HEADERS and kind:
@@ -402,7 +402,7 @@ class Frames:
         return ENCODINGS[self._pick(len(ENCODINGS))]
 
     def _lie(self, seed: Seed, body: bytearray, checked: list[int]) -> None:
-        """Put another number where one stands, and mostly let its record's length agree."""
+        """Replace a number by another one, and mostly adjust its record's length."""
         if not seed.spots:
             return
         spot = seed.spots[self._pick(len(seed.spots))]
@@ -414,9 +414,9 @@ class Frames:
             body[span.start : span.stop] = number(span.end - span.stop + grown)
 
     def _cut_record(self, seed: Seed, body: bytearray, checked: list[int]) -> None:
-        """End a record early, with a length that agrees: what follows isn't its own.
+        """Truncate a record, with a length that agrees: the next bytes aren't part of it.
 
-        The last one mostly, because behind that one there is nothing at all.
+        Mostly the last one, because nothing follows it.
         """
         if not seed.spans:
             return
@@ -433,7 +433,7 @@ class Frames:
             body[span.start : span.stop] = number(max(at - span.stop, 0))
 
     def _cut_body(self, seed: Seed, body: bytearray, checked: list[int]) -> None:
-        """End the records anywhere."""
+        """Truncate the records anywhere."""
         del body[self._pick(len(body) + 1) :]
 
     def _flip(self, seed: Seed | None, body: bytearray, checked: list[int]) -> None:
@@ -456,9 +456,9 @@ class Frames:
                 checked[7] = 0  # then only the last offset is wrong
 
     def _count(self, seed: Seed, body: bytearray, checked: list[int]) -> None:
-        """Claim more or fewer records, with room for their offsets."""
+        """Claim more or fewer records, with enough offsets for them."""
         checked[7] = max(checked[7] + self._pick(7) - 3, 0)
-        if self._chance() < 0.1:  # a promise that must not cost memory
+        if self._chance() < 0.1:  # a claim that must not cost memory
             checked[7] = (1 << 16, 1 << 24, (1 << 31) - 1)[self._pick(3)]
         checked[1] = max(checked[1], checked[7])
 
@@ -469,12 +469,12 @@ class Frames:
         body[at:at] = body[at : at + size] if self._pick(2) else bytes(size)
 
     def _drop(self, seed: Seed, body: bytearray, checked: list[int]) -> None:
-        """Leave out some bytes."""
+        """Remove some bytes."""
         at = self._pick(len(body) + 1)
         del body[at : at + 1 + self._pick(12)]
 
     def _swap(self, seed: Seed, body: bytearray, checked: list[int]) -> None:
-        """Go on with the records of another batch, from a record's begin or from anywhere."""
+        """Continue with the records of another batch, from a record's start or from anywhere."""
         other = self._seeds[self._pick(len(self._seeds))]
         here, there = self._pick(len(body) + 1), self._pick(len(other.body) + 1)
         if seed.spans and other.spans and self._pick(2):

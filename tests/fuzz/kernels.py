@@ -1,4 +1,4 @@
-"""The native kernels as tests take them; without a compiler there is none, and nothing to test."""
+"""The native modules as tests use them; without a compiler they are missing, and tests skipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import odradek.record
 
 
 def built(name: str) -> Any:
-    """A kernel, None where it isn't built: the source, which Python would take then, isn't one."""
+    """Return a native module, None if it isn't built, even if Python could import its source."""
     folder = Path(odradek.record.__file__).parent
     if not any((folder / f"{name}{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
         return None
@@ -21,7 +21,7 @@ def built(name: str) -> Any:
 
 
 def native(name: str) -> Any:
-    """A kernel; the tests of the module that asks aren't run where it isn't built."""
+    """Return a native module; skip the tests of the importing module if it isn't built."""
     found = built(name)
     if found is None:
         pytest.skip(f"not run: odradek.record.{name} isn't built", allow_module_level=True)

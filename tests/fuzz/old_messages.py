@@ -1,7 +1,8 @@
 """Messages of formats 0 and 1, plain and in compressed wrappers, valid and hostile.
 
-In: the choices of `frames`. Out: the bytes of a message. Nearly all have right checksums, inside of
-wrappers too, because nothing is read after a wrong one. Must not use the readers under test.
+In: the random choices of `frames`. Out: the bytes of a message. Nearly all have correct checksums,
+inside of wrappers too, because nothing is read after a wrong one. Must not use the readers under
+test.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NULL = -1
 
 
 def sized(piece: bytes | None, claimed: int | None = None) -> bytes:
-    """A key or value after its length, or after another number."""
+    """Return a key or value after its length, or after another number."""
     content = b"" if piece is None else piece
     length = (NULL if piece is None else len(piece)) if claimed is None else claimed
     return struct.pack(">i", length) + content
@@ -43,7 +44,7 @@ def message(
     key_size: int | None = None,
     value_size: int | None = None,
 ) -> bytearray:
-    """One message."""
+    """Return one message."""
     body = bytes((magic & 255, attributes & 255))
     if magic == 1:
         body += struct.pack(">q", time)
@@ -68,27 +69,27 @@ def wrapper(
     append_time: bool = False,
     packed: bytes | bytearray | None = None,
 ) -> bytearray:
-    """A message whose value is a compressed set of messages."""
+    """Return a message whose value is a compressed set of messages."""
     attributes = codec | (8 if append_time else 0)
     value = compress(codec, None, memoryview(inner)) if packed is None else packed
     return message(offset, magic, None, bytes(value), time=time, attributes=attributes)
 
 
 class OldMessages:
-    """Makes messages with the choices that it is given."""
+    """Messages of a generator of random choices."""
 
     def __init__(self, pick: Callable[[int], int]) -> None:
         self._pick = pick
 
     def make(self, offset: int, valid: bool) -> tuple[bytes, int]:
-        """Make a record or a wrapper that begins at `offset`, and return the next offset, too."""
+        """Create a record or a wrapper that begins at `offset`, and return the next offset, too."""
         pick = self._pick
         magic, kind = pick(2), pick(5)
         if kind < 3:
             return bytes(self._message(offset, magic, valid)), offset + 1
         count = (1, 2, 3, 5)[pick(4)]
         broken = count if valid or pick(3) == 0 else pick(count)
-        # Relative in format 1, from 0 or with gaps, and the last one counts.
+        # Relative in format 1, from 0 or with gaps; the last one counts.
         first = offset if magic == 0 or pick(8) == 0 else (0, 0, 3)[pick(3)]
         inner, at = bytearray(), first
         for i in range(count):
@@ -113,7 +114,7 @@ class OldMessages:
         return bytes(made), end + 1
 
     def _last(self, inner: bytearray, magic: int, offset: int, end: int) -> int:
-        """The wrapper's offset: that of the last message that can be found, or one nearby."""
+        """Return the wrapper's offset: that of the last readable message, or one nearby."""
         return end + (_EDGES[self._pick(5)] if self._pick(12) == 0 else 0)
 
     def _message(self, offset: int, magic: int, valid: bool) -> bytearray:
@@ -126,7 +127,7 @@ class OldMessages:
         return made
 
     def _lie(self, data: bytearray, lie: str) -> None:
-        """Change what a message says, mostly with a checksum that agrees."""
+        """Change a field of a message, mostly with a checksum that agrees."""
         pick = self._pick
         pieces = 18 + 8 * (data[16] == 1)
         (key,) = struct.unpack_from(">i", data, pieces)
@@ -157,7 +158,7 @@ class OldMessages:
                 struct.pack_into(">I", data, 12, zlib.crc32(data[16 : max(12 + size, 16)]))
 
     def _spoil(self, data: bytearray) -> None:
-        """Cut, lengthen or change bytes anywhere."""
+        """Truncate, extend or change bytes anywhere."""
         pick = self._pick
         if not data:
             return

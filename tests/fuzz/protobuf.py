@@ -1,7 +1,8 @@
-"""Random messages of Protobuf, and bytes gone bad: the kernel of columns beside the library.
+"""Random Protobuf messages, and broken bytes: the native decoder against Protobuf's library.
 
-In: a seed. Out: cases; what the kernel makes of one without Arrow, and what `protobuf_to_arrow`
-makes of it with the kernel and with the library alone: both have to be the same, errors included.
+In: a seed. Out: cases; the native decoder's result for one without Arrow, and the results of
+`protobuf_to_arrow` with the native decoder and with the library, which must be equal, including
+errors.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from odradek.serialization.registry.schemas import PROTOBUF, Schema
 from odradek.serialization.wire_format import varint
 
 SCALARS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 18)
-"""Numbers of Protobuf's types, but for groups, messages and enums."""
+"""Numbers of Protobuf's types, without groups, messages and enums."""
 GROUP, MESSAGE, ENUM = 10, 11, 14
 KEYS = (3, 4, 5, 6, 7, 8, 9, 13, 15, 16, 17, 18)
 SIGNED_32, SIGNED_64, UNSIGNED_32, UNSIGNED_64 = (5, 15, 17), (3, 16, 18), (7, 13), (4, 6)
@@ -36,9 +37,9 @@ ODD = (
     b"\xff" * 9 + b"\1", b"\x80\0", b"\xff" * 9 + b"\x7f", b"\x07", b"\0", b"\xff\xff\xff\xff\x0f",
     b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", b"\xc0\x80", b"\xed\xa0\x80",
 )  # fmt: skip
-"""Numbers at the edges of what tags, sizes and values take, and what is no text."""
+"""Numbers at the limits of tags, sizes and values, and invalid text."""
 SAME_SCHEMAS = 40
-"""Cases with the same message: making a class takes longer than reading."""
+"""Cases with the same message: creating a class takes longer than reading."""
 
 
 class Case(NamedTuple):
@@ -47,7 +48,7 @@ class Case(NamedTuple):
     file: bytes
     rows: list[bytes | None]
     given: bool
-    """Whether the class is given, or comes from the registry."""
+    """Whether the class is passed, or comes from the registry."""
 
 
 class Answers(SchemaRegistryClient):
@@ -69,7 +70,7 @@ class Answers(SchemaRegistryClient):
 
 @lru_cache(16)
 def message_class(file: bytes) -> Any:
-    """The class of a file's first message."""
+    """Return the class of a file's first message."""
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
     pool.AddSerializedFile(file)
@@ -88,7 +89,7 @@ class Protobufs:
         self._classes: list[Any] = []
 
     def case(self) -> Case:
-        """The next case: new rows, and from time to time a new message."""
+        """Create the next case: new rows, and from time to time a new message."""
         if self._turn % SAME_SCHEMAS == 0:
             self._draw_files()
         self._turn += 1
@@ -96,7 +97,7 @@ class Protobufs:
         return Case(self._file, rows, self._random.random() < 0.5)
 
     def _draw_files(self) -> None:
-        """A message, and another version of it that has other fields, and fewer."""
+        """Create a message, and another version of it with other and fewer fields."""
         self._names = 0
         proto3 = self._random.random() < 0.7
         file = descriptor_pb2.FileDescriptorProto(
@@ -138,7 +139,7 @@ class Protobufs:
                 self._typed(one, message, path, depth, proto3=proto3, group=False)
                 one.oneof_index = len(message.oneof_decl) - 1
         for at, one in enumerate(message.field):
-            if one.proto3_optional:  # their oneofs come last
+            if one.proto3_optional:  # the synthetic oneofs come last
                 message.oneof_decl.add(name=f"_{at}")
                 one.oneof_index = len(message.oneof_decl) - 1
 
@@ -157,7 +158,8 @@ class Protobufs:
             value = entry.field.add(name="value", number=2, label=1)
             self._typed(value, message, path, depth, proto3=proto3, group=False)
             one.name = name[:-5].lower()
-            # The name that Protobuf makes of a field's for its entries has to be this one.
+            # Protobuf derives the name of a map field's entries from the field's: it has to be this
+            # one.
             entry.name = f"{one.name.capitalize()}Entry"
             one.type, one.label, one.type_name = MESSAGE, 3, f"{path}.{entry.name}"
             return
@@ -200,7 +202,7 @@ class Protobufs:
         made = self._classes[draw() < 0.2]()
         self._set(made)
         data = bytearray(made.SerializePartialToString())
-        if draw() < 0.1:  # what is written twice is merged
+        if draw() < 0.1:  # fields that are written twice are merged
             again = self._classes[draw() < 0.2]()
             self._set(again)
             data += again.SerializePartialToString()
@@ -231,7 +233,7 @@ class Protobufs:
             del data[at]
 
     def _set(self, message: Any) -> None:
-        """Give some fields values."""
+        """Set some fields."""
         for one in message.DESCRIPTOR.fields:
             if self._random.random() < 0.35:
                 continue
@@ -295,7 +297,7 @@ class Protobufs:
 
 
 def read(case: Case) -> Any:
-    """What `protobuf_to_arrow` makes of a case, as far as it can be compared."""
+    """Return the comparable result of `protobuf_to_arrow` for a case."""
     wanted = message_class(case.file) if case.given else None
     try:
         found = protobuf_to_arrow(pa.array(case.rows, pa.binary()), Answers(case.file), wanted)
@@ -308,7 +310,7 @@ def read(case: Case) -> Any:
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:
-    """The type with numbers in place of moments, some of which Python can't hold."""
+    """Return the type with numbers in place of timestamps, some of which Python can't represent."""
     if pa.types.is_struct(kind):
         return pa.struct([(one.name, _without_times(one.type)) for one in kind])
     if pa.types.is_map(kind):
@@ -319,7 +321,7 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
 
 
 def _sorted(value: Any) -> str:
-    """A value as a text in which maps, whose entries have no order, are sorted."""
+    """Return a text of a value with sorted maps, whose entries have no order."""
     if isinstance(value, dict):
         return "{" + ",".join(sorted(f"{key!r}:{_sorted(one)}" for key, one in value.items())) + "}"
     if isinstance(value, list):
@@ -328,7 +330,7 @@ def _sorted(value: Any) -> str:
 
 
 def differ(case: Case) -> str | None:
-    """How the kernel and the library differ over a case; None where they don't."""
+    """Return how the native decoder and the library differ; None where they don't."""
     ours = read(case)
     with without_kernel():
         theirs = read(case)
@@ -337,7 +339,7 @@ def differ(case: Case) -> str | None:
 
 @lru_cache(16)
 def planned(file: bytes) -> tuple[bytes, tuple[bytes | None, bytes]]:
-    """The layout of a message's columns, and its program."""
+    """Return the layout of a message's columns, and its program."""
     descriptor = message_class(file).DESCRIPTOR
     columns = Columns(protobuf_type(descriptor).kind)
     try:
@@ -347,7 +349,7 @@ def planned(file: bytes) -> tuple[bytes, tuple[bytes | None, bytes]]:
 
 
 def drive(kernel: Any, case: Case) -> list[Any] | None:
-    """Have the kernel read rows from buffers that end where their bytes end; its columns."""
+    """Decode rows from buffers of minimal size with the native decoder; return its columns."""
     layout, program = planned(case.file)
     reader = kernel.ColumnReader(layout, SMALL)
     reader.add(1, *program)

@@ -1,7 +1,7 @@
-"""Threads that do what nobody should to an encoder at work: change its columns, use its batches.
+"""Threads that misuse a running encoder: they change its columns or use its batches.
 
-The encoder works without the GIL, so both happen in the midst of a row. Whatever comes of it, no
-byte beyond a buffer may be read or written (a sanitizer watches), and what is built is sound.
+The encoder runs without the GIL, so both happen in the middle of a row. In any case no byte beyond
+a buffer may be read or written (a sanitizer watches), and complete batches are valid.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, St
 ROWS = 12_000
 FEW_ROWS, HEADERS = 16, 1000
 NAME_BYTES = 900_000
-"""Far more than a batch of those rows has room for."""
+"""Many more rows than fit into a batch."""
 PARTITIONS = 3
 
 
 def columns(rng: random.Random) -> SentColumns:
-    """Sound ones, with a header or two in each row."""
+    """Create valid columns with a header or two in each row."""
     ends = [0]
     for _ in range(ROWS):
         ends.append(ends[-1] + rng.randrange(40))
@@ -40,7 +40,7 @@ def columns(rng: random.Random) -> SentColumns:
 
 
 def long_rows(rng: random.Random) -> SentColumns:
-    """A few rows with many headers each, whose names are a small part of their data."""
+    """Create a few rows with many headers each, whose names are a small part of their data."""
     lists = array("i", range(0, FEW_ROWS * HEADERS + 1, HEADERS))
     ends = array("i", range(0, 3 * lists[-1] + 1, 3))
     names = SentBinary(exact(ends.tobytes()), exact(bytes(NAME_BYTES)))
@@ -53,8 +53,9 @@ def long_rows(rng: random.Random) -> SentColumns:
 def flicker(
     rng: random.Random, sent: SentColumns, ready: threading.Event, over: threading.Event
 ) -> None:
-    """Write one lie and the truth in turns, as fast as it goes: between a row's measuring and its
-    writing there is little time, and the lie must come just then.
+    """Write an invalid value and the valid one alternately, as fast as possible.
+
+    The invalid one must come in the short time between measuring a row and writing it.
     """
     assert sent.headers is not None
     column = rng.choice((sent.headers.keys, sent.headers.values))
@@ -71,7 +72,7 @@ def flicker(
 def spoil(
     rng: random.Random, sent: SentColumns, ready: threading.Event, over: threading.Event
 ) -> None:
-    """Write lies over numbers of the columns, and the truth again."""
+    """Write invalid numbers into the columns, and restore them."""
     assert sent.values is not None
     assert sent.headers is not None
     assert sent.partitions is not None
@@ -131,19 +132,19 @@ def meddle(
 
 
 def races(kernel: Any, seed: int) -> Iterator[int]:
-    """Race without end; gives how many rows made it in each round."""
+    """Race without end; yield the number of encoded rows of each round."""
     rng = random.Random(seed)
     while True:
         yield race(kernel, rng)
 
 
 def race(kernel: Any, rng: random.Random) -> int:
-    """One round."""
+    """Run one round."""
     few = rng.random() < 0.5
     sent = long_rows(rng) if few else columns(rng)
     try:
         encoder = kernel.ColumnEncoder(sent, PARTITIONS, 1 << 20)
-    except KafkaError:  # now and then a name that isn't UTF-8
+    except KafkaError:  # sometimes a name that isn't UTF-8
         return 0
     batches = [kernel.BatchBuilder(1 << 20, None) for _ in range(PARTITIONS)]
     for place, batch in enumerate(batches):
@@ -160,7 +161,7 @@ def race(kernel: Any, rng: random.Random) -> int:
     ready.wait(10)
     try:
         rows = once(kernel, encoder, batches)
-        for _ in range(20 if few else 0):  # it is quickly done, and the moment is short
+        for _ in range(20 if few else 0):  # it ends quickly, so the time window is short
             for place in range(PARTITIONS):
                 encoder.use(place, kernel.BatchBuilder(1 << 20, None))
             append_all(kernel, encoder, batches)
@@ -171,7 +172,7 @@ def race(kernel: Any, rng: random.Random) -> int:
 
 
 def once(kernel: Any, encoder: Any, batches: list[Any]) -> int:
-    """Encode it all, perhaps over and over; then look at the batches."""
+    """Encode all rows, perhaps repeatedly; then check the batches."""
     row = append_all(kernel, encoder, batches)
     for batch in batches:
         try:
@@ -183,7 +184,7 @@ def once(kernel: Any, encoder: Any, batches: list[Any]) -> int:
 
 
 def append_all(kernel: Any, encoder: Any, batches: list[Any]) -> int:
-    """Encode rows until all were tried; gives how many that were."""
+    """Encode rows until all were tried; return their number."""
     row = turns = 0
     while row < encoder.count and turns < 300:
         turns += 1

@@ -1,9 +1,9 @@
-"""The kernels, built with ASan and UBSan in a folder of their own, and a Python that runs them.
+"""The native modules built with ASan and UBSan in a separate folder, and a Python that runs them.
 
 In: the sources. Out: a folder with a copy of the package, or a sentence why there is none: not
 every compiler has sanitizers. Nothing is written beside the sources. The user's cache keeps the
-kernels until their sources, the flags or the compiler change: compiling them takes over a minute of
-a processor. The interpreter isn't built with sanitizers, so their library is loaded in front of it.
+modules until their sources, the flags or the compiler change: compiling them takes over a minute of
+processor time. The interpreter isn't built with sanitizers, so their library is preloaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-
 MODULE = "tests.fuzz.targets"
 KERNELS = ("kernel", "kernel_encode", "kernel_columns")
 REPORT_STATUS = 99
-"""What a process ends with when a sanitizer has something to report."""
+"""Exit status of a process when a sanitizer has reported something."""
 # A short quarantine keeps memory in the cache (a third fewer cases with 4 MB); without the depth of
 # stacks malloc is fast.
 ASAN = (
@@ -41,13 +41,13 @@ ASAN = (
 
 @dataclass(frozen=True)
 class Build:
-    """A folder with what was built, and the library that must be loaded first (None: plain)."""
+    """A folder with the copy, and the library that must be loaded first (None: plain)."""
 
     folder: Path
     library: str | None
 
     def environment(self, **more: str) -> dict[str, str]:
-        """What a process needs to run the copy."""
+        """Return the environment of a process that runs the copy."""
         found = {**os.environ, "PYTHONPATH": f"{self.folder / 'src'}{os.pathsep}{ROOT}"}
         found |= {"PYTHONDONTWRITEBYTECODE": "1", "ODRADEK_KERNEL": "native"}
         if self.library is not None:
@@ -58,7 +58,7 @@ class Build:
 
 
 def compiler() -> list[str]:
-    """The compiler to ask for sanitizers."""
+    """Return the compiler to use for sanitizers."""
     for words in (os.environ.get("CC"), "gcc", "cc", "clang"):
         command = shlex.split(words or "")
         if command and shutil.which(command[0]):
@@ -67,7 +67,7 @@ def compiler() -> list[str]:
 
 
 def library_of(command: Sequence[str], folder: Path) -> str | None:
-    """Where the compiler keeps ASan's library; None where a program with it can't be built."""
+    """Return the path of ASan's library; None where a program with it can't be built."""
     source = folder / "try.c"
     source.write_text("int main(void) { return 0; }\n")
     program = folder / "try"
@@ -86,7 +86,7 @@ def library_of(command: Sequence[str], folder: Path) -> str | None:
 
 
 def copy(folder: Path) -> Path:
-    """Copy what a build needs, without what is built already; gives the package's folder."""
+    """Copy what a build needs, without build results; return the package's folder."""
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, folder)
@@ -96,9 +96,7 @@ def copy(folder: Path) -> Path:
 
 
 def compile_copy(folder: Path, flags: str, command: Sequence[str]) -> str | None:
-    """Build the kernels of a copy beside their sources, unless the cache has them; return what went
-    wrong.
-    """
+    """Build the native modules of a copy, unless cached; return the compiler's error."""
     record = folder / "src" / "odradek" / "record"
 
     def compile_into(target: Path) -> str:
@@ -128,7 +126,7 @@ def compile_copy(folder: Path, flags: str, command: Sequence[str]) -> str | None
 
 
 def build(folder: Path, *, sanitizers: bool = True, optimise: str = "-O1") -> Build | str:
-    """Copy the package into `folder` and build it there, or say why that can't be done."""
+    """Copy the package into `folder` and build it there, or return why that isn't possible."""
     command = compiler()
     if not command:
         return "there is no C compiler (gcc or clang)"
@@ -142,7 +140,7 @@ def build(folder: Path, *, sanitizers: bool = True, optimise: str = "-O1") -> Bu
     if wrong is not None:
         return f"the kernels can't be built: {wrong}"
     made = Build(folder, library)
-    # Proof that it is the copy that runs, and that it runs with the library in front.
+    # Check that the copy runs, and that it runs with the library preloaded.
     asked = run_code(
         made, "from odradek.record import kernel, kernel_encode; print(kernel.__file__)"
     )
@@ -152,7 +150,7 @@ def build(folder: Path, *, sanitizers: bool = True, optimise: str = "-O1") -> Bu
 
 
 def run_code(made: Build, code: str) -> subprocess.CompletedProcess[str]:
-    """Run a few lines with what was built."""
+    """Run a few lines with the copy."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env=made.environment(), cwd=made.folder, capture_output=True, text=True, check=False,
@@ -161,7 +159,7 @@ def run_code(made: Build, code: str) -> subprocess.CompletedProcess[str]:
 
 
 class Process:
-    """One target that runs in a process of its own."""
+    """One target that runs in its own process."""
 
     def __init__(
         self, made: Build, target: str, folder: Path, *arguments: str, **environment: str
@@ -176,7 +174,7 @@ class Process:
         )  # fmt: skip
 
     def wait(self, timeout: float) -> dict[str, Any]:
-        """What it told; `failure` has what a sanitizer or a crash left."""
+        """Return its output; `failure` is the report of a sanitizer or a crash."""
         try:
             out, _ = self._process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -204,7 +202,7 @@ class Process:
 
 
 def main() -> None:
-    """Fill the cache with the fuzzer's kernels, or say why that can't be done."""
+    """Fill the cache with the fuzzer's native modules, or print why that isn't possible."""
     with tempfile.TemporaryDirectory() as folder:
         made = build(Path(folder))
     sys.stdout.write(f"{made if isinstance(made, str) else 'built'}\n")

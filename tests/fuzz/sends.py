@@ -1,7 +1,7 @@
-"""Records that go into open batches, sound ones and what no record can be, for `OpenBatches`.
+"""Records that are added to open batches, valid and invalid, for `OpenBatches`.
 
-In: a seed. Out: cases without end, and `drive`, which tells all that came of one with an
-implementation: futures, reports, what is certain of a partition, and the batches' bytes.
+In: a seed. Out: an endless series of cases, and `drive`, which returns all results of an
+implementation: futures, delivery reports, counters of a partition, and the batches' bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TIMES: tuple[Any, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One record, as `send` or as `report` gets it."""
+    """One record, with the arguments of `send` or `report`."""
 
     report: bool
     topic: Any
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Sends:
-    """What comes to a producer with some open batches."""
+    """The records that a producer with some open batches gets."""
 
     limit: int
     open: Sequence[int]
@@ -57,19 +57,19 @@ class Sends:
     by_class: bool
     room: tuple[int, int]
     told: bool
-    """The outcome of the batches came already: their reports can be made."""
+    """Whether the batches are finished, so that their delivery reports can be created."""
     steps: Sequence[Step]
 
 
 class Sending:
-    """Cases for `drive`; the same seed makes the same ones."""
+    """Cases for `drive`, which depend on the seed only."""
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
         self._records = Appending(seed)
 
     def case(self) -> Sends:
-        """Make the next case."""
+        """Create the next case."""
         rng = self._rng
         appends = self._records.case()
         steps = []
@@ -93,7 +93,7 @@ class Sending:
 
 
 def lane(implementation: Any, snapshot: object, case: Sends) -> Lane:
-    """A topic with the case's open batches."""
+    """Return a topic with the case's open batches."""
     batches = {n: Batch(implementation.BatchBuilder(case.limit, None)) for n in case.open}
     made = Lane(implementation, snapshot, batches)
     made.by_key = case.by_key
@@ -101,7 +101,7 @@ def lane(implementation: Any, snapshot: object, case: Sends) -> Lane:
 
 
 def notes_of(implementation: Any, told: bool, late: list[int]) -> Any:
-    """What is noted for the reports of a batch."""
+    """Return the data that is kept for the delivery reports of a batch."""
 
     class Reports(implementation.Notes):  # type: ignore[misc]
         def late(self) -> None:
@@ -113,7 +113,7 @@ def notes_of(implementation: Any, told: bool, late: list[int]) -> Any:
 
 
 def drive(implementation: Any, case: Sends) -> Outcome:
-    """Give all records, and tell each answer, the notes for reports and the batches."""
+    """Add all records, and return each result, the delivery reports and the batches."""
     newest = object()
     lanes = {n: lane(implementation, at, case) for n, at in (("t", newest), ("old", object()))}
     places = {batch: place for place, batch in lanes["t"].open.items()}
@@ -148,7 +148,7 @@ def drive(implementation: Any, case: Sends) -> Outcome:
 
 
 def answer(found: Any, places: dict[Batch, int]) -> Any:
-    """A future or what a function was given, in what can be compared."""
+    """Return a future, or the arguments of a callback, in a form that can be compared."""
     if isinstance(found, Future):
         rest = (found._cancelled, found._listeners)
         return ("future", places[found._batch], found._index, found._timestamp_ms, rest)
@@ -159,8 +159,9 @@ def answer(found: Any, places: dict[Batch, int]) -> Any:
 
 
 def agree(ours: Outcome, theirs: Outcome) -> bool:
-    """Whether two implementations did the same; what is no record may be refused before or after
-    it is seen that there is no room for it.
+    """Return whether two implementations agree.
+
+    An invalid record may be refused before or after it is found that the batch is full.
     """
     return len(ours) == len(theirs) and all(
         one == other or (one == "refused" and type(other) is int)

@@ -1,8 +1,8 @@
-"""Columns to be sent and records to be appended, sound ones and hostile ones: for the encoders.
+"""Columns to send and records to append, valid and hostile, for the encoders.
 
-In: a seed. Out: cases without end, and `drive`, which does with a pair of encoder and builder what
-a producer does and tells all that came of it, to be compared with what another pair made.
-Buffers are as large as they must be and not a byte larger, so that a sanitizer sees what reads on.
+In: a seed. Out: an endless series of cases, and `drive`, which uses a pair of encoder and builder
+like a producer, and returns all results, to be compared with those of another pair. Buffers have
+the least possible size, so that a sanitizer reports reads beyond them.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ BAD_NAMES = (b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80
 
 
 def exact(data: bytes | bytearray) -> ByteBuffer:
-    """The same bytes in memory of just that size; `bytes` have one more behind them."""
+    """Copy the bytes into memory of exactly that size; `bytes` have one more."""
     room = array("B", data)
     return memoryview(room[: len(data)])  # a slice is allocated without reserve
 
 
 def bitmap(present: Sequence[bool], start: int) -> ByteBuffer | None:
-    """Arrow's validity bits; the others are set by no rule."""
+    """Return Arrow's validity bits; the unused ones are arbitrary."""
     bits = bytearray(b"\xa5" * ((start + len(present) + 7) // 8))
     for i, there in enumerate(present, start):
         bits[i >> 3] = bits[i >> 3] & ~(1 << (i & 7)) | there << (i & 7)
@@ -53,19 +53,19 @@ def bitmap(present: Sequence[bool], start: int) -> ByteBuffer | None:
 
 
 def integers(values: Sequence[int], wide: bool) -> ByteBuffer:
-    """Numbers side by side."""
+    """Return a buffer of integers."""
     return exact(array("q" if wide else "i", values).tobytes())
 
 
 def binary(rng: random.Random, count: int, sizes: Sequence[int], null: float) -> SentBinary:
-    """A sound column of byte strings, perhaps a slice of something larger."""
+    """Return a valid column of byte strings, perhaps a slice of something larger."""
     start, wide, at = rng.choice((0, 0, 1, 9)), rng.random() < 0.3, rng.choice((0, 0, 3))
     ends, present = [rng.randrange(at + 1) for _ in range(start)], []
     ends.sort()
     ends.append(at)
     for _ in range(count):
         present.append(rng.random() >= null)
-        # What a null covers is rubbish, but it lies within the data.
+        # The content of a null is arbitrary, but within the data.
         at += rng.choice(sizes) if present[-1] or rng.random() < 0.1 else 0
         ends.append(at)
     nullable = not all(present) or rng.random() < 0.2
@@ -79,7 +79,7 @@ def binary(rng: random.Random, count: int, sizes: Sequence[int], null: float) ->
 
 
 def strings(rng: random.Random, count: int, names: Sequence[bytes]) -> SentBinary:
-    """A sound column of header names, or one with some that aren't UTF-8."""
+    """Return a valid column of header names, or one with some that aren't UTF-8."""
     ends, data = [0], bytearray()
     for _ in range(count):
         data += rng.choice(names)
@@ -89,7 +89,7 @@ def strings(rng: random.Random, count: int, names: Sequence[bytes]) -> SentBinar
 
 
 def numbers(rng: random.Random, values: Sequence[int], wide: bool) -> SentNumbers:
-    """A sound column of integers, some of them null."""
+    """Return a valid column of integers, some of them null."""
     start = rng.choice((0, 0, 2, 8))
     null = rng.choice((0.0, 0.0, 0.4))
     present = [rng.random() >= null for _ in values]
@@ -98,7 +98,7 @@ def numbers(rng: random.Random, values: Sequence[int], wide: bool) -> SentNumber
 
 
 def headers(rng: random.Random, count: int) -> SentHeaders:
-    """A sound column of header lists."""
+    """Return a valid column of header lists."""
     ends = [0]
     for _ in range(count):
         ends.append(ends[-1] + rng.choice((0, 0, 1, 2, 5)))
@@ -117,7 +117,7 @@ def headers(rng: random.Random, count: int) -> SentHeaders:
 
 
 def packed(value: int, wide: bool) -> bytes:
-    """A number as it stands in a buffer, cut to its width."""
+    """Encode a number for a buffer, truncated to its width."""
     return struct.pack("=Q", value % (1 << 64)) if wide else struct.pack("=I", value % (1 << 32))
 
 
@@ -136,15 +136,16 @@ class Case:
     sticky_room: int
     step: int
     extra: int
-    """What else: 1 others append, too; 2 calls out of range; 3 batches are built again; 4 the
-    columns change once they were checked; 5 batches are closed."""
+    """Additional action: 1 other appends; 2 calls out of range; 3 batches are built again; 4
+    columns change after they were checked; 5 batches are closed.
+    """
     wound: tuple[int, int, int] = (0, 0, 0)
-    """For 4: which column, where in it, and what is written there."""
+    """For 4: the column, the place in it, and the value written there."""
 
 
 @dataclass(slots=True)
 class _Pool:
-    """Sound columns of one length."""
+    """Valid columns of one length."""
 
     binaries: list[SentBinary]
     headers: list[SentHeaders]
@@ -153,7 +154,7 @@ class _Pool:
 
 
 def make_pool(rng: random.Random, count: int) -> _Pool:
-    """Columns with many shapes."""
+    """Create columns with many shapes."""
     sizes = SIZES if count < 30 else SIZES[:8]
     now = 1_700_000_000_000
     spans = ((now, now + 9), (-1, 5), (now - 100_000, now + 100_000), (-1, _LONG - 1))
@@ -173,7 +174,7 @@ def make_pool(rng: random.Random, count: int) -> _Pool:
 
 
 class Sendings:
-    """Cases for `drive`; the same seed makes the same ones."""
+    """Cases for `drive`, which depend on the seed only."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
@@ -187,7 +188,7 @@ class Sendings:
         return choice[int(self._chance() * len(choice))]
 
     def case(self) -> Case:
-        """Make the next case; four of ten have a fault."""
+        """Create the next case; four of ten have a fault."""
         chance, one = self._chance, self._one
         count = one(COUNTS)
         pool = self._pools[count]
@@ -218,11 +219,11 @@ class Sendings:
         )
 
     def _broken(self, columns: SentColumns) -> SentColumns:
-        """The columns with one lie in them."""
+        """Return the columns with one invalid value."""
         fields = [name for name in _COLUMNS if getattr(columns, name) is not None]
         if not fields or self._chance() < 0.08:
             lies = (columns.count + 1, columns.count + 8, columns.count - 1, -1, 1 << 40, _LONG - 1)
-            # Without columns any count is sound, and takes its time.
+            # Without columns any count is valid, and takes its time.
             return columns._replace(count=self._one(lies if fields else lies[:4]))
         name = self._one(fields)
         column = getattr(columns, name)
@@ -235,7 +236,7 @@ class Sendings:
         return columns._replace(**{name: column})
 
     def _other(self, data: ByteBuffer, start: int, count: int, wide: bool, edge: int) -> ByteBuffer:
-        """The buffer with one of the numbers from `start` on changed."""
+        """Return the buffer with one of the numbers from `start` on changed."""
         width = 8 if wide else 4
         changed = bytearray(data)
         at = (start + self._pick(max(count, 1))) * width
@@ -247,7 +248,7 @@ class Sendings:
         return exact(changed)
 
     def _shorter(self, data: ByteBuffer) -> ByteBuffer:
-        """The buffer without some of its last bytes."""
+        """Return the buffer without some of its last bytes."""
         size = memoryview(data).nbytes
         drop = self._one((1, 1, 2, 4, 8, 9, size))
         return exact(bytes(memoryview(data)[: max(size - drop, 0)]))
@@ -316,16 +317,16 @@ _COLUMNS = ("values", "keys", "headers", "partitions", "timestamps_ms")
 
 
 def refusal(error: Exception) -> Any:
-    """An error as far as it has to be the same."""
+    """Return the comparable part of an error."""
     return type(error).__name__, getattr(error, "row", None), "UTF-8" in str(error)
 
 
 def agree(case: Case, ours: Outcome, theirs: Outcome) -> bool:
-    """Whether two drives came to the same.
+    """Return whether two drives have the same results.
 
-    Whether names are text the kernel asks once, when the encoder is made, and its twin in each row:
-    names that change afterwards only the twin may notice. Up to that row all has to be the same,
-    and the kernel has to get as far; what comes of the torn row and behind it can't be compared.
+    The native encoder checks once, when it is created, whether names are UTF-8, the Python one in
+    each row, so only that one notices names that change afterwards. Up to that row all must be
+    equal, and the native one must get as far; later results can't be compared.
     """
     if ours == theirs:
         return True
@@ -344,7 +345,7 @@ def _torn(event: Any) -> bool:
 
 
 def refused(events: Outcome, call: Callable[[], object]) -> None:
-    """Do what must be refused."""
+    """Make calls that must be refused."""
     try:
         events.append(call())
     except (IndexError, ValueError) as error:
@@ -352,7 +353,7 @@ def refused(events: Outcome, call: Callable[[], object]) -> None:
 
 
 def wounded(case: Case) -> Callable[[], None] | None:
-    """Write into a buffer of the columns; gives what makes it as it was."""
+    """Write into a buffer of the columns; return a function that restores it."""
     column = getattr(case.columns, _COLUMNS[case.wound[0]])
     if column is None:
         return None
@@ -373,7 +374,7 @@ def wounded(case: Case) -> Callable[[], None] | None:
 
 
 def drive(encoders: Any, builders: Any, case: Case) -> Outcome:
-    """Send the columns and tell each answer and each batch."""
+    """Send the columns and return each result and each batch."""
     events: Outcome = []
     try:
         encoder = encoders(
@@ -441,7 +442,7 @@ def drive(encoders: Any, builders: Any, case: Case) -> Outcome:
 
 
 def sealed(batch: Any, number: int, again: bool) -> Outcome:
-    """Build a batch and tell all about it."""
+    """Build a batch and return its properties."""
     told: Outcome = [batch.count, batch.estimated_size, batch.max_timestamp_ms, batch.closed]
     if not batch.count:
         return told

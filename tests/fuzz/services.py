@@ -1,7 +1,7 @@
-"""The kernel's smaller services beside the decoder: surveys, entries and rows of columns.
+"""Further native functions beside the decoder: surveys, entries and rows of columns.
 
-In: a record set and, where it could be decoded, its columns; some of both with lies in them. Each
-service must do what its plain twin does, or refuse what reaches beyond a buffer.
+In: a record set and, where it can be decoded, its columns; some of both with invalid values. Each
+function must return what its Python version does, or refuse what reaches beyond a buffer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Unread(ConsumerRecord):
 
 
 def text_hash(text: bytes) -> int:
-    """What `odradek.spark.sink.row_digest` stores in clusters, number by number."""
+    """Compute the hash that `odradek.spark.sink.row_digest` stores in clusters, by number."""
 
     def mixed(word: int) -> int:
         word ^= word >> 32
@@ -46,7 +46,7 @@ def text_hash(text: bytes) -> int:
 
 
 class Services:
-    """Calls the services with what it is given, and with worse."""
+    """Call the functions with the case's arguments, and with invalid ones."""
 
     def __init__(self, kernel: Any, chance: Callable[[], float]) -> None:
         self._kernel = kernel
@@ -56,13 +56,13 @@ class Services:
         return int(self._chance() * count)
 
     def look(self, view: Any, offset: int) -> None:
-        """Survey a record set, whole or not."""
+        """Survey a record set, complete or not."""
         found = self._kernel.survey_batches(view, offset)
         expected = survey.survey_batches(memoryview(bytes(view)), offset)
         assert found == expected, ("survey", found, expected)
 
     def read(self, found: DecodedRecords) -> None:
-        """Read entries and rows out of columns, and out of what isn't quite these columns."""
+        """Read entries and rows out of the columns, and of changed ones."""
         columns = found.columns
         for column in (columns.values, columns.keys):
             if isinstance(column, BinaryColumn):
@@ -72,7 +72,7 @@ class Services:
         self._rows(columns)
 
     def _headers(self, column: RawHeaderColumn, count: int) -> None:
-        """Read raw headers out of columns, whole and with lies in them."""
+        """Read raw headers out of columns, unchanged and with invalid values."""
         ends, data = array("i", memoryview(column.offsets)), bytearray(column.data)
         start = self._pick(count + 1)
         stop = start + self._pick(count - start + 1)
@@ -141,7 +141,7 @@ class Services:
         return told
 
     def _hashes(self, ends: Any, data: bytes) -> None:
-        """Hash all entries, wherever they are said to be."""
+        """Hash all entries, for valid and invalid places."""
         sound = all(0 <= a <= b <= len(data) for a, b in pairwise(ends))
         offsets = memoryview(exact(array("q", ends).tobytes())).cast("q")
         count = len(ends) - 1 + (self._pick(3) - 1) * (self._chance() < 0.1)

@@ -1,11 +1,11 @@
-"""What is fuzzed: the native kernels, case after case, as long as one likes.
+"""Fuzz the native modules, one case after another, for a given time.
 
     python -m tests.fuzz.targets decode --seconds 60 --seed 1
 
-In: a seed. Out: a line of JSON with counts, or what went wrong and with which case; the exit
-status is not 0 then. `sanitized` runs this with kernels that sanitizers watch, so that a byte read
-beyond a buffer ends the process; a part of the cases is given to the reference, too, and results
-must be equal. After each chunk nothing may be lent out or have leaked.
+In: a seed. Out: a line of JSON with counts, or the failure and its case; the exit status is not 0
+then. `sanitized` runs this with sanitizers, so that a byte read beyond a buffer ends the process; a
+part of the cases is passed to the reference, too, and results must be equal. After each chunk no
+memory may be borrowed or leaked.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from odradek.common.errors import CorruptRecordError
 from odradek.record import builder, encoder, reference
 
 CHUNK = 4000
-"""Cases of one seed; a case is found again by its chunk's seed and its place."""
+"""Cases of one seed; a case is identified by its chunk's seed and its index."""
 SAME_SHAPES = 5
-"""Chunks that are made of the same valid batches: making them takes as long as a thousand cases."""
+"""Chunks created from the same valid batches: creating them takes as long as a thousand cases."""
 STATE = struct.Struct("=qq")
 SLOWEST = 100
-"""A run takes at most so many times its seconds by the wall clock."""
+"""Limit of a run: its seconds times this, by the wall clock."""
 LEAST_CASES = 100
-"""A run does this many cases, however little of the processor it gets."""
+"""A run does this many cases, even with little processor time."""
 GROWTH = 200 << 20
 """More memory than this, after the first chunks, is a leak."""
 Chunk = Callable[[int], Callable[[bool], Any]]
 
 
 def load(name: str) -> Any:
-    """A kernel; without one there is nothing to fuzz."""
+    """Import a native module; without it there is nothing to fuzz."""
     found = built(name)
     if found is None:
         raise SystemExit(f"odradek.record.{name} isn't built")
@@ -61,12 +61,12 @@ def load(name: str) -> Any:
 
 
 class DifferentError(AssertionError):
-    """The kernel and the reference don't agree."""
+    """The native module and the reference don't agree."""
 
 
 @lru_cache(1)
 def shapes(seed: int) -> list[Seed]:
-    """The valid batches of some chunks in a row; there are many, and the collector leaves them."""
+    """Return the valid batches of some chunks in a row, excluded from garbage collection."""
     gc.unfreeze()
     made = make_seeds(seed)
     gc.collect()
@@ -75,7 +75,7 @@ def shapes(seed: int) -> list[Seed]:
 
 
 def decode_chunk(seed: int) -> Callable[[bool], Any]:
-    """Cases for the decoder; each call does one and gives it."""
+    """Yield cases for the decoder, each after it was run."""
     kernel = load("kernel")
     decode, frames = kernel.decode, Frames(seed, shapes(seed // SAME_SHAPES % 97))
     services = Services(kernel, random.Random(seed).random)
@@ -98,7 +98,7 @@ def decode_chunk(seed: int) -> Callable[[bool], Any]:
 
 
 def encode_chunk(seed: int) -> Callable[[bool], Any]:
-    """Cases for the encoder and the builder; each call does one and gives it."""
+    """Yield cases for the encoder and the builder, each after it was run."""
     kernel = load("kernel_encode")
     sendings, records, sent = Sendings(seed), appends.Appending(seed), sends.Sending(seed)
     turn = 0
@@ -138,8 +138,8 @@ def encode_chunk(seed: int) -> Callable[[bool], Any]:
 
 
 def avro_chunk(seed: int) -> Callable[[bool], Any]:
-    """Cases for the reader of Avro; each call does one and gives it."""
-    from tests.fuzz.avro import Avros, differ, drive  # Arrow and fastavro come with it
+    """Yield cases for the Avro decoder, each after it was run."""
+    from tests.fuzz.avro import Avros, differ, drive  # imports Arrow and fastavro
 
     kernel, avros = load("kernel_columns"), Avros(seed)
 
@@ -154,8 +154,8 @@ def avro_chunk(seed: int) -> Callable[[bool], Any]:
 
 
 def protobuf_chunk(seed: int) -> Callable[[bool], Any]:
-    """Cases for the reader of Protobuf; each call does one and gives it."""
-    from tests.fuzz.protobuf import Protobufs, differ, drive  # Arrow and protobuf come with it
+    """Yield cases for the Protobuf decoder, each after it was run."""
+    from tests.fuzz.protobuf import Protobufs, differ, drive  # imports Arrow and protobuf
 
     kernel, protobufs = load("kernel_columns"), Protobufs(seed)
 
@@ -178,20 +178,20 @@ TARGETS: dict[str, Chunk] = {
 
 
 def resident() -> int:
-    """How much memory this process has, in bytes."""
+    """Return the memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def lent() -> int:
-    """Bytes of the kernels' pools that somebody still has."""
+    """Return the bytes of the native pools that are borrowed."""
     return sum(int(load(name).pool_state()[2]) for name in ("kernel", "kernel_encode"))
 
 
 class Clock:
-    """Seconds of processor time, so that as much is tried beside other work as alone.
+    """Seconds of processor time, so that as much is tried beside other processes as alone.
 
-    If the process gets too little of it, the end comes after `SLOWEST` times as many seconds, but
-    not before the run has done `LEAST_CASES`.
+    If the process gets too little of it, the run ends after `SLOWEST` times as many seconds, but
+    not before `LEAST_CASES` cases.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -200,7 +200,7 @@ class Clock:
 
     @property
     def over(self) -> bool:
-        """Whether it is time to end."""
+        """Return whether it is time to end."""
         return time.process_time() > self._processor or time.monotonic() > self._wall
 
 
@@ -220,7 +220,7 @@ class Run:
                 self._state = mmap.mmap(file.fileno(), STATE.size)  # type: ignore[assignment]
 
     def chunk(self, seed: int, clock: Clock) -> bool:
-        """Do a chunk; False when something is wrong."""
+        """Run a chunk; return False after a failure."""
         one = TARGETS[self.target](seed)
         state, every = self._state, self.every
         for index in range(CHUNK):
@@ -228,7 +228,7 @@ class Run:
             compare = index % every == 0
             try:
                 one(compare)
-            except Exception as error:  # whatever it is, it's what is looked for
+            except Exception as error:  # any error is a finding
                 self.failure = {
                     "seed": seed,
                     "index": index,
@@ -246,10 +246,10 @@ class Run:
         return clock.over and self.cases >= LEAST_CASES
 
     def run(self, seconds: float) -> None:
-        """Do chunks until the clock says so or something is wrong."""
+        """Run chunks until the time is over or one fails."""
         clock = Clock(seconds)
         for name in ("kernel", "kernel_encode"):
-            load(name).set_pool_limit(0)  # a block that is given back is freed: misuse shows
+            load(name).set_pool_limit(0)  # a released block is freed: its use is detected
         if self.target == "encode":
             try:
                 racing = Clock(min(seconds / 10, 20))
@@ -276,7 +276,7 @@ class Run:
 
 
 def again(target: str, seed: int, index: int, about: str | None) -> None:
-    """Do one case again, and perhaps add it to the corpus."""
+    """Run one case again, and perhaps add it to the corpus."""
     one = TARGETS[target](seed)
     case = None
     for number in range(index + 1):
@@ -313,7 +313,7 @@ def main() -> None:
         "failure": run.failure,
     }
     sys.stdout.write(json.dumps(told) + "\n")
-    # A sanitizer may have left the interpreter in a state that isn't fit for tidying up.
+    # After a report of a sanitizer the interpreter may be unable to shut down.
     sys.stdout.flush()
     os._exit(1 if run.failure else 0)
 

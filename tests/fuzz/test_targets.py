@@ -1,7 +1,7 @@
-"""All targets under ASan and UBSan, two seconds of processor time each, side by side.
+"""All targets under ASan and UBSan, two seconds of processor time each, in parallel.
 
-Where the compiler has no sanitizers nothing is run, and the suite says why. FUZZ_SECONDS runs them
-for longer: `make test-long` five seconds, `make fuzz` with a seed of its own.
+Where the compiler has no sanitizers nothing is run, and the skip says why. FUZZ_SECONDS sets the
+time: `make test-long` five seconds, `make fuzz` more and with a seed of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SECONDS = float(os.environ.get("FUZZ_SECONDS", "5" if WHOLE else "2"))
 SEED = os.environ.get("FUZZ_SEED", "1")
 PATIENCE = 300
 NICE = 15
-"""Suites with brokers have time limits of their own, and run beside this one."""
+"""Tests with brokers have their own time limits, and run beside this one."""
 pytestmark = pytest.mark.timeout(SLOWEST * SECONDS + 400)
 
 
@@ -54,7 +54,7 @@ kernel.crc32c(view.cast("B"))
 
 
 def test_a_byte_beyond_a_buffer_is_reported(build: sanitized.Build) -> None:
-    """The watch itself is awake: a kernel that is told to read on is stopped."""
+    """Check the sanitizer: a native module that reads on is stopped."""
     done = sanitized.run_code(build, OVERRUN)
     assert done.returncode == sanitized.REPORT_STATUS, done.stderr
     assert "AddressSanitizer" in done.stderr

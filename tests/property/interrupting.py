@@ -1,4 +1,4 @@
-"""An exception at a chosen bytecode: what a signal handler that raises does, but not by luck."""
+"""Raise an exception at a chosen bytecode, as a signal handler that raises may do."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ import odradek
 OURS = str(Path(odradek.__file__).parent)
 THEIRS = tuple(str(Path(OURS) / room) for room in ("simulation", "testing"))
 ALL = "ODRADEK_EVERY_BYTECODE"
-"""Set: each bytecode has its turn; else so many of them as the test says, by seed."""
+"""Environment variable: try each bytecode, instead of a random sample of the test's size."""
 
 
 class Interruption(BaseException):
-    """What comes from outside."""
+    """The exception that is raised from outside."""
 
 
 @cache
 def uninterruptible(code: CodeType) -> frozenset[int]:
-    """Offsets between the end of a `with` block and the call of its `__exit__`.
+    """Return offsets of bytecodes at which a signal can't raise, although a tracer can.
 
-    CPython looks for signals at the end of calls, at jumps back and at the beginning of functions;
-    a tracer could raise here, nothing else can. So it could where a lock has been taken, and is
-    handed to its `with` (from 3.14 on, see `ClientLock`), at 3.14's mark for its own tracers, where
-    a generator that is closed turns its last exception into another and raises it, and
-    from 3.12 on before a jump back, which tables of exceptions leave out: signals are looked for
-    after it, at the head of the loop (tried: 300 alarms amid such loops left no lock held).
+    CPython looks for signals at the end of calls, at jumps back and at the beginning of functions.
+    Excluded are bytecodes between the end of a `with` block and the call of its `__exit__`, or
+    after a lock was taken and before its `with` has it (from 3.14 on, see `ClientLock`), the mark
+    of 3.14 for its own tracers, the re-raise of a closed generator, and from 3.12 on those before a
+    jump back, which exception tables leave out: signals are looked for after it, at the head of the
+    loop (tried: 300 alarms in such loops left no lock held).
     """
     found: set[int] = set()
     instructions = list(dis.get_instructions(code))
@@ -53,7 +53,7 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
                 before -= 1
         three = instructions[at : at + 3]
         if len(three) == 3 and all(i.opname == "LOAD_CONST" and i.argval is None for i in three):
-            before = at - 1  # the value that is returned is put out of the way
+            before = at - 1  # the returned value is moved away on the stack
             while instructions[before].opname in ("SWAP", "NOP", "COPY"):
                 found.add(instructions[before].offset)
                 before -= 1
@@ -65,10 +65,10 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
 
 
 class At:
-    """Raises at the n-th bytecode of ours that this thread runs inside the block."""
+    """A tracer that raises at the n-th bytecode of our files in this thread."""
 
     def __init__(self, number: float, inside: str = OURS) -> None:
-        """`inside`: how the paths of the files that count begin."""
+        """`inside`: prefix of the paths of the files that count."""
         self.left = number
         self.inside = inside
         self.seen = 0
@@ -90,7 +90,7 @@ class At:
 
     def __enter__(self) -> Self:
         self.before = sys.gettrace()
-        # 3.12 looks whether anybody wants bytecodes only when a tracer is set: the first saw none.
+        # 3.12 looks whether a frame traces bytecodes only when a tracer is set: the first saw none.
         sys._getframe().f_trace_opcodes = True
         sys.settrace(self)
         return self
@@ -100,7 +100,7 @@ class At:
 
 
 def places(total: int, most: int, seed: int) -> Iterator[int]:
-    """Which bytecodes have their turn."""
+    """Return the numbers of the bytecodes to try."""
     if total <= most or os.environ.get(ALL):
         yield from range(total)
     else:

@@ -1,6 +1,7 @@
-"""A call of the asyncio clients that is cancelled, at each point where it can be: before and after
-each event of its world, and between an outcome and the task that waits for it. The client is legal
-after that, nothing that wasn't handed out is lost, and `close()` ends.
+"""Calls of the asyncio clients are cancelled at each possible point.
+
+Before and after each event of the world, and between a result and the task that waits for it.
+Afterwards the client is usable, no record that wasn't returned is lost, and `close()` ends.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ PARTITIONS = [TopicPartition("in", 0), TopicPartition("in", 1)]
 PATIENCE = 60.0
 MOST_POINTS = 2_000
 EACH, TWICE_EACH = PART, 4 * min(PART, 18)
-"""Every so manieth point is tried."""
+"""Only each n-th point is tried."""
 
 
 class CancellingLoop(VirtualLoop):
-    """Counts the points at which a task may be cancelled, and cancels it at some of them."""
+    """An event loop that counts the points where a task can be cancelled, and cancels it."""
 
     victim: asyncio.Task[Any] | None = None
     at: tuple[int, ...] = ()
     points = 0
     took_effect = False
     ends: asyncio.Future[None] | None = None
-    """Ended at the point, instead of the task's being cancelled there."""
+    """A future that is completed at the point, instead of cancelling the task."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, limit=1000.0)
@@ -76,13 +77,13 @@ class CancellingLoop(VirtualLoop):
         self._point()
         return super()._next_timer()
 
-    def _process_events(self, event_list: object) -> None:  # after them, before tasks go on
+    def _process_events(self, event_list: object) -> None:  # after events, before tasks continue
         self._point()
 
 
 @dataclass
 class Scene:
-    """Clients, and what they were given."""
+    """Clients, and the records they have returned."""
 
     simulation: KafkaSimulation
     options: dict[str, Any]
@@ -116,10 +117,10 @@ class Scene:
     def written(self) -> list[bytes | None]:
         return self.simulation.values("out")
 
-    # What is asked after the call
+    # Checks after the call
 
     async def read_on(self, *, doubled: bool = False) -> None:
-        """Everything is handed out exactly once (at least once, where positions were given up)."""
+        """Read the rest: each record exactly once, or at least once if positions were lost."""
         if not self.consumer.assignment() and not self.consumer.subscription():
             await self.consumer.subscribe(["in"])
         end = self.simulation.now + PATIENCE
@@ -136,7 +137,7 @@ class Scene:
             await self.consumer.commit(timeout=PATIENCE)
 
     async def write_on(self) -> None:
-        """What was sent is there once at most, and what is sent from here on is there."""
+        """Check that no record was written twice, and that later ones are written."""
         later = await self.send()
         assert await self.producer.flush(PATIENCE) == 0
         assert [delivery.done() for delivery in later] == [True] * 3
@@ -161,7 +162,7 @@ Action = Callable[[Scene], Awaitable[Any]]
 
 @dataclass
 class Case:
-    """A call, what comes before it, and what is asked after it."""
+    """A call, the actions before it, and the check after it."""
 
     call: Action
     before: Action | None = None
@@ -170,7 +171,7 @@ class Case:
 
 
 async def run(case: Case, scene: Scene, at: tuple[int, ...], *, trouble: bool) -> bool:
-    """Cancel the call at some points; says whether it had come to its end before."""
+    """Cancel the call at some points; return whether it had ended before."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, CancellingLoop)
     if case.before is not None:
@@ -217,7 +218,7 @@ def cancelled_at(case: Case, *at: int, trouble: bool = False) -> bool:
 
 
 def loop_ended_at(case: Case, at: int) -> bool:
-    """End the loop at a point amid the call; says whether the call had come to its end before."""
+    """End the loop at a point during the call; return whether the call had ended before."""
     with KafkaSimulation(brokers=2, seed=at) as simulation:
         simulation.create_topic("in", partitions=2)
         simulation.create_topic("out", partitions=1)
@@ -243,13 +244,13 @@ def loop_ended_at(case: Case, at: int) -> bool:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             through = runner.run(main())
         for client in (scenes[0].consumer, scenes[0].producer, scenes[0].admin):
-            with suppress(IllegalStateError):  # records are left that only its own loop could send
+            with suppress(IllegalStateError):  # records remain that only its own loop could send
                 asyncio.run(client.close())
-            asyncio.run(client.close())  # in whatever loop: its own is gone
+            asyncio.run(client.close())  # in another loop: its own is closed
             assert "closed" in repr(client)
         assert loop.complaints == []
         del scenes[:]
-        gc.collect()  # what was left anywhere would say so in a warning
+        gc.collect()  # leaked objects would cause a warning
     simulation.verify()
     return through
 
@@ -408,11 +409,11 @@ async def write_on(scene: Scene) -> None:
 
 
 async def transact_on(scene: Scene) -> None:
-    """Begin where it stands: what was sent is there as a whole or not at all."""
+    """Check that the transaction is complete or absent, and run another one."""
     producer, before = scene.producer, list(scene.sent)
     with suppress(IllegalStateError):  # it was done
         await producer.init_transactions(PATIENCE)
-    with suppress(IllegalStateError):  # its commit was begun, and goes on
+    with suppress(IllegalStateError):  # its commit was begun, and continues
         await producer.abort_transaction(PATIENCE)
     with suppress(IllegalStateError):  # none is open
         await producer.commit_transaction(PATIENCE)
@@ -420,7 +421,7 @@ async def transact_on(scene: Scene) -> None:
 
 
 async def block_on(scene: Scene) -> None:
-    """A block that was cancelled once has ended its transaction."""
+    """Check that a block that was cancelled once has ended its transaction."""
     await begin_on(scene, list(scene.sent))
 
 
@@ -433,7 +434,7 @@ async def begin_on(scene: Scene, before: list[bytes]) -> None:
 
 
 async def with_receiver(scene: Scene) -> None:
-    """Brokers that give clients an id, since they take their metrics."""
+    """Enable telemetry on the brokers, so that they assign client ids."""
     scene.simulation.cluster.receive_telemetry(TelemetryReceiver())
 
 
@@ -556,7 +557,7 @@ TWICE = (
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Thousands of clients that aren't closed in time say so."""
+    """Disable warnings: thousands of clients aren't closed in time."""
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
@@ -569,7 +570,7 @@ def sweep(
     cancelled: Callable[..., bool] = cancelled_at,
     **how: bool,
 ) -> int:
-    """Go from point to point until the call comes to its end first; gives the last point."""
+    """Try one point after another until the call ends first; return the last point."""
     case = Case(work, None, work_on) if name == "workers" else CASES[name]
     if case.after in (transact_on, block_on) or "transactional" in name:
         case.options["transactional_id"] = "tx"
@@ -592,7 +593,7 @@ async def work(scene: Scene) -> None:
 
 
 async def work_on(scene: Scene) -> None:
-    """Everything is worked on at least once; what was finished is committed, and nothing else."""
+    """Check that each record is processed at least once, and only finished ones are committed."""
     committed = await scene.consumer.committed(PARTITIONS)
     for tp, at in committed.items():
         finished = {offset for partition, offset in scene.read if partition == tp.partition}
@@ -604,8 +605,7 @@ async def work_on(scene: Scene) -> None:
 
 
 OTHER_QUESTIONS = {name for name, *_ in CALLS} - set(CASES)
-"""Admin's calls go one of four ways: to any broker, to leaders, to coordinators, to each broker.
-Each way has a case."""
+"""Each admin call asks any broker, leaders, coordinators or each broker. Each way has a case."""
 
 
 def test_every_coroutine_of_the_facades_has_a_case() -> None:
@@ -630,7 +630,7 @@ def test_workers_cancelled_at_some_points() -> None:
 
 
 @pytest.mark.parametrize("name", ENDED)
-def test_the_loop_ends_amid_a_call(name: str) -> None:
+def test_the_loop_ends_during_a_call(name: str) -> None:
     assert (
         sweep(name, ((at,) for at in range(1, MOST_POINTS, EACH * 3)), cancelled=loop_ended_at) > 1
     )
@@ -642,6 +642,6 @@ def test_cancelled_while_brokers_restart(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_cancelled_again_while_it_tidies_up(name: str) -> None:
+def test_cancelled_again_during_the_cleanup(name: str) -> None:
     for later in some((1, 2, 5, 12), 2):
         sweep(name, ((at, at + later) for at in range(1, MOST_POINTS, TWICE_EACH)))

@@ -1,8 +1,8 @@
-"""R-RB-5 over many seeds: no record goes to another cluster, none comes from one.
+"""R-RB-5 with many seeds: no record is written to or read from a wrong cluster.
 
-All brokers are replaced by another cluster with topics of the same names, behind the same bootstrap
-address, at new addresses or at the old ones. With brokers of today topic ids keep records apart;
-older ones know topics by name only.
+All brokers are replaced by another cluster with topics of the same names and the same bootstrap
+address, at new or at the same addresses. With current brokers topic ids separate records; older
+ones know topics by name only.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from odradek.simulation import SimulatedCluster, World
 
 OF_TODAY: dict[int, tuple[int, int]] = {}
 BEFORE_4_4 = {18: (0, 4)}
-"""Nobody is refused for meaning another cluster (KIP-1242): it has to be asked."""
+"""Brokers don't report another cluster id (KIP-1242), so the client has to ask for it."""
 BY_NAME = {0: (3, 12), 1: (4, 12), **BEFORE_4_4}
 BEFORE_2_8 = {0: (3, 8), 1: (4, 11), 60: (0, -1), **BEFORE_4_4}
-"""DescribeCluster isn't spoken: whose a connection is must be asked by Metadata."""
+"""DescribeCluster is missing: the cluster id must be requested with Metadata."""
 WITHOUT_IDS = {3: (0, 9), **BEFORE_4_4}
-"""Metadata gives no ids, so what would go by them goes by name."""
+"""Metadata contains no topic ids, so requests contain names."""
 VERSIONS = pytest.mark.parametrize(
     "versions",
     [OF_TODAY, BY_NAME, BEFORE_2_8, WITHOUT_IDS],
@@ -64,7 +64,7 @@ def check_untouched(foreign: SimulatedCluster, when: str) -> None:
 
 @RECYCLED
 @VERSIONS
-def test_no_record_goes_to_another_cluster(
+def test_no_record_is_written_to_another_cluster(
     versions: dict[int, tuple[int, int]], recycled: bool
 ) -> None:
     for seed in range(part(25, 3)):
@@ -86,10 +86,10 @@ def test_no_record_goes_to_another_cluster(
 
 
 @VERSIONS
-def test_no_record_goes_to_an_address_that_was_never_dialled(
+def test_no_record_is_written_to_an_address_that_now_belongs_to_another_cluster(
     versions: dict[int, tuple[int, int]],
 ) -> None:
-    """The snapshot names it, but by the first record it is another cluster's."""
+    """Metadata contains the address, but before the first record another cluster has it."""
     for seed in range(part(25, 3)):
         world, cluster = clusters(seed, versions)
         producer = client(world, Producer, cluster, linger_ms=0)
@@ -108,7 +108,7 @@ def test_no_record_goes_to_an_address_that_was_never_dialled(
 
 @RECYCLED
 @VERSIONS
-def test_no_record_comes_from_another_cluster(
+def test_no_record_is_read_from_another_cluster(
     versions: dict[int, tuple[int, int]], recycled: bool
 ) -> None:
     for seed in range(part(25, 3)):

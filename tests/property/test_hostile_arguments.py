@@ -1,10 +1,9 @@
-"""R-IN-1 over all public calls: whatever comes as an argument, the client lives on.
+"""R-IN-1 for all public calls: no argument breaks the client.
 
 Every public method of every facade and future, found by introspection, is called with each hostile
-value for each of its parameters, in a simulation. What may come out is a `KafkaError` and nothing
-else: never a broken client, never Python's own error from somewhere inside; one about the argument
-names it. Afterwards the client still works, and what it had buffered before is delivered.
-A parameter for which no good value is known below fails the test that meets it.
+value for each of its parameters, in a simulation. It may raise a `KafkaError` only, which names the
+argument if it is about one. Afterwards the client still works, and delivers what it had buffered
+before. A parameter for which no valid value is known below fails the test that meets it.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ BATCH = {"value": [b"x"]}
 
 
 class Junk:
-    """An object that is nothing that anybody asks for."""
+    """An object that fits no parameter."""
 
 
 def done() -> concurrent.futures.Future[int]:
@@ -85,7 +84,7 @@ def junk_record(**fields: Any) -> ConsumerRecord:
 
 
 ITSELF: Any = object()
-"""Stands for the object whose method is called."""
+"""Placeholder for the object whose method is called."""
 JUNK: Any = Junk()
 OFFSETS = (
     *(OffsetAndMetadata(1, "\ud800"), OffsetAndMetadata(1, "x" * 40_000)),
@@ -150,7 +149,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "offsets of junk": lambda: pa.table({"topic": [5], "partition": ["x"], "offset": ["y"]}),
     "offsets of floats": lambda: pa.table({"topic": ["t"], "partition": [0.5], "offset": [2.5]}),
     "offsets without topic": lambda: pa.table({"topic": [None], "partition": [0], "offset": [1]}),
-    # Things
+    # Other objects
     "future": done,
     "itself": lambda: ITSELF,
 }
@@ -182,7 +181,7 @@ GOOD: dict[str, Any] = {
     "serializer": AvroSerializer(REGISTRY, '"string"'),
     "kind": pa.struct([("to", pa.string())]),
 }
-"""What the other parameters get, where they must be given or would wait for long."""
+"""Values of the other parameters, if they are required or would wait for long."""
 GOOD_FOR: dict[tuple[str, str], Any] = {
     ("send_arrow", "data"): pa.record_batch(BATCH),
     ("arrow_to_protobuf", "serializer"): ProtobufSerializer(Timestamp, REGISTRY),
@@ -231,12 +230,12 @@ SAYS: dict[str, str] = {
     "group": "group",
     "path": "path|can't be read",
 }
-"""How an error about an argument may name it, where that isn't by its name alone."""
+"""How an error may name an argument other than by its name."""
 INSIDE = {
     (Producer, name)
     for name in ("outcome_deadline", "await_outcome", "surface", "watched", "too_late")
 }
-"""Public for the futures' sake, and no part of what users call."""
+"""Public for futures, and not called by users."""
 CLASSES: dict[str, type] = {
     "producer": Producer,
     "transactional": Producer,
@@ -253,7 +252,7 @@ CLASSES: dict[str, type] = {
 
 
 class Scene:
-    """A cluster, one client of a kind, and how to see that it lives."""
+    """A cluster, one client of a kind, and how to check that it works."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -263,7 +262,7 @@ class Scene:
         self.cluster.create_topic("gone", partitions=1)
         self.before: list[RecordFuture] = []
         self.aborted = False
-        """By a call that is there to do so: what was before it is never sent."""
+        """Calls of cleanup, after which earlier records aren't sent."""
         writes = kind.endswith("future") or kind in ("producer", "transactional")
         if not writes:
             with self._producer("writer") as writer:
@@ -315,7 +314,7 @@ class Scene:
         return consumer
 
     def rewind(self) -> None:
-        """Let a call that waits for records find some, and one that needs a group be in it."""
+        """Provide records for calls that wait for them, and a membership for those that need it."""
         if self.kind in ("reader", "assigned") and self.client.assignment() != [T0]:
             self.client.assign([T0])
         if self.kind in ("classic", "consumer") and self.client.subscription() != {"t"}:
@@ -327,7 +326,7 @@ class Scene:
             self.client.seek(T0, 0)
 
     def check_alive(self) -> None:
-        """The client does what it is for, and what was buffered before is delivered."""
+        """Check that the client works, and that buffered records are delivered."""
         assert self.client.ended is None
         if isinstance(self.client, Producer):
             future = self.client.send("t", b"after")
@@ -354,7 +353,7 @@ class Scene:
 
 
 def methods(cls: type) -> list[str]:
-    """What users may call."""
+    """Return the methods that users may call."""
     found = [
         name
         for name, value in inspect.getmembers(cls, inspect.isfunction)
@@ -370,7 +369,7 @@ def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def good(method: str, parameter: inspect.Parameter) -> Any:
-    """A good value; `empty` where the default does."""
+    """Return a valid value; an empty one if that is the default."""
     place = (method, parameter.name)
     if place in GOOD_FOR:
         return GOOD_FOR[place]
@@ -388,7 +387,7 @@ def arguments(method: str, function: Callable[..., Any], hostile: str, value: An
 
 
 def carried_out(call: Callable[..., Any], given: dict[str, Any]) -> None:
-    """Call, and use what comes of it: iterators and contexts begin at their first use."""
+    """Call it and use its result: iterators and contexts run at their first use."""
     one_by_one = [
         p.name
         for p in inspect.signature(call).parameters.values()
@@ -403,13 +402,13 @@ def carried_out(call: Callable[..., Any], given: dict[str, Any]) -> None:
 
 
 def judge(error: BaseException, what: str, parameter: str) -> None:
-    """Whether an error may come out of a call with a hostile argument."""
+    """Check that an error may be raised by a call with a hostile argument."""
     told = f"{what}: {type(error).__name__}: {error}"
     assert isinstance(error, KafkaError), told
     assert not isinstance(error, ClientBrokenError), told
     if isinstance(error, ConfigurationError):
         assert re.search(SAYS.get(parameter, parameter), str(error), re.IGNORECASE), told
-    str(error).encode()  # a half character would break whoever prints it
+    str(error).encode()  # half of a surrogate pair can't be printed
 
 
 CONSUMERS = [kind for kind, cls in CLASSES.items() if cls is Consumer]
@@ -446,7 +445,7 @@ def test_no_argument_breaks_a_client(kind: str, method: str) -> None:
 
 
 def after(scene: Scene, method: str) -> None:
-    """Begin again whatever a call has ended, or had no time to end."""
+    """Repeat what a call has ended, or had no time to end."""
     if scene.kind == "transactional" and method in ("abort_transaction", "commit_transaction"):
         scene.aborted = method == "abort_transaction"
         for call in (partial(getattr(scene.client, method), 30), scene.client.begin_transaction):
@@ -470,7 +469,7 @@ def test_no_argument_breaks_a_public_function(name: str) -> None:
 
 
 @pytest.mark.parametrize("facade", [Producer, Consumer, Admin])
-def test_no_configuration_breaks_the_making_of_a_client(facade: Any) -> None:
+def test_no_configuration_breaks_the_constructor_of_a_client(facade: Any) -> None:
     kind = facade.__name__.lower()
     for label, make in third(HOSTILE.items(), kind, 6):
         try:

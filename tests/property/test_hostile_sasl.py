@@ -1,4 +1,4 @@
-"""Brokers that say anything at all in a SASL conversation: it ends, and in one of our errors."""
+"""Brokers that send arbitrary SASL challenges: the authentication ends, with a typed error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ counts = st.one_of(
 
 @st.composite
 def challenges(draw: st.DrawFn) -> Callable[[bytes], bytes]:
-    """An answer to SCRAM's first message that is nearly right, or not at all."""
+    """Return challenges for SCRAM's first message that are nearly valid, or not at all."""
     salt, count = draw(salts), draw(counts)
     ours, more = draw(st.booleans()), draw(st.text("abc,=", max_size=8))
     order = draw(st.permutations(("r", "s", "i")))
@@ -69,7 +69,7 @@ answers = st.one_of(
 
 
 @pytest.mark.parametrize("make", MECHANISMS, ids=["PLAIN", "SHA-256", "SHA-512", "OAUTHBEARER"])
-def test_whatever_a_broker_says(make: Callable[[], Mechanism]) -> None:
+def test_any_challenges_of_a_broker(make: Callable[[], Mechanism]) -> None:
     @given(script=st.lists(answers, min_size=MOST, max_size=MOST), seed=st.integers(0, 99))
     @settings(max_examples=examples(60))
     def check(script: list[Callable[[bytes], bytes]], seed: int) -> None:
@@ -82,9 +82,10 @@ def test_whatever_a_broker_says(make: Callable[[], Mechanism]) -> None:
                 if isinstance(wanted, Outside):
                     heard = wanted.function(*wanted.arguments)
                 else:
-                    heard = next(turns)(wanted)  # more turns than there are tokens, or it fails
+                    # more challenges than there are tokens, or it fails
+                    heard = next(turns)(wanted)
         except AuthenticationError:
-            pass  # whose words were looked at for secrets, which the broker may have repeated
+            pass  # whose text was searched for secrets, which the broker may have repeated
         except StopIteration:
             assert make().name in ("PLAIN", "OAUTHBEARER"), "a broker proved what it can't know"
 
@@ -93,7 +94,7 @@ def test_whatever_a_broker_says(make: Callable[[], Mechanism]) -> None:
 
 @given(signature=st.binary(max_size=70))
 @settings(max_examples=examples(40))
-def test_no_made_up_signature_is_taken(signature: bytes) -> None:
+def test_no_invented_signature_is_accepted(signature: bytes) -> None:
     talk = Scram("SCRAM-SHA-256", ALICE).conversation(WHERE, random.Random(1))
     first: Any = next(talk)
     nonce = first.decode().rpartition("r=")[2]

@@ -1,8 +1,8 @@
-"""R-IN-4: what a deserializer does grows with the bytes of a record, not with their square.
+"""R-IN-4: the work of a deserializer grows linearly with the size of a record.
 
-Each case makes bytes that another party may choose, of a size. Work is counted in lines of Python
-that run, and where libraries work in C in processor time, which isn't that of a clock: a
-conversion that takes time with the square of the size takes 64 times as much for 8 times the bytes.
+Each case creates bytes of a size, as a peer may send. Work is counted in lines of Python, and in
+processor time where C libraries work: a quadratic conversion takes 64 times as much for 8 times the
+bytes.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from odradek.serialization import (
 from odradek.serialization.wire_format import VALUE_HEADER, varint
 
 FEW, TIMES = 1 << 14, 8
-"""Bytes of the smaller input, and how many times as many the larger one has."""
+"""Bytes of the smaller input, and the factor of the larger one."""
 MOST = 24
-"""Times as much work as the larger input may take: 8 are linear, 64 quadratic."""
+"""Allowed factor of work for the larger input: 8 is linear, 64 quadratic."""
 LEAST_S = 0.002
-"""Processor time that is no more than noise."""
+"""Processor time below which differences are noise."""
 FRAME = b"\0\0\0\0\1"
 VALUE = SerializationContext("t", MessageField.VALUE)
 Case = Callable[[int], Callable[[], object]]
@@ -78,7 +78,7 @@ def sized(data: bytes) -> bytes:
 
 
 def avro(kind: Any, payload: Callable[[int], bytes]) -> dict[str, Case]:
-    """An object, one with a reader that leaves the field out, and columns of one and many rows."""
+    """Decode an object, one whose reader omits the field, and columns of one and many rows."""
     registry = Registry(record(kind), "AVRO")
     without = json.dumps(record() | {"fields": [{"name": "g", "type": "int", "default": 1}]})
 
@@ -112,14 +112,14 @@ def avro(kind: Any, payload: Callable[[int], bytes]) -> dict[str, Case]:
 
 
 def many(items: Callable[[int], bytes], each: int) -> Callable[[int], bytes]:
-    """An array or a map in one block."""
+    """Encode an array or a map in one block."""
     return lambda size: (
         varint(size // each) + b"".join(items(at) for at in range(size // each)) + b"\0"
     )
 
 
 def blocks(item: bytes) -> Callable[[int], bytes]:
-    """The same in as many blocks."""
+    """Encode it in as many blocks as items."""
     return lambda size: (b"\2" + item) * (size // (1 + len(item))) + b"\0"
 
 
@@ -152,7 +152,7 @@ AVRO: dict[str, tuple[Any, Callable[[int], bytes]]] = {
 
 
 def text(made: Callable[[int], bytes]) -> dict[str, Case]:
-    """Plain JSON and JSON that any schema allows, as objects and columns."""
+    """Decode plain JSON, and JSON with a schema that allows anything, as objects and columns."""
     anything = Registry({}, "JSON")
     strict = Registry(
         {
@@ -205,7 +205,7 @@ def items(item: Callable[[int], bytes], each: int) -> Callable[[int], bytes]:
 
 
 def nested(before: bytes, inner: Callable[[int], bytes], after: bytes) -> Callable[[int], bytes]:
-    """A value that lies deeper the larger it is; some libraries refuse 255 levels."""
+    """Encode a value whose nesting grows with the size; some libraries refuse 255 levels."""
     return lambda size: before * (size // 800) + inner(size // 2) + after * (size // 800)
 
 
@@ -287,7 +287,7 @@ def protobuf(kind: type[Any], payload: Callable[[int], bytes]) -> dict[str, Case
 
 
 def headers(size: int) -> Callable[[], object]:
-    """The header with the schema's id may be the last of many."""
+    """Decode a record whose schema id is in the last of many headers."""
     listed = [("h", b"")] * (size // 8) + [(VALUE_HEADER, b"\1" * 17)]
     context = SerializationContext("t", MessageField.VALUE, listed)
     read = AvroDeserializer(Registry("string", "AVRO"))
@@ -295,7 +295,7 @@ def headers(size: int) -> Callable[[], object]:
 
 
 def written(size: int) -> Callable[[], object]:
-    """Write a value that may have been read from a peer."""
+    """Serialize a value that may have been read from a peer."""
     value = {"f0": Decimal(f"1E+{size * 1000}")}
     registry = Registry(record(DIGITS), "AVRO")
     write = AvroSerializer(registry, json.dumps(record(DIGITS)))
@@ -323,7 +323,7 @@ for name, of in PROTOBUF.items():
 
 
 def lines_run(action: Callable[[], object]) -> int:
-    """How many lines of Python run in an action, counting each turn of a loop."""
+    """Count the lines of Python that run in an action, in each iteration of a loop."""
     count = 0
 
     def traced(frame: FrameType, event: str, argument: Any) -> Any:
@@ -342,7 +342,7 @@ def lines_run(action: Callable[[], object]) -> int:
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """The least processor time of three turns, without Python's collections of garbage."""
+    """Return the least processor time of three runs, without garbage collection."""
     found = []
     gc.collect()
     gc.disable()
@@ -365,8 +365,8 @@ def tried(action: Callable[[], object]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", third(CASES, "sizes"))
-def test_work_grows_with_the_size(name: str) -> None:
+def test_work_grows_linearly_with_the_size(name: str) -> None:
     few, many_bytes = CASES[name](FEW), CASES[name](FEW * TIMES)
-    tried(few)  # what is imported and compiled once
+    tried(few)  # imports and compiled code
     assert lines_run(many_bytes) <= MOST * max(lines_run(few), 1000)
     assert seconds(many_bytes) <= MOST * max(seconds(few), LEAST_S)

@@ -1,7 +1,7 @@
-"""R-IN-3 as a property: brokers that put control characters into any text of any answer.
+"""R-IN-3 as a property: brokers send control characters in any text of any response.
 
-Not one of them is found in a log record, an error, an event, what `explain()` says, or the words of
-the command line; and no client ends by it with an internal error.
+None of them may appear in a log record, an error, an event, the result of `explain()`, or the
+output of commands; and no client may end with an internal error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]|\nI
 
 
 class Poison:
-    """Changes texts of answers: all of some fields, as a seed says."""
+    """Replace some text fields of responses, chosen by a seed."""
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
@@ -100,7 +100,7 @@ def reach_in_words(admin: Admin) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", some(range(24), 3))
-def test_no_text_of_a_broker_steers_a_terminal_or_forges_a_line(
+def test_no_text_of_a_broker_controls_a_terminal_or_forges_a_line(
     seed: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG, "odradek")

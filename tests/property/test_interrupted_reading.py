@@ -1,7 +1,7 @@
-"""R-GR-1, R-HO-1: whatever interrupts a reader, each offset is handed out once, and none left out.
+"""R-GR-1, R-HO-1: interrupted readers get each offset once, without gaps.
 
-An exception at a bytecode of a call that hands out records, or of the sorting that `pause` and
-`resume` bring about; then all offsets are compared. `ODRADEK_EVERY_BYTECODE=1` tries all of them.
+An exception is raised at a bytecode of a call that returns records, or of the sorting in `pause`
+and `resume`; then all offsets are compared. `ODRADEK_EVERY_BYTECODE=1` tries all bytecodes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORDS = 700
 MOST = 30 if WHOLE else 12
 FINAL = {HandOver.done.__code__: "taken", CompletedFetch._walk.__code__: "row"}
-"""What is stored when records are the caller's: from there to its own code nothing is called."""
+"""Bytecodes after which records belong to the caller; no call follows until its own code."""
 SORTING = frozenset(
     getattr(WaitingRecords, name).__code__
     for name in ("_sort", "_put_aside", "_let_go", "_count", "_drop", "drop", "head")
@@ -40,7 +40,7 @@ groups = count()
 
 
 class Alarm(Exception):  # noqa: N818  # as programs call it
-    """What handlers of programs raise, and what they catch."""
+    """The exception that a program's signal handler raises and the program catches."""
 
 
 @cache
@@ -53,7 +53,7 @@ def behind_the_store(code: CodeType) -> int:
 
 
 class ReadingAt(At):
-    """Raises one kind of exception, in chosen functions, where CPython looks for signals."""
+    """Raise one kind of exception, in chosen functions, where CPython looks for signals."""
 
     def __init__(self, number: float, kind: type[BaseException], within: Any = None) -> None:
         super().__init__(number)
@@ -89,7 +89,7 @@ def servers() -> Iterator[str]:
 
 
 class Reader:
-    """Notes what it was handed."""
+    """A reader that records what it got."""
 
     def __init__(self, servers: str, kind: str) -> None:
         options: dict[str, Any] = {"fetch_max_wait_ms": 5, "background": kind == "background"}
@@ -109,7 +109,7 @@ class Reader:
         self.found: dict[int, list[int]] = defaultdict(list)
 
     def begin(self) -> None:
-        """Read until something of both partitions came."""
+        """Read until there are records of both partitions."""
         while len(self.found) < 2:
             assert self.poll(), str(self.consumer.explain())
 
@@ -140,7 +140,7 @@ class Reader:
         return sum(map(len, self.found.values())) >= 2 * RECORDS
 
     def check(self, where: str) -> None:
-        """No hole, none twice; positions and commits are where they should be."""
+        """Check that no offset is missing or duplicated, and compare positions and commits."""
         for partition, offsets in self.found.items():
             assert offsets == list(range(len(offsets))), (where, partition)
             assert self.consumer.position(TopicPartition("t", partition)) == len(offsets), where
@@ -170,7 +170,7 @@ KINDS = [
     ("group", Interruption),
     ("group", Alarm),
 ]
-"""Who steps the engine in the caller's thread, and what comes."""
+"""Functions that run the engine in the caller's thread, and the exception."""
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_an_interrupted_reader_misses_nothing(
     ("kind", "exception", "what"),
     [(*kind, what) for kind, what in pairs(KINDS[:3], ["pause", "resume"])],
 )
-def test_interrupted_sorting_loses_nothing_that_waits(
+def test_interrupted_sorting_loses_no_buffered_record(
     servers: str, what: str, kind: str, exception: type[BaseException]
 ) -> None:
     for number in places(SORTED_BY, FEW, seed=5):

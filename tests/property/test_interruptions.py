@@ -1,6 +1,6 @@
-"""R-HO-1: an exception at any bytecode leaves every lock free, the books right, the client usable.
+"""R-HO-1: after an exception at any bytecode locks are free and the client is usable.
 
-`ODRADEK_EVERY_BYTECODE=1` tries all of them (`make fuzz-interruptions`), else a sample is tried.
+`ODRADEK_EVERY_BYTECODE=1` tries all of them (`make fuzz-interruptions`), otherwise a sample.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def servers() -> Iterator[str]:
 
 
 def free(lock: Any) -> bool:
-    """Another thread can have it."""
+    """Assert that another thread can take the lock."""
     got: list[bool] = []
 
     def take() -> None:
@@ -48,14 +48,14 @@ def free(lock: Any) -> bool:
 
 
 def length(action: Callable[[], object], inside: str = OURS) -> int:
-    """How many bytecodes it runs in this thread, in files whose paths begin with `inside`."""
+    """Count the bytecodes of this thread in files whose paths begin with `inside`."""
     with At(float("inf"), inside) as tracer:
         action()
     return tracer.seen
 
 
 def interrupted(action: Callable[[], object], number: int, inside: str = OURS) -> str:
-    """Run an action up to a bytecode; says where that was."""
+    """Run an action up to a bytecode; return its place."""
     with At(number, inside) as tracer:
         try:
             action()
@@ -71,7 +71,7 @@ def rows(count: int) -> Any:
 
 
 def sends(producer: Producer) -> None:
-    """With batches of 500 bytes: batches are begun, widened, filled and closed."""
+    """Send with batches of 500 bytes, which are created, widened, filled and closed."""
     for number in range(3):
         producer.send("t", b"x" * 200, partition=number % 2)
 
@@ -82,7 +82,7 @@ def flushes(producer: Producer) -> None:
 
 
 def goes_on(producer: Producer, where: str) -> None:
-    """It sends to both partitions, and its books are empty then."""
+    """Check that it sends to both partitions, and that its accounting is zero then."""
     assert free(producer._host.lock), where
     for partition in (0, 1):
         assert producer.send("t", b"next", partition=partition).result(PATIENCE), where
@@ -109,8 +109,8 @@ PRODUCES: dict[str, Callable[[Producer], object]] = {
     [*((what, OURS) for what in PRODUCES), ("send", f"{OURS}/clients/producer/record_accumulator")],
     ids=[*PRODUCES, "send-in-the-accumulator"],
 )
-def test_a_producer_goes_on(servers: str, what: str, inside: str) -> None:
-    """In the accumulator, whose books an exception may tear, it is tried more closely."""
+def test_a_producer_continues_after_an_interruption(servers: str, what: str, inside: str) -> None:
+    """More bytecodes are tried in the accumulator, whose accounting could become wrong."""
     action = PRODUCES[what]
     most = MOST if inside == OURS else 4 * MOST
     with Producer(bootstrap_servers=servers, batch_size=500, linger_ms=1) as producer:
@@ -136,12 +136,12 @@ def test_a_record_of_an_unknown_partition_leaves_nothing_behind(servers: str) ->
 
 
 def waits(producer: Producer) -> None:
-    """The second one finds no room, and stands in line for it."""
+    """Send twice; the second record waits for buffer memory."""
     for _ in range(2):
         producer.send("t", bytes(30_000))
 
 
-def test_a_wait_for_room_leaves_nothing_behind(servers: str) -> None:
+def test_an_interrupted_wait_for_memory_leaves_no_waiter(servers: str) -> None:
     options: dict[str, Any] = {"buffer_memory": 40_000, "max_request_size": 40_000}
     with Producer(
         bootstrap_servers=servers, max_block_ms=int(PATIENCE * 1000), **options
@@ -160,7 +160,7 @@ def test_a_wait_for_room_leaves_nothing_behind(servers: str) -> None:
             producer.flush(PATIENCE)
             where = interrupted(lambda: waits(producer), number)
             producer.flush(PATIENCE)
-            until = time.monotonic() + PATIENCE  # what was left in line goes in a step that comes
+            until = time.monotonic() + PATIENCE  # abandoned waiters are removed in a later step
             while left() != (0, {}, 0, {}) and time.monotonic() < until:
                 time.sleep(0.001)
             assert left() == (0, {}, 0, {}), where
@@ -191,7 +191,9 @@ READS: dict[str, Callable[[Consumer], object]] = {
 
 
 @pytest.mark.parametrize(("what", "background"), pairs(READS, [False, True]))
-def test_a_consumer_goes_on(servers: str, what: str, background: bool) -> None:
+def test_a_consumer_continues_after_an_interruption(
+    servers: str, what: str, background: bool
+) -> None:
     action = READS[what]
     options: dict[str, Any] = {"fetch_max_wait_ms": 5, "background": background}
     with Consumer(bootstrap_servers=servers, **options) as consumer:
@@ -233,7 +235,7 @@ def io_threads() -> int:
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_close_again_closes(servers: str, kind: str) -> None:
+def test_close_can_be_repeated_after_an_interruption(servers: str, kind: str) -> None:
     total = length(used(kind, servers).close)
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # a count is enough

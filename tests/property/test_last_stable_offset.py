@@ -1,6 +1,6 @@
-"""A partition's log of transactions against a model: what is visible, and what waits.
+"""A partition's log of transactions against a model: which records are visible or held back.
 
-The model counts offsets and the high watermark by itself, and asks the log nothing.
+The model computes offsets and the high watermark without asking the log.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class Model:
         self.sequences = [0] * PRODUCERS
         self.end_offset = self.high_watermark = 0
         self.ends: list[int] = []
-        """Of each batch, markers included: the offset behind it."""
+        """Offset after each batch, markers included."""
         self.values: list[tuple[int, bytes, int]] = []
         """Offset, value, transaction."""
         self.first: dict[int, int] = {}
-        """Of each transaction that has written something."""
+        """First offset of each transaction that has written records."""
         self.marker: dict[int, tuple[int, bool]] = {}
-        """Where it ended, and whether with a commit."""
+        """Offset of its end, and whether it was a commit."""
         self.number = list(range(PRODUCERS))
-        """Of each producer's transaction now."""
+        """Open transaction of each producer."""
 
     def append(self, producer: int, *, transactional: bool) -> None:
         builder = BatchBuilder(1 << 16, None)
@@ -69,7 +69,7 @@ class Model:
         self.number[producer] += PRODUCERS
 
     def replicate(self) -> None:
-        """Some more batches can't be lost any more."""
+        """Replicate some more batches."""
         left = [i for i, end in enumerate(self.ends) if end > self.high_watermark]
         if left:
             upto = self.rng.choice(left)
@@ -89,7 +89,7 @@ class Model:
             self.replicate()
 
     def stable(self) -> int:
-        """Where the first transaction begins of which it isn't certain how it ends."""
+        """Return the offset of the first transaction whose end isn't replicated yet."""
         nowhere = (self.end_offset, False)
         waiting = [
             first
@@ -99,7 +99,7 @@ class Model:
         return min([self.high_watermark, *waiting])
 
     def visible(self) -> list[tuple[int, bytes]]:
-        """What is below that and wasn't aborted."""
+        """Return the records below it that weren't aborted."""
         stable = self.stable()
         return [
             (offset, value)
@@ -109,7 +109,9 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_visible_is_what_was_committed_and_nothing_waits_behind_what_ended(seed: int) -> None:
+def test_committed_records_are_visible_and_no_ended_transaction_holds_others_back(
+    seed: int,
+) -> None:
     model = Model(seed)
     log, before = model.log, 0
     for _ in range(60):

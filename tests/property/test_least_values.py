@@ -1,6 +1,6 @@
-"""Each option that is a time, at the least value that is allowed: slow or useless, never broken.
+"""Each option that is a time, at its least allowed value: slow or useless, but not broken.
 
-An engine that asks again at once what can't succeed at once never comes to the end of a step.
+An engine that repeats a request at once, which can't succeed at once, never ends a step.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ pytestmark = pytest.mark.simulation
 
 TRIED = (0, 1, 2, 10, 50, 100, 500, 1000, 5000, 10_000)
 AT_ONCE = ("retry.backoff.ms", "retry.backoff.max.ms", "default.api.timeout.ms", "max.block.ms")
-"""Together at 0 as well: what waits for none of them must wait for something else."""
+"""All set to 0 at once: without any of these waits the client must wait for something else."""
 Use = Callable[[World, dict[str, Any]], Iterator[Callable[[], object]]]
 
 
 def least(client: str, names: tuple[str, ...], base: dict[str, Any]) -> dict[str, Any] | None:
-    """The least values that are accepted, all else being what it is without them."""
+    """Return the least values that are accepted with the defaults of the other options."""
     given = dict(base)
     for name in names:
         for value in TRIED:
-            # What another option has to be above or below goes along with it.
+            # An option with a bound that depends on this one is changed too.
             for more in ({}, {"fetch.max.wait.ms": 0}, {"heartbeat.interval.ms": 1}):
                 try:
                     Config(client, {**given, **more, name: value})
@@ -119,7 +119,7 @@ NAMES = [name for name, option in OPTIONS.items() if name.endswith(".ms") and op
 
 
 def filled(seed: int) -> tuple[World, SimulatedCluster, dict[str, Any]]:
-    """A cluster with some records, and what a client needs to find it."""
+    """Create a cluster with some records; return the client's settings."""
     world = World(seed=seed)
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", partitions=2)
@@ -131,7 +131,7 @@ def filled(seed: int) -> tuple[World, SimulatedCluster, dict[str, Any]]:
 
 
 def run(use: str, names: tuple[str, ...], *, disturbed: bool) -> int:
-    """Use the client; gives how many steps of it went well."""
+    """Use the client; return how many steps succeeded."""
     client, base, act = USES[use]
     world, cluster, servers = filled(5)
     config = least(client, names, {**servers, **base})
@@ -163,15 +163,15 @@ def test_no_time_at_its_least_value_breaks_a_client(use: str) -> None:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_nor_do_all_that_a_retry_waits_for(use: str) -> None:
+def test_all_waits_of_a_retry_at_their_least_value(use: str) -> None:
     names = tuple(n for n in AT_ONCE if USES[use][0] in OPTIONS[n].clients)
     for disturbed in (False, True):
         assert run(use, names, disturbed=disturbed) > 0
 
 
 @pytest.mark.parametrize("use", [u for u in USES if USES[u][0] == CONSUMER])
-def test_calls_without_time_keep_no_records_back(use: str) -> None:
-    """`default.api.timeout.ms` is for calls: what the client asks for by itself has its time."""
+def test_calls_without_time_do_not_prevent_records_from_being_read(use: str) -> None:
+    """`default.api.timeout.ms` applies to calls; internal requests have their own timeouts."""
     world, _, servers = filled(6)
     read: list[bytes] = []
     config = {**servers, "default.api.timeout.ms": 0}

@@ -1,9 +1,8 @@
-"""Answers that lie, to every call of an admin client, in virtual time.
+"""False responses to every call of an admin client, in virtual time.
 
-Items are missing, doubled, in another order, or of things that nobody asked about; error codes are
-such as Kafka doesn't have; numbers are such as nobody expects. Whatever is said: a call that names
-items tells of each of them, and of nothing else; an error is a `KafkaError`; no call takes longer
-than its timeout; and the client is good for the next call.
+Items are missing, duplicated, reordered, or were never requested; error codes and numbers are
+invalid. In each case a call that names items reports each of them and no others; an error is a
+`KafkaError`; no call takes longer than its timeout; and the next call works.
 """
 
 from __future__ import annotations
@@ -159,14 +158,14 @@ CALLS: dict[str, tuple[Callable[[Admin], Any], Iterable[Any] | None]] = {
     ),
     "list_offsets": (lambda a: a.list_offsets({T0: "LATEST", U0: "EARLIEST"}, TIMEOUT), (T0, U0)),
 }
-"""Calls, and the items that each one names; None for those that list what there is."""
+"""Calls, and the items that each one names; None for those that list everything."""
 SEEDS = max(2, 24 // PART)
 NUMBERS = (-128, -2, -1, 0, 1, 99, 127)
-"""Such as any field has room for."""
+"""Numbers that fit into any field."""
 
 
 class Liar:
-    """Changes answers, as a seed says."""
+    """Change responses, chosen by a seed."""
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
@@ -230,7 +229,7 @@ class Liar:
 
 
 def asked_of(seed: int) -> tuple[World, SimulatedCluster]:
-    """A cluster with something of everything that calls ask for."""
+    """Create a cluster that contains something for each call."""
     world = World(seed=seed)
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", 2)
@@ -256,7 +255,7 @@ def admin_of(world: World, cluster: SimulatedCluster) -> Admin:
 
 
 def scene(seed: int, patch: pytest.MonkeyPatch) -> tuple[World, Admin, Liar]:
-    """An admin client to which all answers are lies."""
+    """Create an admin client that gets false responses only."""
     world, cluster = asked_of(seed)
     liar, usual = Liar(seed), BrokerSession.answer
 
@@ -275,7 +274,7 @@ def outcome(call: Callable[[Admin], Any], admin: Admin) -> Any:
 
 
 def told_of(found: Any, items: Iterable[Any]) -> None:
-    """Each of the items, and nothing else."""
+    """Check that exactly these items are in the results and errors."""
     asked = set(items)
     if isinstance(found, KafkaError):
         if found.errors:
@@ -287,7 +286,9 @@ def told_of(found: Any, items: Iterable[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_tells_of_what_it_was_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_reports_exactly_the_requested_items(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call, items = CALLS[name]
     for seed in range(100, 100 + SEEDS):
         with monkeypatch.context() as patch:
@@ -310,10 +311,8 @@ HOWS = ("closed", "in silence", "gone")
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_brokers_that_know_less_than_before(how: str) -> None:
-    """A release is rolled back while a client is connected: its next calls are in older versions,
-    or it says that the brokers can't do it any more.
-    """
+def test_brokers_that_are_downgraded(how: str) -> None:
+    """A connected client uses older versions in its next calls, or reports what brokers lack."""
     older = UnsupportedVersionError, UnsupportedFeatureError
     for name, (call, items) in [*CALLS.items()][HOWS.index(how) :: min(PART, 6)]:
         world, cluster = asked_of(1)
@@ -332,7 +331,7 @@ def test_brokers_that_know_less_than_before(how: str) -> None:
         found = outcome(call, admin)
         assert world.now - began < TIMEOUT + 0.5, (name, found)
         if isinstance(found, KafkaError):
-            usual = name == "describe_user_scram_credentials"  # bob isn't there
+            usual = name == "describe_user_scram_credentials"  # bob doesn't exist
             assert usual or isinstance(found, older), (name, found)
         elif items is not None:
             told_of(found, items)

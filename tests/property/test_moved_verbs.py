@@ -1,8 +1,7 @@
-"""Each verb of the commands for a cluster while the cluster moves away: only the address of the
-bootstrap server stays.
+"""Each command runs while the cluster moves; only the bootstrap address remains.
 
-Before the cluster goes, amid its going at a moment that is drawn, while it is away, and afterwards:
-what only looks gives its answer, what changes something gives it or a typed error, and all end
+Before, during (at a random moment), and after the move, and while no broker is up: commands that
+read return their answer, commands that change something return it or a typed error, and all end
 within `--timeout`.
 """
 
@@ -24,10 +23,10 @@ from odradek.simulation.brokers.cluster import OldAddresses
 AWAY = 2.0
 """Seconds without any broker."""
 PATIENCE = 30.0
-"""What `--timeout` gives a command."""
+"""The value of `--timeout`."""
 GRACE = 0.1
 MOMENTS = {"amid": None, "away": 0.0}
-"""Seconds of the command after which the cluster goes; None draws them."""
+"""Seconds into the command at which the move starts; None chooses them randomly."""
 FIRST = {" ".join(line.split()[:2]): line for line in reversed(VERBS)}
 LINES = VERBS if PART == 1 else list(FIRST.values())[::2]
 
@@ -37,7 +36,7 @@ def test_every_command_is_tried() -> None:
 
 
 class Moving(Scene):
-    """A cluster that moves, and a command's own time is the world's."""
+    """A cluster that moves, and a command in virtual time."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         super().__init__(patch)
@@ -45,7 +44,7 @@ class Moving(Scene):
         patch.setattr(commands, "time", time)
 
     def tried(self, line: str) -> tuple[int, dict[str, Any]]:
-        """Status and last document; the command has ended within its time."""
+        """Return status and last document; the command must end within its timeout."""
         begin = self.world.now
         done = self.run(line, timeout=PATIENCE)
         assert self.world.now - begin <= PATIENCE + GRACE, line
@@ -61,11 +60,11 @@ class Moving(Scene):
 
 
 @pytest.mark.parametrize(("line", "moment"), pairs(LINES, MOMENTS))
-def test_a_verb_while_the_cluster_moves(
+def test_a_command_while_the_cluster_moves(
     line: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Moving(monkeypatch)
-    line = " ".join(scene.spelt(line))  # who leads isn't known while nobody is there
+    line = " ".join(scene.spelt(line))  # leaders are unknown without brokers
     changes = TREE[" ".join(line.split()[:2])] and "--dry-run" not in line
     rng = random.Random(f"{line} {moment}")
     try:

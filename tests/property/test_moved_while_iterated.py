@@ -1,7 +1,7 @@
-"""A position that is moved at any bytecode of an iteration in another thread (R-GR-1).
+"""A position is moved by another thread at any bytecode of an iteration (R-GR-1).
 
-An iteration takes no lock for a record. The engine's thread, which moves the position, may have to
-wait for the interpreter's lock after each of its bytecodes; then the iteration hands out a record.
+An iteration takes no lock per record. The engine's thread, which moves the position, may have to
+wait for the GIL after each of its bytecodes; then the iteration returns a record.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from odradek.common.types import FREE_THREADS, TopicPartition
 
 TP = TopicPartition("t", 0)
 HANDED, TO = 5, 17
-"""Records that the iteration has handed out before, and where a seek goes to."""
+"""Records returned before, and the target of a seek."""
 
 
 class Meanwhile(At):
-    """Lets another thread do something at the n-th bytecode, instead of raising there."""
+    """Run an action in another thread at the n-th bytecode, instead of raising there."""
 
     def __init__(self, number: int, act: Callable[[], object]) -> None:
         super().__init__(number)
@@ -79,7 +79,7 @@ MOVES = {seek: TO, seek_to_the_next: HANDED + 1, unassign: None, reset: None}
 
 @pytest.mark.skipif(FREE_THREADS, reason="there an iteration takes the lock for each record")
 @pytest.mark.parametrize("move", [*STAYS, *MOVES])
-def test_no_record_comes_twice_and_no_seek_is_lost(
+def test_no_record_is_returned_twice_and_no_seek_is_lost(
     move: Callable[[SubscriptionState], None],
 ) -> None:
     for number in range(2000):
@@ -106,5 +106,5 @@ def test_no_record_comes_twice_and_no_seek_is_lost(
 
 
 def take(walk: Iterator[int]) -> list[int]:
-    """The next record, if it hands out one more."""
+    """Return the next record if there is one."""
     return [record for record in [next(walk, None)] if record is not None]

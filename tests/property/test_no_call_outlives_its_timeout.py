@@ -1,8 +1,8 @@
-"""R-RT-2 over all public calls: with every broker dead they end in time and say what was tried.
+"""R-RT-2 for all public calls: with every broker dead they end in time and list the attempts.
 
-Producer, consumer and admin as they ship, in virtual time, under every way in which brokers can be
-dead, with connections that stood before and without, with timeouts from nothing to ten seconds.
-A public call with a timeout that isn't in the table below fails the last test.
+Producer, consumer and admin in virtual time, with each way in which brokers can be dead, with and
+without established connections, with timeouts from zero to ten seconds. A public call with a
+timeout that is missing in the table below fails the last test.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FAULTS: dict[str, Callable[[SimulatedCluster, int], None]] = {
     "dns_dead": lambda cluster, i: cluster.crash(i),
 }
 QUIET = {"poll", "poll_arrow", "batches", "records", "close", "unsubscribe"}
-"""These come back with nothing instead of raising."""
+"""Calls that return an empty result instead of raising."""
 
 
 def _send(producer: Producer, topic: str = "t") -> RecordFuture:
@@ -133,7 +133,7 @@ KNOWN_BY_HEART = {
     *((owner, "client_instance_id") for owner in (Producer, Consumer, Admin)),
     (Admin, "describe_reachability"),
 }
-"""Answered from what is known, once it is; what doesn't answer stands in the last one's result."""
+"""Calls answered from metadata, once it exists; the last one's result lists what fails."""
 
 
 def client_of(
@@ -147,13 +147,13 @@ def client_of(
         config["transactional.id"] = "writer"
     if (owner, name) in IN_GROUP:
         config["group.id"] = "group"
-    if name in ("send_arrow", "send_many") or owner in OF_ROWS:  # they have no timeout of their own
+    if name in ("send_arrow", "send_many") or owner in OF_ROWS:  # they have no own timeout
         config["max.block.ms"] = round(timeout * 1000)
     return on_host(host, kind, config)
 
 
 def warm_up(client: Any, name: str) -> None:
-    """Connections stand, the topic is known; a transaction is open, a group joined."""
+    """Establish connections and metadata; begin a transaction, join a group."""
     if (Producer, name) in TRANSACTIONAL and isinstance(client, Producer):
         client.partitions_for("t", timeout=5)
         if (Producer, name) in IN_TRANSACTION:
@@ -184,7 +184,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("owner", "name", "fault", "warm"), CASES)
-def test_it_ends_in_time_and_lists_the_attempts(
+def test_a_call_ends_in_time_and_lists_the_attempts(
     owner: type, name: str, fault: str, warm: bool
 ) -> None:
     warm = warm or (owner, name) in NEEDS_TOPIC
@@ -245,8 +245,8 @@ def test_every_public_call_with_a_timeout_is_in_the_table() -> None:
     inside: set[tuple[type, str]] = {
         (Producer, "await_outcome"),
         (Producer, "outcome_deadline"),
-    }  # what the futures need
-    # They go to any broker, to leaders, to coordinators or to each broker: one of each is above,
-    # and simulation/test_admin_batched_calls.py tries them all with dead brokers.
+    }  # used by futures
+    # Calls ask any broker, leaders, coordinators or each broker: one of each kind is above;
+    # simulation/test_admin_batched_calls.py tries them all with dead brokers.
     inside |= {(Admin, name) for name, *_ in ADMIN_CALLS}
-    assert found - inside <= set(CALLS), "calls that nobody tries with every broker dead"
+    assert found - inside <= set(CALLS), "calls that no test makes with every broker dead"

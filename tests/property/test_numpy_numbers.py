@@ -1,7 +1,7 @@
-"""numpy's numbers go wherever numbers go, and what isn't one of those is refused.
+"""numpy's numbers are accepted like Python's, and other types are refused.
 
-Every parameter of every public method whose type speaks of numbers, partitions or offsets is found
-by introspection; one for which nothing is known below fails the test that meets it.
+Every parameter of every public method whose type contains numbers, partitions or offsets is found
+by introspection; one that is unknown below fails the test that meets it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def partition(number: Any) -> Any:
 
 
 def up(number: Any, by: int) -> Any:
-    """More than there are, where it is a number."""
+    """Return a number of partitions above the current one."""
     return number + by if type(number) in WHOLE else number
 
 
@@ -87,7 +87,7 @@ MADE: dict[str, tuple[Callable[[Any], Any], ...]] = {
     "times": (lambda n: {partition(n): 0}, lambda n: {partition(0): n}),
     "until": (lambda n: {partition(n): 0}, lambda n: {partition(0): n}),
 }
-"""By the names of parameters: what is made of a number, zero where it is one."""
+"""By parameter name: a value with this number, zero for plain numbers."""
 MADE_FOR: dict[tuple[str, str], tuple[Callable[[Any], Any], ...]] = {
     ("assign", "partitions"): (*MADE["partitions"], lambda n: {partition(0): n}),
     ("send_many", "partitions"): (lambda n: [n, 0],),
@@ -142,16 +142,16 @@ def called(scene: Scene, method: str, name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "method", "name"), list(cases()))
-def test_a_number_of_numpys_is_a_number(kind: str, method: str, name: str) -> None:
+def test_a_numpy_number_is_accepted(kind: str, method: str, name: str) -> None:
     timed = name in TIMES or name == "changes"  # of quotas, which may have fractions
     usual = (lambda n: n,) if timed else MADE.get(name, ())
     makes: tuple[Callable[[Any], Any], ...] = MADE_FOR.get((method, name), usual)
     assert makes, "say in MADE what is made of a number here"
     refusals: Sequence[Any] = NO_TIMES if timed else NO_NUMBERS
     if kind == "record_future" or method in ("position", "partitions_for"):
-        refusals = () if timed else refusals  # what is there already asks for no time
+        refusals = () if timed else refusals  # buffered records need no time
     if name == "changes":
-        refusals = (True, "1", np.bool_(True), math.nan)  # the others are for brokers to refuse
+        refusals = (True, "1", np.bool_(True), math.nan)  # brokers refuse the others
     refusals = some(refusals, 4)
     scene = Scene(kind)
     for make in makes:
@@ -161,7 +161,7 @@ def test_a_number_of_numpys_is_a_number(kind: str, method: str, name: str) -> No
                 called(scene, method, name, make(number(1 if timed else 0)))
             except ConfigurationError:
                 raise
-            except KafkaError:  # at the wrong time, or a second time: not the number's fault
+            except KafkaError:  # at the wrong time, or a second time: not because of the number
                 pass
         for bad in refusals:
             scene = Scene(kind) if scene.client._closed else scene
@@ -170,7 +170,7 @@ def test_a_number_of_numpys_is_a_number(kind: str, method: str, name: str) -> No
 
 
 @pytest.mark.parametrize("number", WHOLE)
-def test_topics_are_made_with_them(number: Any) -> None:
+def test_topics_are_created_with_numpy_numbers(number: Any) -> None:
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     servers = cluster.bootstrap_servers
@@ -183,7 +183,7 @@ def test_topics_are_made_with_them(number: Any) -> None:
 
 
 @pytest.mark.parametrize("number", WITH_FRACTIONS)
-def test_options_are_given_them(number: Any) -> None:
+def test_options_accept_numpy_numbers(number: Any) -> None:
     config = Config("producer", {"bootstrap.servers": "b:1", "linger.ms": number(100)})
     assert config["linger.ms"] == 0.1
     config = Config("producer", bootstrap_servers="b:1", batch_size=number(64))
@@ -191,13 +191,13 @@ def test_options_are_given_them(number: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [*(b for b in NO_NUMBERS if not isinstance(b, str)), math.inf])
-def test_an_option_refuses_what_is_none(bad: Any) -> None:
+def test_an_option_refuses_other_types(bad: Any) -> None:
     for option in ("linger.ms", "batch.size"):
         with pytest.raises(ConfigurationError, match="must be a whole number"):
             Config("producer", {"bootstrap.servers": "b:1", option: bad})
 
 
-def test_numbers_that_were_given_are_pythons_afterwards() -> None:
+def test_accepted_numbers_are_converted_to_python() -> None:
     scene = Scene("assigned")
     scene.client.assign([("t", np.int64(0))])
     (tp,) = scene.client.assignment()

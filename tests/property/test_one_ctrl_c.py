@@ -1,7 +1,7 @@
 """R-HO-1: one Ctrl-C at any place of a call where CPython looks for signals, in the simulation.
 
-Only what callers carry out is interrupted: the facades, their calls, callbacks. Elsewhere, and at
-each bytecode: `test_interruptions`.
+Only code that runs in the caller is interrupted: facades, their calls, callbacks. For other code,
+and each bytecode: `test_interruptions`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from odradek.testing.simulated import KafkaSimulation
 
 CALLERS = ("/api/", "/clients/calls/")
 STEP = min(PART, 3)
-"""Where each place but one or two is as good as the next, each third is tried."""
+"""Every third place is tried of methods whose places hardly differ."""
 AND = ("/caller.py", "/one_reader.py", "/pending_callbacks.py")
 
 
 @cache
 def looks(code: CodeType) -> frozenset[int]:
-    """After a call, and at a jump back."""
+    """Return the places after a call, and at a jump back."""
     found, before = set(), ""
     for instruction in dis.get_instructions(code):
         if before in ("CALL", "CALL_FUNCTION_EX") or instruction.opname == "JUMP_BACKWARD":
@@ -40,14 +40,14 @@ def looks(code: CodeType) -> frozenset[int]:
 
 
 def in_step(frame: FrameType | None) -> bool:
-    """What the engine calls: in a simulation it shares the caller's thread."""
+    """Return whether the frame is in a step, which shares the caller's thread in a simulation."""
     while frame is not None and frame.f_code is not Engine.step.__code__:
         frame = frame.f_back
     return frame is not None
 
 
 class CtrlC(At):
-    """Comes at the n-th of these places."""
+    """A Ctrl-C at the n-th of these places."""
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         name = frame.f_code.co_filename.removeprefix(OURS)
@@ -61,9 +61,9 @@ class CtrlC(At):
 def each(
     action: Callable[[Any], object], scene: Callable[[KafkaSimulation], Any], every: int = PART
 ) -> Iterator[tuple[Any, str]]:
-    """The client after a Ctrl-C at each place in turn; ends where the action came to its end.
+    """Yield the client after a Ctrl-C at each place, until the action ends first.
 
-    Of the places every n-th is tried.
+    Every n-th place is tried.
     """
     number = 0
     while True:
@@ -106,7 +106,7 @@ def in_group(simulation: KafkaSimulation) -> Consumer:
 
 @pytest.mark.parametrize(("scene", "most"), [(sending, 9), (in_transaction, 9), (in_group, 7)])
 def test_close_closes(scene: Callable[[KafkaSimulation], Any], most: int) -> None:
-    """But where it comes before anything was begun; and again it closes in any case."""
+    """Unless it is interrupted before it has begun; a second call closes in any case."""
     places, left_open = 0, []
     for client, where in each(lambda client: client.close(), scene):
         places += 1
@@ -120,8 +120,8 @@ def test_close_closes(scene: Callable[[KafkaSimulation], Any], most: int) -> Non
     assert len(left_open) <= most, left_open
 
 
-def test_the_block_of_a_transaction_ends_it() -> None:
-    """It is aborted, or committed where its commit had begun: the next one begins at once."""
+def test_a_transaction_block_ends_its_transaction() -> None:
+    """By an abort, or by its commit if that had begun: the next one begins at once."""
     notes: Counter[str] = Counter()
     simulations: list[KafkaSimulation] = []
 
@@ -149,7 +149,7 @@ def test_the_block_of_a_transaction_ends_it() -> None:
 
 
 class Interrupting:
-    """A producer's method that is interrupted: at the n-th place of its n-th call, from 1."""
+    """A method of the producer that is interrupted at the n-th place of its n-th call, from 1."""
 
     def __init__(self, method: Callable[..., object], places: list[int]) -> None:
         self.method, self.places = method, places
@@ -193,8 +193,9 @@ def test_a_block_begins_after_one_whose_end_was_interrupted_twice(second: int) -
 
 
 def after_an_interrupted_block(places: dict[str, list[int]], end: bool) -> tuple[int, list[Any]]:
-    """Interrupt calls of a block whose body fails; return how many were, and what the next block
-    leaves. `end`: another Ctrl-C comes before the block can end what it has begun.
+    """Interrupt calls of a block whose body fails; return how many, and the next block's state.
+
+    `end`: another Ctrl-C is raised before the block can end what it has begun.
     """
     with KafkaSimulation(seed=3) as simulation:
         simulation.create_topic("t", partitions=1)
@@ -219,7 +220,7 @@ def after_an_interrupted_block(places: dict[str, list[int]], end: bool) -> tuple
             call.places.clear()
         with producer.transaction():
             producer.send("t", b"3")
-        simulation.advance(1.0)  # the markers are written a moment after the answer
+        simulation.advance(1.0)  # the markers are written a moment after the response
         rows = simulation.cluster.log("t", 0).decided_rows()
         return sum(c.interrupted for c in calls), [r[4] for r in rows if r[4] is not None]
 
@@ -227,7 +228,7 @@ def after_an_interrupted_block(places: dict[str, list[int]], end: bool) -> tuple
 @pytest.mark.parametrize("call", ["begin_transaction", "abort_transaction"])
 @pytest.mark.parametrize("end", [False, True])
 def test_a_block_begins_after_one_that_could_not_end_its_transaction(call: str, end: bool) -> None:
-    """At each place of the call; with `end` also at the first place of what ends the block."""
+    """At each place of the call; with `end` also at the first place of the call that ends it."""
     for place in range(0, 200, STEP):
         interrupted, found = after_an_interrupted_block({call: [place]}, end)
         assert found == [b"3"], place
@@ -264,8 +265,8 @@ def reading(simulation: KafkaSimulation) -> Consumer:
     return consumer
 
 
-def test_poll_loses_a_list_at_one_place_alone() -> None:
-    """Where `handed_over` has ended, and the list isn't the caller's yet."""
+def test_poll_loses_records_at_one_place_only() -> None:
+    """Where `handed_over` has ended, and the caller hasn't got the list yet."""
     lost = []
     for consumer, where in each(lambda consumer: consumer.poll(1.0, 7), reading, 1):
         offsets = [record.offset for record in consumer.poll(1.0)]
@@ -276,7 +277,7 @@ def test_poll_loses_a_list_at_one_place_alone() -> None:
 
 
 class Member:
-    """A member of a group that has read two of four records; `holds` is what callbacks told."""
+    """A member that has read two of four records; `holds` are the partitions by its callbacks."""
 
     def __init__(self, protocol: str) -> None:
         self.holds: list[str] = []
@@ -296,7 +297,7 @@ class Member:
         return consumer
 
     def read(self, consumer: Consumer) -> list[int]:
-        """Two records."""
+        """Read two records."""
         found: list[int] = []
         for _ in range(60):
             found += [int(r.value or b"") for r in consumer.poll(1.0, 2 - len(found))]
@@ -311,7 +312,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize(
     ("protocol", "thinks_again"), pairs(["classic", "consumer"], [False, True])
 )
-def test_who_subscribes_after_an_interrupted_unsubscribe_is_told_and_is_a_member(
+def test_a_subscription_after_an_interrupted_unsubscribe_joins_and_calls_callbacks(
     protocol: str, thinks_again: bool
 ) -> None:
     member = Member(protocol)
@@ -334,7 +335,7 @@ def test_who_subscribes_after_an_interrupted_unsubscribe_is_told_and_is_a_member
 
 
 @PROTOCOLS
-def test_who_assigns_after_an_interrupted_unsubscribe_keeps_what_it_assigned(protocol: str) -> None:
+def test_an_assignment_after_an_interrupted_unsubscribe_is_kept(protocol: str) -> None:
     member = Member(protocol)
     refused = 0
     for consumer, where in each(lambda consumer: consumer.unsubscribe(), member.scene):
@@ -350,8 +351,10 @@ def test_who_assigns_after_an_interrupted_unsubscribe_keeps_what_it_assigned(pro
 
 
 @PROTOCOLS
-def test_a_second_goodbye_that_outlasts_the_first_ends_the_subscription(protocol: str) -> None:
-    """The first one ends amid silence, and the second has a commit to wait for."""
+def test_a_second_close_that_takes_longer_than_the_first_ends_the_subscription(
+    protocol: str,
+) -> None:
+    """The first one ends during silence, and the second has a commit to wait for."""
     member, brokers, quiet = Member(protocol), (1, 2, 3), 0
 
     def leave(consumer: Consumer) -> None:

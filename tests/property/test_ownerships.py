@@ -1,6 +1,6 @@
-"""A commit is taken if its partition was owned without a break since the caller read (R-ID-1).
+"""A commit is accepted if the caller has owned its partition continuously since reading (R-ID-1).
 
-A model of the group knows when a partition was lost, or may have been another member's; the clients
+A model of the group knows when a partition was lost, or may have been another member's; clients
 only see generations, losses and announcements.
 """
 
@@ -31,16 +31,16 @@ ACTS = (
 
 @dataclass
 class Model:
-    """One member and one partition; the truth beside what the client keeps."""
+    """One member and one partition: the true state beside the client's."""
 
     by_epoch: bool
     breaks: int = 0
     """How often the partition was lost, or may have been another member's."""
     owned: bool = False
     announced: int | None = None
-    """The breaks as of the last announcement."""
+    """The breaks at the last announcement."""
     waits: bool = False
-    """An assignment that wasn't announced yet."""
+    """Whether an assignment isn't announced yet."""
     records: list[tuple[int, int]] = field(default_factory=list)
     """Offsets that the caller has, and the breaks when it read them."""
     lowest: dict[int, int] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Model:
         self.highest[self.breaks] = max(position, self.highest.get(self.breaks, position))
 
     def check(self) -> None:
-        """Commits of all that the caller has, and one by hand."""
+        """Check commits of all records that the caller has, and one with explicit offsets."""
         by_hand = self.ownership.asked({P: OffsetAndMetadata(3)}, read=False).refused()
         assert bool(by_hand) == (self.announced not in (None, self.breaks))
         for offset, breaks in self.records:
@@ -130,7 +130,7 @@ class Model:
 @pytest.mark.parametrize("by_epoch", [False, True], ids=["classic", "consumer"])
 @settings(max_examples=examples(400))
 @given(acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 4)), min_size=2, max_size=30))
-def test_commits_are_judged_by_what_the_caller_knew(
+def test_a_commit_is_accepted_if_its_record_belongs_to_the_current_ownership(
     by_epoch: bool, acts: list[tuple[str, int]]
 ) -> None:
     model = Model(by_epoch)

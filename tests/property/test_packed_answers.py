@@ -1,4 +1,4 @@
-"""A client that leaves partitions in their bytes knows what one knows that makes them all."""
+"""A client that keeps partitions as encoded bytes has the same metadata as one that decodes all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STEP = st.one_of(
 
 
 def _picture(snapshot: Cluster | None) -> Any:
-    """What can be compared."""
+    """Return the comparable state of a client."""
     if snapshot is None:
         return None
     of_cluster = snapshot.cluster_id, snapshot.controller, snapshot.updated_at
@@ -74,7 +74,7 @@ def packed(response: MetadataResponse) -> PackedMetadataResponse:
 
 
 @given(st.lists(STEP, max_size=12), st.booleans())
-def test_as_from_plain_answers(steps: list[Any], looks: bool) -> None:
+def test_the_state_equals_that_from_plain_responses(steps: list[Any], looks: bool) -> None:
     plain, ours = Known(), Known()
     now = 0.0
     for what, *details in steps:
@@ -105,11 +105,11 @@ def test_as_from_plain_answers(steps: list[Any], looks: bool) -> None:
 
 
 def _shown(metadata: Known) -> Any:
-    """The same without what looking at would change: epochs stay as they are kept."""
+    """Return the state without what reading it would change: epochs remain as stored."""
     return [_picture(metadata.snapshot), metadata.topic_errors, metadata.allowed_at]
 
 
-def test_the_same_answer_leaves_every_topic_as_it_is() -> None:
+def test_an_equal_response_leaves_every_topic_unchanged() -> None:
     metadata = Known()
     said = answer(
         *(MetadataResponseTopic(0, n, ID, False, alike([(1, 3)] * 9, 0, 2)) for n in NAMES)
@@ -124,7 +124,7 @@ def test_the_same_answer_leaves_every_topic_as_it_is() -> None:
         assert metadata.snapshot.brokers is before.brokers
 
 
-def test_of_a_topic_that_changed_the_others_stay() -> None:
+def test_other_topics_are_unchanged_when_one_changes() -> None:
     metadata = Known()
     topics = [MetadataResponseTopic(0, n, ID, False, alike([(1, 3)] * 9, 0, 2)) for n in "tuvwx"]
     names = list("tuvwx")
@@ -141,8 +141,8 @@ def test_of_a_topic_that_changed_the_others_stay() -> None:
     assert after.topics["v"].partitions[4].leader_epoch == 4
 
 
-def test_a_leader_hint_while_an_answer_is_read_is_kept() -> None:
-    """What was looked over before the hint is looked at again."""
+def test_a_leader_hint_during_the_reading_of_a_response_is_kept() -> None:
+    """Topics that were compared before the hint are compared again."""
     metadata = Known()
     rows = alike([(1, 3)] * 3, 0, 2)
     said = answer(MetadataResponseTopic(0, "t", ID, False, rows))

@@ -1,8 +1,8 @@
-"""Each verb of the commands for a cluster, while brokers refuse one API that it asks.
+"""Each command, while brokers refuse one API that it uses.
 
-Whatever is refused, whole or for an item: the exit status isn't 0, `--json` has its document, and
-both it and the line on stderr name the error. So a script that reads the status alone isn't lied
-to, and a wrong answer doesn't look like an empty one.
+If the response or an item is an error, the exit status isn't 0, `--json` prints its document, and
+both it and the line on stderr name the error. Otherwise a script that reads the status alone would
+be misled, and an error would look like an empty result.
 """
 
 from __future__ import annotations
@@ -128,29 +128,27 @@ TREE = verbs()
 CODES = {kind.name: code for code, kind in ERRORS.items()}
 HANDLED: list[Any] = [*HANDLERS]
 WHOLE = {k.API_NAME for k in HANDLED if hasattr(k.RESPONSE(), "error_code")}
-"""APIs whose answers may be one error."""
+"""APIs whose responses may consist of one error."""
 OLD_ERRORS = {"FindCoordinator", "OffsetFetch"}
-"""Those whose answers were, in versions that aren't spoken here."""
+"""APIs whose responses did in versions that aren't used here."""
 NAMES_ALONE = {"topics list", "configs describe topic"}
-"""What wants topics' names alone: these are told, whatever a broker says of the topics."""
+"""Commands that only need topic names: these are printed in spite of errors of topics."""
 EACH = min(PART, 12)
-"""Of the ways to refuse each n-th is gone."""
+"""Every n-th of the ways to refuse is skipped."""
 OF_ALL_BROKERS = (
     *("groups list", "groups lag billing", "logdirs describe", "transactions list"),
     *("offsets list flights", "partitions list flights --offsets"),
 )
-"""What asks each broker for what only that one knows."""
+"""Commands that ask each broker for its own data."""
 DONE_ALL_THE_SAME = {"partitions reassign flights:0=1"}
-"""What is done though something couldn't be looked up, of which a line on stderr tells."""
+"""Commands that succeed although a lookup failed, which a line on stderr reports."""
 BUILT, MADE = cache(build), cache(get_command)
-"""Making a command takes longer than running it: each is made once."""
+"""Parsers, created once: creating one takes longer than a command."""
 
 
 @dataclass(slots=True, eq=False)
 class WholeRefusal(Injection):
-    """Answers that are one error, and have no items: what brokers say of a request that they
-    can't work on at all.
-    """
+    """A response with one error and no items, for requests that brokers can't handle at all."""
 
     def answering(self, body: Any, reply: Reply) -> Reply:
         self.left -= 1
@@ -161,7 +159,7 @@ class WholeRefusal(Injection):
 
 
 class Scene:
-    """A cluster with something of everything that verbs ask for."""
+    """A cluster that contains something for each command."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.world = World(seed=1)
@@ -200,7 +198,7 @@ class Scene:
         self._others = (producer, member, setting)
         self.asked: dict[str, None] = {}
         self.described = False
-        """Metadata was asked about topics, and not for brokers alone."""
+        """Whether Metadata was requested for topics, and not for brokers only."""
         self.cluster.observers.append(self._note)
         patch.setattr("typer.testing._get_command", MADE)
         self._patch = patch
@@ -216,19 +214,19 @@ class Scene:
                 broker.injections.append(kind(api, code, 1 << 60))
 
     def answer_again(self) -> None:
-        """Refuse nothing any more."""
+        """Stop refusing."""
         for broker in self.cluster.brokers.values():
             broker.injections.clear()
 
     def coordinator(self, group: str) -> int:
-        """The broker that has the group."""
+        """Return the coordinator of the group."""
         place = self.cluster.groups.index(group)
         leader = self.cluster.leader("__consumer_offsets", place)
         assert leader is not None
         return leader.id
 
     def spelt(self, line: str) -> list[str]:
-        """The line's words; LEADER is a broker's id."""
+        """Return the words of the line; LEADER is a broker's id."""
         if "LEADER" not in line:
             return line.split()
         leader = self.cluster.leader("flights", 0)
@@ -236,7 +234,7 @@ class Scene:
         return line.replace("LEADER", str(leader.id)).split()
 
     def run(self, line: str, timeout: float = 5.0) -> Any:
-        """A command with a client of its own."""
+        """Run a command with its own client."""
         made = partial(on_host, self.world.host("verb"), Admin)
         self._patch.setattr(commands, "Admin", made)
         words = [*self.spelt(line), "--json", "--timeout", str(timeout)]
@@ -251,7 +249,7 @@ class Scene:
 
 
 def run(line: str, patch: pytest.MonkeyPatch, *refused: Any, **how: Any) -> Any:
-    """A command at a cluster of its own, where one API is refused; and the scene."""
+    """Run a command in its own cluster, where one API is refused; return it and the scene."""
     scene = Scene(patch)
     try:
         if refused:
@@ -262,13 +260,13 @@ def run(line: str, patch: pytest.MonkeyPatch, *refused: Any, **how: Any) -> Any:
 
 
 def names(text: str, error: str) -> bool:
-    """Whether a text has an error's name: Kafka's, or that of our class."""
+    """Return whether a text contains an error's name: Kafka's, or that of our class."""
     words = set(re.findall(r"\w+", text))
     return bool(words & {error, ERRORS[CODES[error]].__name__})
 
 
 @pytest.mark.parametrize("line", VERBS)
-def test_what_is_refused_is_told(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_request_is_reported(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch)
     done = scene.run(line)
     assert done.exit_code == 0, done.output
@@ -276,7 +274,7 @@ def test_what_is_refused_is_told(line: str, monkeypatch: pytest.MonkeyPatch) -> 
     ways = [(api, False) for api in scene.asked if api != "Metadata" or scene.described]
     ways += [(api, True) for api in scene.asked if api in WHOLE - OLD_ERRORS]
     first = VERBS.index(line)
-    begin = first % min(EACH, len(ways))  # so that each verb is refused something
+    begin = first % min(EACH, len(ways))  # so that each command is refused some API
     for turn, (api, whole) in enumerate(ways[begin::EACH], first):
         error = ERROR_NAMES[turn % len(ERROR_NAMES)]
         if changes:
@@ -301,8 +299,10 @@ def test_what_is_refused_is_told(line: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("line", OF_ALL_BROKERS)
-def test_one_broker_that_refuses_hides_nothing(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Either another one is asked, and the answer is the same, or the error is told."""
+def test_an_error_of_one_broker_is_avoided_or_reported(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either another one is asked, and the result is the same, or the error is reported."""
     good, scene = run(line, monkeypatch)
     error = "UNKNOWN_SERVER_ERROR"
     refused = 0
@@ -319,8 +319,8 @@ def test_one_broker_that_refuses_hides_nothing(line: str, monkeypatch: pytest.Mo
     assert refused
 
 
-def test_a_silent_broker_hides_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who isn't a group's coordinator isn't asked for it."""
+def test_a_silent_broker_delays_no_groups_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that isn't a group's coordinator isn't asked for it."""
     seen = 0
     for broker in (1, 2, 3):
         scene = Scene(monkeypatch)
@@ -342,7 +342,7 @@ def test_a_silent_broker_hides_no_group(monkeypatch: pytest.MonkeyPatch) -> None
         ("transactions list", "transactions", "transactional_id"),
     ],
 )
-def test_a_silent_broker_is_named_beside_what_the_others_told(
+def test_a_silent_broker_is_named_beside_the_results_of_others(
     line: str, thing: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = {one[name] for one in json.loads(run(line, monkeypatch)[0].stdout)[thing]}
@@ -360,7 +360,9 @@ def test_a_silent_broker_is_named_beside_what_the_others_told(
 
 
 @pytest.mark.parametrize("line", some(VERBS, len(VERBS) // 6))
-def test_a_verb_that_is_lied_to_ends_in_words(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_gets_false_responses_ends_with_an_error(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a document, and never with a traceback."""
     scene, liar, usual = Scene(monkeypatch), Liar(VERBS.index(line)), BrokerSession.answer
 

@@ -33,7 +33,7 @@ from odradek.simulation.faults.response_faults import CODES
 from odradek.testing import KafkaSimulation
 
 FIRST = 20
-"""Requests of one API to one broker that may come at any rate: backoffs begin short."""
+"""Requests of one API to one broker that may come at any rate: backoffs start short."""
 WINDOW, RATE = 5.0, 6
 """Seconds; requests per second of one API to one broker."""
 BEFORE, LASTS = 4.0, 12.0
@@ -44,7 +44,7 @@ FOREVER = 10**9
 
 
 class Rates:
-    """Times of requests by broker and API, of all clients but those that feed the scene."""
+    """Times of requests by broker and API, of the clients under test."""
 
     def __init__(self, cluster: SimulatedCluster, clock: Callable[[], float]) -> None:
         self.times: dict[tuple[int, str], list[float]] = defaultdict(list)
@@ -64,7 +64,7 @@ class Rates:
         self.times.clear()
 
     def too_many(self) -> dict[tuple[int, str], int]:
-        """Return the most requests in a window, where that is more than allowed."""
+        """Return the most requests in a window, if they exceed the limit."""
         found = {}
         for where, times in self.times.items():
             late = times[FIRST:]
@@ -172,7 +172,7 @@ KNOWN: tuple[tuple[str, str, int, bool], ...] = (
 
 
 def too_many(client: str, api: str, code: int, early: bool) -> dict[tuple[int, str], int]:
-    """Run a client against an error; return what it asked too often."""
+    """Run a client with an error; return the requests that exceeded the limit."""
     run, _ = CLIENTS[client]
     found: dict[tuple[int, str], int] = {}
     with KafkaSimulation(seed=1, checkers=False) as simulation:
@@ -182,7 +182,7 @@ def too_many(client: str, api: str, code: int, early: bool) -> dict[tuple[int, s
         counted = Rates(simulation.cluster, lambda: simulation.now)
 
         def feed() -> None:
-            with suppress(KafkaError):  # the error may meet this producer, too
+            with suppress(KafkaError):  # the error may affect this producer, too
                 simulation.send("t", b"x")
 
         feed()
@@ -211,7 +211,7 @@ def too_many(client: str, api: str, code: int, early: bool) -> dict[tuple[int, s
 @pytest.mark.parametrize(
     ("client", "api"), [(client, api) for client, (_, apis) in CLIENTS.items() for api in apis]
 )
-def test_no_error_of_an_api_makes_a_client_ask_without_end(client: str, api: str) -> None:
+def test_no_error_of_an_api_causes_a_loop_of_requests(client: str, api: str) -> None:
     cases = [(code, early) for code in CODES for early in (False, True)]
     found = {
         case: loop
@@ -222,12 +222,12 @@ def test_no_error_of_an_api_makes_a_client_ask_without_end(client: str, api: str
 
 
 @pytest.mark.parametrize(("client", "api", "code", "early"), KNOWN)
-def test_what_once_was_a_loop(client: str, api: str, code: int, early: bool) -> None:
+def test_former_loops(client: str, api: str, code: int, early: bool) -> None:
     assert too_many(client, api, code, early) == {}
 
 
 def asked(call: Callable[[Any], Any], api: str = "", code: int = 0) -> Rates:
-    """Repeat an admin client's call, after each error, too; count from the error on."""
+    """Repeat a call of an admin client, also after errors; count from the error on."""
     world, cluster = asked_of(1)
     counted = Rates(cluster, lambda: world.now)
     with admin_of(world, cluster) as admin:
@@ -245,7 +245,7 @@ def asked(call: Callable[[Any], Any], api: str = "", code: int = 0) -> Rates:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_no_error_of_an_api_makes_an_admin_ask_without_end(name: str) -> None:
+def test_no_error_of_an_api_causes_a_loop_of_an_admin_client(name: str) -> None:
     call, _ = CALLS[name]
     found = {}
     for api in sorted(asked(call).apis):
@@ -258,10 +258,10 @@ def test_no_error_of_an_api_makes_an_admin_ask_without_end(name: str) -> None:
 @pytest.mark.parametrize(
     ("client", "request_type"), [("reader", FetchRequest), ("producer", ProduceRequest)]
 )
-def test_leaders_that_change_with_each_answer(
+def test_leaders_that_change_with_each_response(
     client: str, request_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KIP-951: each answer names a leader of a newer epoch, which is asked at once only once."""
+    """KIP-951: each response names a leader of a newer epoch; only the first is asked at once."""
     epochs = count(100)
 
     def hint(answer: Any) -> None:

@@ -1,4 +1,4 @@
-"""What holds for every group that the sticky assignors balance."""
+"""Properties of the sticky assignors for random groups."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def joined(
     before: Mapping[str, list[TopicPartition]],
     generation: int,
 ) -> Members:
-    """What members say that were given `before`; those that were given nothing are new."""
+    """Return the subscriptions of members with the assignment `before`; others are new."""
     (assignor,) = find([name])
     members = {}
     for member, wanted in topics.items():
@@ -68,7 +68,7 @@ def run(
 def check_balanced(
     given: Assignments, topics: Mapping[str, int], wanted: Mapping[str, frozenset[str]]
 ) -> None:
-    """Each partition once, with a subscriber, and no chain of moves makes it more equal."""
+    """Check that each partition has a subscribed owner, and no chain of moves is more balanced."""
     everything = [p for partitions in given.values() for p in partitions]
     assert len(everything) == len(set(everything))
     somebody = frozenset[str]().union(*wanted.values())
@@ -100,7 +100,7 @@ def test_sticky_balances_and_moves_nothing_without_need(
     # The same group again: nothing moves.
     again = run("sticky", joined("sticky", before, first, 1), topics)
     assert {m: set(p) for m, p in again.items()} == {m: set(p) for m, p in first.items()}
-    # Others come and go, subscriptions and topics change.
+    # Members join and leave, subscriptions and topics change.
     grown = topics | {t: max(n, topics.get(t, 0)) for t, n in more.items()}
     second = run("sticky", joined("sticky", after, first, 1), grown)
     check_balanced(second, grown, after)
@@ -124,9 +124,10 @@ def settled(
     racks: PartitionRacks | None = None,
     say: Say = lambda members: members,
 ) -> Assignments:
-    """What cooperative members own when no round changes anything any more, after a change.
+    """Return what cooperative members own after a change, once further rounds change nothing.
 
-    In no round is anything given away that is still owned; `say` changes what members say.
+    In no round is a partition assigned that another member still owns; `say` changes what members
+    say.
     """
     name, rounds = "cooperative-sticky", 4 if racks is None else 7
     owned = run(name, say(joined(name, before, {}, -1)), topics, racks)
@@ -145,14 +146,14 @@ def settled(
 
 @settings(max_examples=examples(80))
 @given(groups, groups, counts)
-def test_cooperative_rounds_give_nothing_away_that_is_still_owned(
+def test_cooperative_rounds_assign_no_partition_that_is_still_owned(
     before: dict[str, frozenset[str]], after: dict[str, frozenset[str]], topics: dict[str, int]
 ) -> None:
     settled(before, after, topics)
 
 
 def near(given: Assignments, members: Members, racks: PartitionRacks) -> int:
-    """How many partitions have a replica in their member's rack."""
+    """Count the partitions with a replica in their member's rack."""
     return sum(members[m].rack in racks.get(p, ()) for m, found in given.items() for p in found)
 
 
@@ -172,7 +173,7 @@ def test_with_racks_balance_comes_first_and_rounds_still_end(
         return {m: replace(s, rack=home[m]) for m, s in members.items()}
 
     owned = settled(before, after, topics, racks, at_home)
-    if len(set(after.values())) == 1:  # two that would both gain by an exchange have made it
+    if len(set(after.values())) == 1:  # both members gain by an exchange, so it happens
         far = [(m, p) for m, found in owned.items() for p in found if home[m] not in racks[p]]
         for m, p in far:
             for n, q in far:
@@ -180,9 +181,9 @@ def test_with_racks_balance_comes_first_and_rounds_still_end(
 
 
 def rounds_until_settled(seed: int, *, one_leader: bool = True) -> int:
-    """Of a random group with racks and unlike subscriptions after a change.
+    """Count rounds for a random group with racks and different subscriptions after a change.
 
-    Groups are small and have few partitions: there one that moves pushes others away.
+    Groups are small and have few partitions: there one that moves displaces others.
     """
     rng = random.Random(seed)
     topics = {t: rng.randint(1, 4) for t in TOPICS[: rng.randint(3, 4)]}
@@ -216,15 +217,15 @@ def rounds_until_settled(seed: int, *, one_leader: bool = True) -> int:
     raise AssertionError(f"group {seed}: no end of rounds")
 
 
-def test_unlike_groups_with_racks_settle() -> None:
-    # Few groups are in danger; the single numbers are of some that once exchanged partitions for
-    # ever, the last two of them only with another leader in each round.
+def test_groups_with_different_subscriptions_and_racks_settle() -> None:
+    # Few groups are affected; the single numbers are seeds that once exchanged partitions forever,
+    # the last two of them only with another leader in each round.
     often = [*range(310), 554, 1094, 1442, 1745, 2148, 2214, 2261]
     assert max(rounds_until_settled(seed, one_leader=False) for seed in often) <= 5
     assert max(rounds_until_settled(seed) for seed in [*often, 6143, 10407]) == 2
 
 
-def test_partitions_go_to_their_racks_while_that_keeps_the_balance() -> None:
+def test_partitions_move_to_their_racks_while_that_keeps_the_balance() -> None:
     racks = {TopicPartition("a", n): frozenset("xy"[n % 2]) for n in range(6)}
     members = {
         m: MemberSubscription(("a",), rack=r) for m, r in (("m1", "y"), ("m2", "x"), ("m3", None))
@@ -241,13 +242,13 @@ def test_partitions_go_to_their_racks_while_that_keeps_the_balance() -> None:
 
 @settings(max_examples=examples(60))
 @given(groups, counts)
-def test_of_two_claims_for_a_partition_the_younger_counts(
+def test_the_newer_of_two_claims_for_a_partition_counts(
     wanted: dict[str, frozenset[str]], topics: dict[str, int]
 ) -> None:
     given = run("sticky", joined("sticky", wanted, {}, -1), topics)
     members = joined("sticky", wanted, given, 5)
     (assignor,) = find(["sticky"])
-    stale = min(members)  # it missed a rebalance, and says that it has all there is
+    stale = min(members)  # it missed a rebalance, and claims all partitions
     everything = {TopicPartition(t, n) for t, count in topics.items() for n in range(count)}
     others = {p for m, partitions in given.items() if m != stale for p in partitions}
     results = []
@@ -260,7 +261,7 @@ def test_of_two_claims_for_a_partition_the_younger_counts(
 
 @settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
-def test_a_partition_is_not_assigned_beside_a_claim_as_young_as_the_members_own(
+def test_a_partition_is_not_assigned_against_a_claim_of_the_same_generation(
     data: st.DataObject,
 ) -> None:
     """A member that missed rebalances names partitions that others own by now."""
@@ -295,7 +296,7 @@ def test_of_two_equal_claims_neither_counts() -> None:
     assert run("cooperative-sticky", claims, {"a": 2}) == {"m0": [], "m1": [], "m2": []}
 
 
-def test_members_with_user_data_that_says_nothing_start_from_nothing() -> None:
+def test_members_with_empty_user_data_start_without_partitions() -> None:
     said = (None, b"", b"\x00", b"\x00\x00\x00\x01\x00\x05a", b"\x00\x00\x00\x02", b"\xff" * 9)
     members = {f"m{n}": MemberSubscription(("a",), user_data=data) for n, data in enumerate(said)}
     given = run("sticky", members, {"a": len(said)})

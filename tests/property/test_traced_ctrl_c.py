@@ -1,6 +1,6 @@
-"""R-HO-1, for traces: a Ctrl-C at any place of a traced call leaves no span open, and no context.
+"""R-HO-1 for traces: a Ctrl-C at any place of a traced call leaves no open span or context.
 
-What is lost at most is a span that was just made and that nobody had yet: it is no more, too.
+At most a span that was just created is lost, and isn't open either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WHERE = ("/clients/calls/", "/monitoring/")
 
 
 class Open(SpanProcessor):
-    """The spans that began and haven't ended."""
+    """The spans that have begun and not ended."""
 
     def __init__(self) -> None:
         self.spans: dict[int, str] = {}
@@ -40,7 +40,7 @@ class Open(SpanProcessor):
 
 
 class AmidTraces(CtrlC):
-    """Comes at the n-th place of the callers' halves and of what makes spans."""
+    """A Ctrl-C at the n-th place of functions that run in the caller or create spans."""
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         name = frame.f_code.co_filename.removeprefix(OURS)
@@ -62,7 +62,7 @@ def read(clients: tuple[Any, Any, Any]) -> None:
 
 
 def left(number: int, action: Callable[[Any], None]) -> tuple[bool, Any]:
-    """Whether the action ended before that place; where it was, and what is left open after it."""
+    """Return whether the action ended before that place, the place, and what is open after it."""
     opened, ended = Open(), False
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(opened)

@@ -1,4 +1,4 @@
-"""R-GR-1: whatever is paused and resumed, and whenever answers come: each offset once, in order."""
+"""R-GR-1: each offset is returned once, in order, with any pauses, resumes and responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.record.reference import encode
 
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 EACH = 3
-"""Records of one answer."""
+"""Records of one response."""
 
 ACTS = st.tuples(
     st.sampled_from(["answer", "answer", "pause", "resume", "take", "divide", "seek", "full"]),
@@ -28,7 +28,7 @@ FIRST, OTHER = PARTITIONS
 
 
 def answer(waiting: WaitingRecords, state: PartitionState) -> None:
-    """What the next fetch of a partition brings."""
+    """Return what the next fetch of a partition contains."""
     start = state.fetch_offset
     assert start is not None
     entry = fetched(state, encode(rows(start, EACH)), start)
@@ -37,7 +37,7 @@ def answer(waiting: WaitingRecords, state: PartitionState) -> None:
 
 
 def take(waiting: WaitingRecords) -> tuple[CompletedFetch, list[int]] | None:
-    """One record, as `poll` takes it."""
+    """Return one record, as `poll` does."""
     entry = waiting.head()
     return None if entry is None else (entry, [row[0] for row in entry.move(entry.peek(1))])
 
@@ -45,13 +45,14 @@ def take(waiting: WaitingRecords) -> tuple[CompletedFetch, list[int]] | None:
 @given(acts=st.lists(ACTS, max_size=30))
 @example(acts=[("answer", FIRST), ("pause", FIRST), ("answer", FIRST)])
 @example(
-    # What a seek made useless lies aside before what came after it; then something else changes.
+    # Records that a seek made obsolete are buffered before newer ones; then the state changes
+    # again.
     acts=[
         *[("answer", OTHER), ("answer", FIRST), ("seek", FIRST), ("answer", FIRST)],
         *[("pause", FIRST), ("take", OTHER), ("seek", OTHER), ("take", OTHER)],
     ]
 )
-def test_each_offset_is_handed_out_once_in_order(acts: list[tuple[str, TopicPartition]]) -> None:
+def test_each_offset_is_returned_once_in_order(acts: list[tuple[str, TopicPartition]]) -> None:
     subscription = SubscriptionState("earliest", ExponentialBackoff(0.1, 1.0), random.Random(1))
     subscription.assign(PARTITIONS, {})
     for partition in PARTITIONS:

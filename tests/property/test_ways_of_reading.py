@@ -1,8 +1,8 @@
-"""Every way to read a log gives the same records once, and leaves the same position.
+"""Every way to read a log returns the same records once, and ends at the same position.
 
-The logs have records of several producers, transactions that commit, abort or stay open, and so
-markers with nothing for a reader around them. Each read begins anywhere and changes its way as it
-goes on. (A loop over an iterator once stayed for ever at an aborted transaction.)
+The logs contain records of several producers, transactions that commit, abort or stay open, and so
+markers without records around them. Each read begins anywhere and changes its way repeatedly. (A
+loop over an iterator once stayed forever at an aborted transaction.)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Row = tuple[int, bytes | None]
 def write(
     world: World, cluster: SimulatedCluster, acts: list[tuple[str, int, bool]]
 ) -> dict[str, list[Row]]:
-    """Do what `acts` say: how a transaction ends, its records, whether they have a header.
+    """Run `acts`: how a transaction ends, its records, whether they have a header.
 
     Returns what a reader of each isolation level finds.
     """
@@ -64,7 +64,7 @@ def write(
 
 
 def read(consumer: Consumer, way: str) -> list[Row]:
-    """One read by one way."""
+    """Read once in one way."""
     if way.startswith("poll_"):
         batch = consumer.poll_arrow(timeout=0.5)
         return [] if batch is None else _rows(batch)
@@ -87,7 +87,7 @@ def _rows(batch: pa.RecordBatch) -> list[Row]:
 
 
 def end_in_time(patch: pytest.MonkeyPatch) -> None:
-    """A loop that decodes without end fails, instead of hanging."""
+    """Fail a loop that decodes without end, instead of hanging."""
     decode_on, count = CompletedFetch._decode_on, 0
 
     def counted(self: CompletedFetch, *wanted: Any) -> DecodedRecords:
@@ -108,7 +108,7 @@ def end_in_time(patch: pytest.MonkeyPatch) -> None:
     level=st.sampled_from(("read_committed", "read_uncommitted")),
     start=st.floats(0, 1),
 )
-def test_all_ways_give_the_same(
+def test_all_ways_return_the_same_records(
     acts: list[tuple[str, int, bool]], ways: list[str], level: str, start: float
 ) -> None:
     world = World(seed=1)

@@ -1,6 +1,6 @@
-"""Worlds and clients for simulation tests; what every run must keep is checked at the end.
+"""Fixtures of the simulation tests: worlds, clusters and clients, checked at the end of each test.
 
-With ODRADEK_SIMULATION_HOST=asyncio all of them run on the asyncio host that ships.
+With ODRADEK_SIMULATION_HOST=asyncio, all of them run on the asyncio host of the package.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if os.environ.get("ODRADEK_SIMULATION_HOST") == "asyncio":
 
 @pytest.fixture
 def world() -> World:
-    """A world with seed 1; make others yourself where the seed matters."""
+    """Create a world with seed 1; tests that depend on the seed create their own."""
     return World(seed=1)
 
 
 @pytest.fixture
 def cluster(world: World) -> SimulatedCluster:
-    """Three brokers behind a front door."""
+    """Create three brokers with one bootstrap address."""
     return SimulatedCluster(world, brokers=3)
 
 
 @pytest.fixture
 def checkers(world: World) -> Iterator[Checkers]:
-    """Checks each client that is given to `watch`; raises at the end of the test."""
+    """Check each client that is passed to `watch`; raise at the end of the test."""
     made = Checkers(world)
     yield made
     made.verify()
@@ -55,7 +55,7 @@ def closed_at_the_end() -> Iterator[None]:
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
-    """Make producers before leaders with a script; one record is in partition 0 already."""
+    """Create producers whose leaders follow a script; partition 0 already contains one record."""
     script, producers = ProduceScript().install(monkeypatch), []
 
     def scripted_of(seed: int, **config: Any) -> tuple[Any, Any, Producer, ProduceScript]:
@@ -73,9 +73,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
 def simulated_client(
     world: World, cluster: SimulatedCluster, checkers: Checkers
 ) -> Iterator[Callable[..., Any]]:
-    """Make clients as users do: `simulated_client("producer", linger_ms=0)`.
+    """Create a client on a simulated host: `simulated_client("producer", linger_ms=0)`.
 
-    Also `name`, `mode`, `background` and `link` of the host; it is closed and checked at the end.
+    `name`, `mode`, `background` and `link` configure the host. The client is closed and checked at
+    the end.
     """
     clients = []
 

@@ -1,4 +1,4 @@
-"""A simulated cluster with a topic, and members of one group that note their callbacks."""
+"""A simulated cluster with a topic, and group members whose callbacks are recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.common.types import TopicPartition
 
 PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 MADE: list[Consumer] = []
-"""What a test has made; `conftest` closes them after it."""
+"""Consumers that a test has created; `conftest` closes them afterwards."""
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
@@ -31,7 +31,7 @@ class Scene(Stage):
         return MADE[-1]
 
     def transactional(self, name: str = "transactional", **config: Any) -> Producer:
-        """A producer that has called init_transactions."""
+        """Create a producer and call its init_transactions()."""
         made = self.client(Producer, name, transactional_id="x", **config)
         made.init_transactions()
         return made
@@ -52,7 +52,7 @@ class Scene(Stage):
         return {f"on_{what}": note(what) for what in ("assigned", "revoked", "lost")}
 
     def committed(self) -> list[int | None]:
-        """What the group has, asked by a client that isn't a member."""
+        """Return the committed offsets of the group, requested by a client that isn't a member."""
         with self.member("observer", enable_auto_commit=False) as observer:
             found = observer.committed(PARTITIONS)
         return [None if o is None else o.offset for o in found.values()]

@@ -1,4 +1,4 @@
-"""Leaders whose answers to Produce are scripted: what is appended, said, and what comes late."""
+"""Scripted Produce responses: which batches are appended, with which error, and late duplicates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = p.ProduceRequest.API_KEY
 
 @dataclass
 class Arrival:
-    """One batch as it came to a leader."""
+    """A batch that a leader received."""
 
     topic: p.TopicProduceData
     partition: int
@@ -34,11 +34,11 @@ class Arrival:
     body: p.ProduceRequest
     version: int
     said: int | None = None
-    """The scripted answer; None: the broker's own."""
+    """Error code of the scripted response; None if the broker's own response was sent."""
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """Epoch and sequence."""
+        """Producer epoch and base sequence of the batch."""
         return self.header.producer_epoch, self.header.base_sequence
 
 
@@ -47,23 +47,23 @@ Rule = Callable[[Arrival], tuple[str, int] | None]
 
 @dataclass
 class ProduceScript:
-    """`rule` is asked about each batch: None, or (appended | refused, the error code to say)."""
+    """Scripted leaders: for each batch, `rule` returns None or (appended | refused, error code)."""
 
     rule: Rule = lambda _: None
     arrivals: list[Arrival] = field(default_factory=list)
 
     def install(self, patch: pytest.MonkeyPatch) -> ProduceScript:
-        """Put it before all brokers' own work."""
+        """Handle Produce requests of all brokers before their own handler."""
         self._work: Callable[..., Message | None] = BY_KEY[KEY]
         patch.setitem(BY_KEY, KEY, self._produce)
         return self
 
     def of(self, partition: int) -> list[Arrival]:
-        """What came for one partition."""
+        """Return the batches that were received for a partition."""
         return [a for a in self.arrivals if a.partition == partition]
 
     def arrive_late(self, arrival: Arrival) -> None:
-        """The same bytes once more, as from a connection that its client has given up long ago."""
+        """Append the same bytes again, as if they arrived late on a closed connection."""
         body = deepcopy(arrival.body)
         body.topic_data = [deepcopy(arrival.topic)]
         self._work(arrival.broker, body, arrival.version, lambda _: None)
@@ -117,7 +117,7 @@ def _alter(response: p.ProduceResponse, altered: dict[tuple[str, bytes, int], in
 
 
 def times(count: int, kind: str, code: int, wanted: Callable[[Arrival], bool]) -> Rule:
-    """The same answer to the first so many arrivals that are wanted."""
+    """Return a rule with the same response for the first `count` matching batches."""
     left = [count]
 
     def rule(arrival: Arrival) -> tuple[str, int] | None:
@@ -130,7 +130,7 @@ def times(count: int, kind: str, code: int, wanted: Callable[[Arrival], bool]) -
 
 
 def either(rules: Sequence[Rule]) -> Rule:
-    """The first of several rules that has an answer."""
+    """Return a rule that takes the first response of several rules."""
 
     def rule(arrival: Arrival) -> tuple[str, int] | None:
         return next((found for one in rules if (found := one(arrival)) is not None), None)
@@ -149,7 +149,7 @@ def make(
     replicas: int | None = None,
     **config: Any,
 ) -> tuple[World, SimulatedCluster, Producer]:
-    """A cluster with topic t, and a producer."""
+    """Create a cluster with topic t, and a producer."""
     world = World(seed=seed)
     cluster = SimulatedCluster(world, brokers=brokers)
     cluster.create_topic("t", partitions=partitions, replication_factor=replicas)
@@ -158,33 +158,33 @@ def make(
 
 
 def every_broker(cluster: SimulatedCluster, verb: str) -> None:
-    """Do the same to all of them."""
+    """Apply a fault to every broker."""
     for i in cluster.brokers:
         getattr(cluster, verb)(i)
 
 
 def leader_of(cluster: SimulatedCluster, partition: int = 0, topic: str = "t") -> SimulatedBroker:
-    """Who leads a partition."""
+    """Return the leader of a partition."""
     found = cluster.leader(topic, partition)
     assert found is not None
     return found
 
 
 def values(cluster: SimulatedCluster, partition: int) -> list[int]:
-    """What is in a partition of t, as numbers."""
+    """Return the values in a partition of t as numbers."""
     return [int(bytes(row[4] or b"")) for row in cluster.records("t", partition)]
 
 
 def value(n: int) -> bytes:
-    return b"%03d" % n * 30  # a batch each
+    return b"%03d" % n * 30  # large enough to fill a batch
 
 
 def numbers(cluster: SimulatedCluster, partition: int = 0) -> list[int]:
-    """The values of a partition, the first record left out."""
+    """Return the values of a partition as numbers, without the first record."""
     rows = [bytes(row[4] or b"") for row in cluster.records("t", partition)]
     return [int(row[:3]) for row in rows if row != b"first"]
 
 
 def sequence(n: int) -> Callable[[Arrival], bool]:
-    """What came for partition 0 under the first epoch with this sequence."""
+    """Match batches of partition 0 in the first epoch with this base sequence."""
     return lambda a: a.partition == 0 and a.numbers == (0, n)

@@ -1,4 +1,4 @@
-"""A cluster that wants SASL, and the settings of clients that know the password."""
+"""A cluster that requires SASL, and the settings of clients that have the password."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTITIONS = 3
 
 
 class Scene(Stage):
-    """A world, a cluster, and how its clients are set up."""
+    """A world with a cluster that requires SASL, and the settings of its clients."""
 
     def __init__(self, seed: int = 1, mechanism: str = "SCRAM-SHA-256", **listener: Any) -> None:
         super().__init__(seed, partitions=PARTITIONS)
@@ -26,16 +26,16 @@ class Scene(Stage):
         self.cluster.sasl = self.sasl
 
     def settings(self, **more: Any) -> dict[str, Any]:
-        """Of a client that knows the password, unless `more` says otherwise."""
+        """Return the settings of a client with the password; `more` overrides them."""
         found = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": self.mechanism}
         if self.mechanism != "OAUTHBEARER":
             found |= {"sasl.username": USER, "sasl.password": PASSWORD}
         return super().settings(**{**found, **more})
 
     def plain(self) -> Admin:
-        """A client that knows nothing of SASL."""
+        """Return the settings of a client without SASL."""
         return on_host(self.world.host("plain"), Admin, super().settings())
 
     def numbers(self) -> list[int]:
-        """What is in the topic, in the order of each partition."""
+        """Return the numbers in the topic, in the order of each partition."""
         return [int(value or b"") for p in range(PARTITIONS) for value in self.values(p)]

@@ -1,4 +1,4 @@
-"""A simulated cluster and clients of it: what most tests of this folder begin with."""
+"""The simulated cluster and its clients that most tests of this folder start with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ C = TypeVar("C", Admin, Consumer, Producer)
 
 
 class Stage:
-    """A world, and a cluster with topic t unless it is to have no partitions."""
+    """A world, and a cluster with topic t (no topic if `partitions` is 0)."""
 
     def __init__(
         self, seed: int = 1, brokers: int = 3, partitions: int = 3, **cluster: Any
@@ -26,7 +26,7 @@ class Stage:
             self.cluster.create_topic("t", partitions=partitions)
 
     def settings(self, **more: Any) -> dict[str, Any]:
-        """Of any client; options may be given with underscores."""
+        """Return the settings of a client; options may be written with underscores."""
         given = {name.replace("_", "."): value for name, value in more.items()}
         return {"bootstrap.servers": self.cluster.bootstrap_servers, **given}
 
@@ -39,7 +39,7 @@ class Stage:
         background: bool = True,
         **config: Any,
     ) -> C:
-        """A client on a host of its own, which has the name of its class unless one is given."""
+        """Create a client on its own host, which is named after the client's class by default."""
         host = self.world.host(name or kind.__name__.lower(), mode=mode, background=background)
         return on_host(host, kind, self.settings(**config))
 
@@ -50,7 +50,7 @@ class Stage:
         return self.client(Consumer, **{"auto_offset_reset": "earliest", **config})
 
     def write(self, numbers: range, topic: str = "t", size: int = 0, **config: Any) -> None:
-        """These numbers, and so many bytes behind each, to the partitions in turns."""
+        """Write these numbers round-robin to the partitions, each padded with `size` bytes."""
         partitions = len(self.cluster.topics[topic].partitions)
         with self.client(Producer, **config) as producer:
             for n in numbers:
@@ -58,7 +58,7 @@ class Stage:
             producer.flush(timeout=60)
 
     def read(self, consumer: Consumer, count: int, most: int = 500) -> list[int]:
-        """Poll until so many numbers have come, within 30 s; sorted."""
+        """Poll until `count` numbers were read, for at most 30 s, and return them sorted."""
         values: list[int] = []
         end = self.world.now + 30
         while len(values) < count:
@@ -67,10 +67,10 @@ class Stage:
         return sorted(values)
 
     def disconnect(self) -> None:
-        """Let all brokers end their connections."""
+        """Disconnect the clients of all brokers."""
         for broker in self.cluster.brokers.values():
             broker.disconnect_all()
 
     def values(self, partition: int = 0) -> list[bytes | None]:
-        """What is in a partition of t."""
+        """Return the values in a partition of t."""
         return [row[4] for row in self.cluster.records("t", partition)]

@@ -1,4 +1,4 @@
-"""Answers of simulated brokers, changed on their way."""
+"""Responses of simulated brokers that a test modifies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.simulation.brokers.broker_handlers import BY_KEY
 
 
 def spoil_answers(patch: pytest.MonkeyPatch, key: int, change: Callable[[Any], object]) -> None:
-    """Show `change` each answer of one API, those that come later too."""
+    """Apply `change` to each response of one API, later ones included."""
     work = BY_KEY[key]
 
     def changed(answer: Any) -> Any:

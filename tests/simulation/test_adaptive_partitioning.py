@@ -1,4 +1,4 @@
-"""KIP-794: a leader that is slow or silent gets fewer records without a key, the others more."""
+"""KIP-794: leaders that are slow or silent get fewer of the records without a key."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.simulation.produce_script import leader_of, make
 
 @cache
 def run(trouble: str, **config: Any) -> tuple[dict[int, int], int]:
-    """Send 1,500 records in 15 s; return how many each partition got, and the troubled one."""
+    """Send 1,500 records in 15 s; return the count per partition and the affected partition."""
     world, cluster, producer = make(11, replicas=1, **{"batch.size": 1000, **config})
-    cluster.session_timeout = 1000.0  # nobody else becomes the leader
+    cluster.session_timeout = 1000.0  # no other replica can become the leader
     producer.partitions_for("t", timeout=5)
     leader = leader_of(cluster, 1)
     if trouble == "slow":
@@ -34,24 +34,24 @@ def run(trouble: str, **config: Any) -> tuple[dict[int, int], int]:
 
 
 @pytest.mark.parametrize("trouble", ["slow", "silent"])
-def test_a_leader_that_is_behind_gets_less(trouble: str) -> None:
+def test_a_slow_leader_gets_fewer_records(trouble: str) -> None:
     counts, behind = run(trouble)
     others = [n for p, n in counts.items() if p != behind]
     assert counts[behind] < 0.5 * min(others)
     assert max(others) < 1.5 * min(others)
 
 
-def test_without_trouble_all_get_the_same() -> None:
+def test_healthy_leaders_get_equal_shares() -> None:
     counts, _ = run("none")
     assert max(counts.values()) < 1.25 * min(counts.values())
 
 
-def test_it_can_be_switched_off() -> None:
+def test_adaptive_partitioning_can_be_disabled() -> None:
     counts, behind = run("slow", **{"partitioner.adaptive.partitioning.enable": False})
     assert counts[behind] > 0.8 * max(counts.values())
 
 
-def test_a_silent_leader_gets_nothing_after_the_availability_timeout() -> None:
+def test_a_silent_leader_gets_no_records_after_the_availability_timeout() -> None:
     with_timeout, behind = run("silent", **{"partitioner.availability.timeout.ms": 500})
     without, _ = run("silent")
     assert with_timeout[behind] < 0.5 * without[behind]

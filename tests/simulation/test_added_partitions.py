@@ -1,4 +1,4 @@
-"""Records for partitions that were added after the producer looked at their topic."""
+"""Records for partitions that were added after the producer fetched metadata of their topic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def refreshes(producer: Producer) -> int:
     return producer._engine.events.counts["metadata_request"]
 
 
-def test_a_new_partition_is_found_by_the_first_record_for_it() -> None:
+def test_the_first_record_for_a_new_partition_refreshes_metadata() -> None:
     world, cluster, producer = made()
     world.advance(2)
     cluster.add_partitions("t", 7)
@@ -34,25 +34,25 @@ def test_a_new_partition_is_found_by_the_first_record_for_it() -> None:
     assert refreshes(producer) - asked == 1
 
 
-def test_one_that_comes_late_is_waited_for() -> None:
+def test_send_waits_for_a_partition_that_is_added_later() -> None:
     world, cluster, producer = made()
     world.after(20.0, lambda: cluster.add_partitions("t", 7))
     assert producer.send("t", b"1", partition=6).result(timeout=25).partition == 6
     assert 20.0 <= world.now < 22.0
 
 
-def test_one_that_never_comes_is_told_after_max_block_ms() -> None:
+def test_a_partition_that_is_never_added_is_an_error_after_max_block_ms() -> None:
     world, _, producer = made(**{"max.block.ms": 5000})
     began, asked = world.now, refreshes(producer)
     text = r"timed out waiting for partition 99 of topic t, which has partitions 0 to 2"
     with pytest.raises(KafkaTimeoutError, match=text):
         producer.send("t", b"1", partition=99).result(timeout=30)
     assert 5.0 <= world.now - began <= 5.1
-    assert 5 <= refreshes(producer) - asked <= 12  # each backs off longer than the last
+    assert 5 <= refreshes(producer) - asked <= 12  # each backoff is longer than the one before
     producer.send("t", b"1", partition=0).result(timeout=5)
 
 
-def test_a_negative_one_is_nobody_to_wait_for() -> None:
+def test_a_negative_partition_is_an_error_immediately() -> None:
     world, _, producer = made()
     began = world.now
     with pytest.raises(
@@ -74,7 +74,7 @@ def test_rows_of_columns_find_a_new_partition_too() -> None:
     assert len(cluster.records("t", 6)) == 1
 
 
-def test_a_row_for_no_partition_costs_one_look_and_no_wait() -> None:
+def test_a_row_for_a_missing_partition_costs_one_metadata_request_and_no_wait() -> None:
     world, _, producer = made()
     world.advance(2)
     began, asked = world.now, refreshes(producer)

@@ -1,4 +1,4 @@
-"""The admin client that ships, in virtual time: retries, deadlines, lost answers, recovery."""
+"""The admin client in virtual time: retries, deadlines, lost responses, recovery."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Admin]:
     return world, cluster, on_host(world.host("admin", background=False), Admin, settings)
 
 
-def test_topics_come_and_go() -> None:
+def test_topics_are_created_and_deleted() -> None:
     _, _, admin = make(1)
     with admin:
         made = admin.create_topics([NewTopic("a", 3, 2), NewTopic("b", 1, 1)])
@@ -66,7 +66,7 @@ def test_refusals_name_the_topic() -> None:
     assert admin.list_topics() == ["there"]
 
 
-def test_the_cluster_is_described() -> None:
+def test_describe_cluster() -> None:
     _, cluster, admin = make(3)
     found = admin.describe_cluster()
     assert found.cluster_id == cluster.cluster_id == admin._engine.metadata.cluster_id
@@ -76,7 +76,7 @@ def test_the_cluster_is_described() -> None:
     assert found.controller in cluster.brokers
 
 
-def test_a_crash_in_mid_call_is_survived() -> None:
+def test_a_call_succeeds_although_a_broker_crashes_during_it() -> None:
     world, cluster, admin = make(4)
     admin.describe_cluster()
     for i in (1, 2):
@@ -88,8 +88,8 @@ def test_a_crash_in_mid_call_is_survived() -> None:
 
 
 @pytest.mark.parametrize("done", [True, False])
-@pytest.mark.parametrize("code", [7, 13])  # out of time, cut off
-def test_what_a_controller_in_trouble_did_all_the_same_is_no_refusal(code: int, done: bool) -> None:
+@pytest.mark.parametrize("code", [7, 13])  # REQUEST_TIMED_OUT, NETWORK_EXCEPTION
+def test_a_change_that_was_made_in_spite_of_its_error_succeeds(code: int, done: bool) -> None:
     _, cluster, admin = make(4)
 
     def trouble(api: str) -> None:
@@ -107,8 +107,10 @@ def test_what_a_controller_in_trouble_did_all_the_same_is_no_refusal(code: int, 
             admin.delete_topics(["t"])
 
 
-@pytest.mark.parametrize("code", [89, 41])  # patience (KIP-599), not the controller
-def test_after_an_answer_that_nothing_was_begun_the_topic_is_anothers(code: int) -> None:
+@pytest.mark.parametrize("code", [89, 41])  # THROTTLING_QUOTA_EXCEEDED (KIP-599), NOT_CONTROLLER
+def test_a_topic_that_appears_after_an_error_without_effect_is_reported_as_existing(
+    code: int,
+) -> None:
     world, cluster, admin = make(5)
     one = Injection("CreateTopics", code, 1)
     for broker in cluster.brokers.values():
@@ -124,10 +126,10 @@ def test_after_an_answer_that_nothing_was_begun_the_topic_is_anothers(code: int)
     assert world.now < 5
 
 
-def test_a_lost_answer_is_no_refusal() -> None:
+def test_a_create_and_a_delete_succeed_although_their_responses_are_lost() -> None:
     world, cluster, admin = make(5, **{"request.timeout.ms": 1000})
     admin.describe_cluster()
-    every_broker(cluster, "go_silent")  # requests are carried out, answers swallowed
+    every_broker(cluster, "go_silent")  # requests are handled, their responses dropped
     for i in cluster.brokers:
         world.after(1.5, lambda i=i: cluster.repair(i))  # type: ignore[misc]
     assert set(admin.create_topics([NewTopic("t", 2, 1)], timeout=30)) == {"t"}
@@ -155,7 +157,7 @@ def test_with_every_broker_dead_calls_end_in_time_and_list_the_attempts() -> Non
 
 
 @pytest.mark.parametrize("recycled", [False, True])
-def test_a_foreign_cluster_gets_no_topic(recycled: bool) -> None:
+def test_no_topic_is_created_in_a_wrong_cluster(recycled: bool) -> None:
     _, cluster, admin = make(9)
     admin.describe_cluster()
     foreign = cluster.replace_with_foreign(after=0.2, recycle_addresses=recycled)
@@ -166,8 +168,8 @@ def test_a_foreign_cluster_gets_no_topic(recycled: bool) -> None:
     assert "t" not in foreign.topics
 
 
-def test_a_bootstrap_address_that_fell_silent_is_dialled_again() -> None:
-    """A load balancer's connection leads to a broker that died; the next one leads to another."""
+def test_a_bootstrap_address_that_became_silent_is_connected_again() -> None:
+    """A load balancer's first connection leads to a dead broker, the next one to another broker."""
     world, cluster, admin = make(10)
     cluster.answer_empty_brokers()
     with pytest.raises(NoBrokerAvailableError):
@@ -176,13 +178,13 @@ def test_a_bootstrap_address_that_fell_silent_is_dialled_again() -> None:
     cluster.blackhole(broken.id)
     cluster.answer_empty_brokers(False)
     world.advance(cluster.session_timeout)
-    broken.alive = False  # so that the front door leads elsewhere; nobody tells the client
+    broken.alive = False  # the bootstrap address leads elsewhere without notice to the client
     begin = world.now
     assert broken.id not in {b.id for b in admin.describe_cluster(timeout=20).brokers}
     assert world.now - begin < 4.0
 
 
-def test_the_error_of_one_thing_has_no_items() -> None:
+def test_an_error_of_a_single_item_has_no_results_or_errors() -> None:
     _, cluster, admin = make(12)
     for broker in cluster.brokers.values():
         broker.injections.append(Injection("DescribeCluster", 31, 9))
@@ -194,8 +196,8 @@ def test_the_error_of_one_thing_has_no_items() -> None:
     assert list(absent.value.errors) == ["none"]
 
 
-def test_an_answer_without_brokers_is_no_list_of_topics() -> None:
-    """Brokers that refuse a request for all topics as a whole answer with nothing at all."""
+def test_an_error_response_without_topics_is_not_an_empty_list() -> None:
+    """Brokers that refuse a request for all topics send a response without brokers and topics."""
     _, cluster, admin = make(11)
     cluster.create_topic("t", 1)
     assert admin.list_topics() == ["t"]
@@ -208,8 +210,8 @@ def test_an_answer_without_brokers_is_no_list_of_topics() -> None:
     assert admin.list_topics() == ["t"]
 
 
-def test_a_front_door_that_leads_to_a_paused_broker_is_dialled_beside_it() -> None:
-    """A paused broker accepts and says nothing; the next dial may reach another one."""
+def test_a_bootstrap_address_of_a_paused_broker_is_connected_a_second_time() -> None:
+    """A paused broker accepts and doesn't respond; the next connection may reach another one."""
     times = []
     for seed in range(20):
         world, cluster, admin = make(seed)
@@ -217,13 +219,13 @@ def test_a_front_door_that_leads_to_a_paused_broker_is_dialled_beside_it() -> No
         begin = world.now
         assert {2, 3} <= {b.id for b in admin.describe_cluster(timeout=15).brokers}
         times.append(world.now - begin)
-    assert max(times) < 9.0  # three times in a row the same one
+    assert max(times) < 9.0  # the same broker three times in a row
     assert 0 < sum(time > 3.0 for time in times) < 5  # two times
 
 
 @pytest.mark.parametrize("code", [7, 13])
-def test_a_validation_never_takes_a_topic_for_its_own(code: int) -> None:
-    """After a lost answer a topic that is there may be ours, but not if nothing was to be made."""
+def test_validate_only_fails_for_an_existing_topic_after_a_lost_response(code: int) -> None:
+    """Without validate_only, a topic that exists after a lost response may be the call's own."""
     _, cluster, admin = make(4)
     with admin:
         cluster.create_topic("t", partitions=1)

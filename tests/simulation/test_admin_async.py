@@ -1,4 +1,4 @@
-"""Each call of the asyncio admin client gives what the sync one does, on a cluster like it."""
+"""Each call of the asyncio admin client returns the result of the sync client."""
 
 from __future__ import annotations
 
@@ -127,11 +127,11 @@ def awaited() -> list[Outcome]:
     return found
 
 
-def test_both_give_the_same() -> None:
+def test_both_clients_return_the_same() -> None:
     assert {name for name, *_ in CALLS} == public_methods(o.Admin) - OF_ALL - {"close"}
     sync, loop = in_the_callers_thread(), awaited()
     for (name, *_), one, other in zip(CALLS, sync, loop, strict=True):
-        if name in ("create_delegation_token", "describe_delegation_tokens"):  # when they came
+        if name in ("create_delegation_token", "describe_delegation_tokens"):  # times of receipt
             assert type(one[1]) is type(other[1])
         elif name in ("renew_delegation_token", "expire_delegation_token"):
             assert one[1] > 0

@@ -1,6 +1,4 @@
-"""How admin calls ask: what is tried again (R-RT-1), what ends in time (R-RT-2), who fails alone
-(R-RT-4), and who is followed (R-RT-5).
-"""
+"""Admin calls: retries (R-RT-1), timeouts (R-RT-2), one failed item (R-RT-4), moves (R-RT-5)."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ TOPIC = ConfigResource("TOPIC", "t")
 BINDING = AclBinding("TOPIC", "t", "User:alice", "READ")
 Call = Callable[[Admin], Any]
 PATIENCE, NOT_CONTROLLER, NOT_LEADER, LOADING, NOT_COORDINATOR, TIMED_OUT = 89, 41, 6, 14, 16, 7
-"""Kafka's codes: THROTTLING_QUOTA_EXCEEDED (KIP-599) …, REQUEST_TIMED_OUT."""
+"""Codes of Kafka: THROTTLING_QUOTA_EXCEEDED (KIP-599) …, REQUEST_TIMED_OUT."""
 ANY: dict[str, Call] = {
     "CreateTopics": lambda a: a.create_topics([NewTopic("n", 1, 1)]),
     "DeleteTopics": lambda a: a.delete_topics("t"),
@@ -60,7 +58,7 @@ ANY: dict[str, Call] = {
     "DescribeDelegationToken": lambda a: a.describe_delegation_tokens(),
     "CreateDelegationToken": lambda a: a.create_delegation_token(),
 }
-"""What any broker answers, or the controller through any broker."""
+"""Calls that any broker answers, or the controller through any broker."""
 LEADERS: dict[str, Call] = {
     "ListOffsets": lambda a: a.list_offsets({T0: "LATEST", T1: "LATEST", T2: "LATEST"}),
     "DeleteRecords": lambda a: a.delete_records({T0: -1, T1: -1}),
@@ -104,7 +102,7 @@ def inject(stage: Stage, api: str, code: int, times: int = 1, **more: Any) -> In
         *itertools.product(("ListGroups", "ListTransactions"), (LOADING,)),
     ],
 )
-def test_what_is_refused_for_now_is_asked_again(api: str, code: int) -> None:
+def test_a_retriable_error_is_retried(api: str, code: int) -> None:
     stage, admin = made()
     once = inject(stage, api, code, times=2)
     call = {**ANY, **LEADERS, **COORDINATORS, **EACH}[api]
@@ -112,11 +110,11 @@ def test_what_is_refused_for_now_is_asked_again(api: str, code: int) -> None:
     with admin:
         call(admin)
     assert once.left == 0
-    assert 0.05 < stage.world.now - begin < 5  # a backoff, and no more than some of it
+    assert 0.05 < stage.world.now - begin < 5  # at least the backoff, and little more
 
 
 @pytest.mark.parametrize("api", ["IncrementalAlterConfigs", "DeleteRecords", "DeleteGroups"])
-def test_a_call_that_is_refused_to_its_end_says_with_what(api: str) -> None:
+def test_a_call_that_fails_until_its_timeout_reports_the_last_error(api: str) -> None:
     stage, _ = made()
     inject(stage, api, PATIENCE, times=10_000)
     call = {**ANY, **LEADERS, **COORDINATORS}[api]
@@ -127,8 +125,8 @@ def test_a_call_that_is_refused_to_its_end_says_with_what(api: str) -> None:
     assert 1.9 <= stage.world.now - begin <= 2.1
 
 
-def test_a_controller_that_isnt_there_any_more_is_left_for_another_broker() -> None:
-    """A broker before KRaft that isn't the controller says so, and another one is asked."""
+def test_a_former_controller_is_left_for_another_broker() -> None:
+    """A broker before KRaft that isn't the controller refuses, and another broker is asked."""
     stage, admin = made()
     refusing = [stage.cluster.brokers[i] for i in (1, 2)]
     for broker in refusing:
@@ -142,7 +140,7 @@ def test_a_leader_that_moves_is_followed() -> None:
     stage, admin = made()
     stage.write(range(9))
     admin.describe_topics("t")
-    for broker in stage.cluster.brokers:  # all name the old leaders for a while
+    for broker in stage.cluster.brokers:  # stale metadata on all brokers for 0.3 s
         stage.cluster.stale_metadata(broker)
         stage.world.after(0.3, partial(stage.cluster.stale_metadata, broker, on=False))
     for partition in range(3):
@@ -165,7 +163,7 @@ def test_a_leader_that_moves_while_it_is_silent_is_followed() -> None:
     assert 1.9 < stage.world.now - begin < 3.0
 
 
-def test_a_leader_that_dies_is_followed() -> None:
+def test_a_dead_leader_is_replaced_by_the_new_one() -> None:
     stage, admin = made()
     stage.write(range(9))
     admin.list_offsets({T2: "LATEST"})
@@ -189,7 +187,7 @@ def test_a_coordinator_that_moves_is_followed() -> None:
     assert admin.list_group_offsets("g", timeout=30)["g"][T0].offset == 5
 
 
-def test_a_cluster_that_moves_away_amid_calls_is_followed() -> None:
+def test_a_cluster_that_moves_during_calls_is_followed() -> None:
     stage, admin = made()
     admin.list_offsets({T0: "LATEST"})
     stage.cluster.move(after=3.0)
@@ -199,7 +197,7 @@ def test_a_cluster_that_moves_away_amid_calls_is_followed() -> None:
     assert len(stage.cluster.topics["t"].partitions) == 6
 
 
-def test_a_broker_that_is_silent_hides_no_other() -> None:
+def test_a_silent_broker_leaves_the_results_of_the_others() -> None:
     stage, admin = made()
     admin.describe_log_dirs()
     stage.cluster.go_silent(2)
@@ -210,7 +208,7 @@ def test_a_broker_that_is_silent_hides_no_other() -> None:
     assert 4.9 <= stage.world.now - begin <= 5.1
 
 
-def test_a_leader_that_is_silent_hides_no_other() -> None:
+def test_a_silent_leader_leaves_the_results_of_the_others() -> None:
     stage, admin = made()
     stage.write(range(9))
     leaders = [stage.cluster.topics["t"].partitions[p].leader for p in range(3)]
@@ -231,11 +229,11 @@ def test_a_leader_that_is_silent_hides_no_other() -> None:
         ("CreateAcls", ANY["CreateAcls"]),
     ],
 )
-def test_a_lost_answer_of_a_change_is_asked_for_again(api: str, call: Call) -> None:
+def test_a_change_whose_response_was_lost_is_retried(api: str, call: Call) -> None:
     stage, admin = made()
     inject(stage, api, TIMED_OUT, done=True)
     if api == "CreatePartitions":
-        # What is there already can't be told from what somebody else has made.
+        # Partitions that exist may as well have been added by another client.
         with pytest.raises(KafkaError):
             call(admin)
         assert len(stage.cluster.topics["t"].partitions) == 4
@@ -244,7 +242,7 @@ def test_a_lost_answer_of_a_change_is_asked_for_again(api: str, call: Call) -> N
 
 
 ASKED = [one for one in CALLS if one[0] not in ("describe_reachability", "examine")]
-"""In what those two give it stands what doesn't answer."""
+"""Calls that fail for brokers that are down; the others list such brokers in their results."""
 
 
 @pytest.mark.parametrize(("name", "given", "options"), ASKED, ids=[name for name, *_ in ASKED])
@@ -263,7 +261,7 @@ def test_no_call_outlives_its_timeout(
     assert late.value.attempts
 
 
-def test_a_group_that_is_in_use_is_no_reason_to_wait() -> None:
+def test_a_group_that_is_in_use_is_an_error_immediately() -> None:
     stage, admin = made()
     with stage.consumer(group_id="busy") as consumer:
         consumer.subscribe(["t"])

@@ -42,7 +42,7 @@ def admin(stage: Stage) -> Admin:
     return stage.client(Admin, background=False)
 
 
-def test_brokers_that_are_fenced_are_shown_on_demand(stage: Stage, admin: Admin) -> None:
+def test_fenced_brokers_are_listed_on_demand(stage: Stage, admin: Admin) -> None:
     assert [b.fenced for b in admin.describe_cluster().brokers] == [None] * 3
     stage.cluster.stop(2)
     assert [b.id for b in admin.describe_cluster().brokers] == [1, 3]
@@ -67,7 +67,7 @@ def test_features_have_levels(stage: Stage, admin: Admin) -> None:
         admin.update_features({"group.version": FeatureUpdate(1, "DOWN")})
 
 
-def test_the_controllers(stage: Stage, admin: Admin) -> None:
+def test_controllers_are_described_added_and_removed(stage: Stage, admin: Admin) -> None:
     found = admin.describe_metadata_quorum()
     assert found.leader_id == stage.cluster.controller_id
     assert [v.id for v in found.voters] == [1, 2, 3]
@@ -86,7 +86,7 @@ def test_the_controllers(stage: Stage, admin: Admin) -> None:
         admin.remove_raft_voter(7, "seven")
 
 
-def test_who_is_gone_for_good(stage: Stage, admin: Admin) -> None:
+def test_a_broker_can_be_unregistered(stage: Stage, admin: Admin) -> None:
     admin.unregister_broker(3)
     with pytest.raises(BrokerIdNotRegisteredError, match="broker 3"):
         admin.unregister_broker(3)
@@ -94,7 +94,7 @@ def test_who_is_gone_for_good(stage: Stage, admin: Admin) -> None:
         admin.unregister_controller(9)
 
 
-def test_directories_of_logs(stage: Stage, admin: Admin) -> None:
+def test_log_directories_are_described(stage: Stage, admin: Admin) -> None:
     stage.write(range(9))
     found = admin.describe_log_dirs()
     assert sorted(found) == [1, 2, 3]
@@ -113,7 +113,7 @@ def test_directories_of_logs(stage: Stage, admin: Admin) -> None:
     assert list(refused.value.results) == [elsewhere]
 
 
-def test_a_replica_that_isnt_there(admin: Admin, stage: Stage) -> None:
+def test_a_missing_replica_is_an_error(admin: Admin, stage: Stage) -> None:
     stage.cluster.create_topic("one", replication_factor=1)
     holder = stage.cluster.topics["one"].partitions[0].replicas[0]
     other = TopicPartitionReplica("one", 0, holder % 3 + 1)
@@ -122,7 +122,7 @@ def test_a_replica_that_isnt_there(admin: Admin, stage: Stage) -> None:
         admin.alter_replica_log_dirs({other: next(iter(admin.describe_log_dirs([1])[1]))})
 
 
-def test_places_of_replicas_are_known_where_one_brokers_are_not(admin: Admin) -> None:
+def test_replica_directories_are_returned_although_one_broker_fails(admin: Admin) -> None:
     here, nowhere = TopicPartitionReplica("t", 0, 2), TopicPartitionReplica("t", 0, 99)
     with pytest.raises(KafkaTimeoutError) as caught:
         admin.describe_replica_log_dirs([here, nowhere], timeout=3)
@@ -130,7 +130,7 @@ def test_places_of_replicas_are_known_where_one_brokers_are_not(admin: Admin) ->
     assert caught.value.results[here].current is not None
 
 
-def test_replicas_move_between_brokers(stage: Stage, admin: Admin) -> None:
+def test_replicas_are_reassigned_between_brokers(stage: Stage, admin: Admin) -> None:
     stage.cluster.create_topic("m", assignments={0: [1, 2]})
     at = TopicPartition("m", 0)
     admin.alter_partition_reassignments({at: [3, 2]})

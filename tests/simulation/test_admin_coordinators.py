@@ -1,5 +1,6 @@
-"""What an admin client asks of coordinators. It keeps where they are, and asks each about all of
-its groups at once (KIP-699, KIP-709), of which one that fails hides no other.
+"""Requests of admin clients to coordinators: cached, batched per broker (KIP-699, KIP-709).
+
+A group that fails doesn't affect the results of the others.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LOADING, UNAVAILABLE, NOT_COORDINATOR, REFUSED = 14, 15, 16, 30
 
 
 class Scene(Stage):
-    """Eight groups at three brokers, and an admin client that knows nothing of them yet."""
+    """Eight groups at three brokers, and an admin client with no cached coordinators."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ def scene() -> Scene:
     return made
 
 
-def test_each_coordinator_is_asked_once_about_all_of_its_groups(scene: Scene) -> None:
+def test_each_coordinator_gets_one_request_for_all_of_its_groups(scene: Scene) -> None:
     assert scene.committed() == COMMITTED
     assert (scene.asked["FindCoordinator"], scene.asked["OffsetFetch"]) == (1, 3)
     found = scene.admin.describe_consumer_groups(GROUPS)
@@ -79,7 +80,7 @@ def test_each_coordinator_is_asked_once_about_all_of_its_groups(scene: Scene) ->
     assert (scene.asked["ConsumerGroupDescribe"], scene.asked["DescribeGroups"]) == (3, 3)
 
 
-def test_whoever_lists_a_group_is_asked_about_it(scene: Scene) -> None:
+def test_a_listed_group_is_described_by_the_broker_that_lists_it(scene: Scene) -> None:
     scene.admin.list_groups()
     assert scene.committed() == COMMITTED
     scene.admin.delete_groups(GROUPS)
@@ -87,7 +88,7 @@ def test_whoever_lists_a_group_is_asked_about_it(scene: Scene) -> None:
     assert scene.asked["DeleteGroups"] == 8, "whether an answer was lost is each group's own"
 
 
-def test_coordinators_of_what_is_changed_are_found_together(scene: Scene) -> None:
+def test_coordinators_of_groups_to_change_are_found_in_one_request(scene: Scene) -> None:
     scene.admin.delete_groups(GROUPS)
     assert (scene.asked["FindCoordinator"], scene.asked["DeleteGroups"]) == (1, 8)
     assert scene.admin.list_groups() == []
@@ -105,7 +106,7 @@ def test_a_coordinator_that_moves_is_followed(scene: Scene) -> None:
     assert scene.committed() == {**COMMITTED, "g0": 2}
 
 
-def test_the_coordinators_of_a_broker_that_dies_are_followed(scene: Scene) -> None:
+def test_new_coordinators_are_found_after_a_broker_dies(scene: Scene) -> None:
     scene.committed()
     scene.cluster.crash(scene.coordinator("g0"))
     begin = scene.world.now
@@ -113,7 +114,7 @@ def test_the_coordinators_of_a_broker_that_dies_are_followed(scene: Scene) -> No
     assert scene.world.now - begin < 15.0
 
 
-def test_another_cluster_has_other_coordinators(scene: Scene) -> None:
+def test_a_different_cluster_clears_the_cached_coordinators(scene: Scene) -> None:
     """Its brokers may have the same ids."""
     scene.committed()
     scene.cluster.move(after=1.0)
@@ -121,7 +122,7 @@ def test_another_cluster_has_other_coordinators(scene: Scene) -> None:
     assert scene.committed(timeout=30.0) == COMMITTED
 
 
-def test_what_is_known_is_of_one_cluster_and_bounded(
+def test_the_cache_belongs_to_one_cluster_and_is_bounded(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coordinators, "MOST_KNOWN", 3)
@@ -138,7 +139,7 @@ def test_what_is_known_is_of_one_cluster_and_bounded(
     assert known.get(kind, "g") is None
 
 
-def test_many_groups_are_asked_about_in_several_requests(
+def test_many_groups_are_split_into_several_requests(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coordinators, "MOST_IN_ONE", 2)
@@ -147,8 +148,8 @@ def test_many_groups_are_asked_about_in_several_requests(
     assert scene.asked["OffsetFetch"] == requests > 3
 
 
-def test_old_brokers_are_asked_for_one_coordinator_after_the_other(scene: Scene) -> None:
-    """FindCoordinator has a list of keys from version 4 on."""
+def test_old_brokers_get_one_find_coordinator_request_per_group(scene: Scene) -> None:
+    """FindCoordinator contains a list of keys since version 4."""
     scene.cluster.versions[FindCoordinatorRequest.API_KEY] = (0, 3)
     scene.disconnect()
     assert scene.committed() == COMMITTED
@@ -164,7 +165,7 @@ def test_old_brokers_are_asked_for_one_coordinator_after_the_other(scene: Scene)
         (OffsetFetchRequest, "list_group_offsets"),
     ],
 )
-def test_a_group_that_is_not_told_of_for_now_holds_up_no_other(
+def test_a_group_with_a_retriable_error_delays_no_other(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, request_: Any, call: str, code: int
 ) -> None:
     refusing = True
@@ -186,10 +187,10 @@ def test_a_group_that_is_not_told_of_for_now_holds_up_no_other(
 
 
 @pytest.mark.parametrize("code", [UNAVAILABLE, REFUSED, -1])
-def test_a_coordinator_that_is_not_found_hides_no_other(
+def test_a_coordinator_that_is_not_found_delays_no_other_group(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """What is no refusal says only something about who gave it, so others are asked."""
+    """An unknown error says something about the answering broker only, so others are asked."""
 
     def refuse(answer: Any) -> None:
         for found in answer.coordinators:
@@ -206,7 +207,7 @@ def test_a_coordinator_that_is_not_found_hides_no_other(
     assert list(late.value.errors) == ["g0"]
 
 
-def test_a_silent_coordinator_keeps_no_group_from_its_second_question(scene: Scene) -> None:
+def test_a_silent_coordinator_delays_no_group_of_others(scene: Scene) -> None:
     scene.committed()
     silent = scene.coordinator("g0")
     scene.cluster.go_silent(silent)
@@ -218,10 +219,10 @@ def test_a_silent_coordinator_keeps_no_group_from_its_second_question(scene: Sce
         assert isinstance(late.value.errors["nobody"], GroupIdNotFoundError)
 
 
-def test_groups_that_can_not_be_changed_keep_no_other_waiting(
+def test_groups_that_can_not_be_changed_delay_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However many they are: only so many changes are begun at once."""
+    """The number of changes in flight is limited, and more groups than this limit fail."""
     stage = Stage()
     groups = [f"g{n:03}" for n in range(3 * AT_ONCE)]
     bad = set(groups[: AT_ONCE + 1])
@@ -244,8 +245,10 @@ def test_groups_that_can_not_be_changed_keep_no_other_waiting(
 
 
 @pytest.mark.parametrize("call", ["list_group_offsets", "delete_groups"])
-def test_what_is_known_does_not_wait_for_what_is_not_found(scene: Scene, call: str) -> None:
-    """Except behind such a question, as a connection's answers come in order."""
+def test_groups_with_a_known_coordinator_do_not_wait_for_find_coordinator(
+    scene: Scene, call: str
+) -> None:
+    """Except on a connection with a slow FindCoordinator: its responses arrive in order."""
     known = set(GROUPS[:6])
     scene.admin.list_group_offsets([*known])
     slow_api(scene.cluster, "FindCoordinator", 60.0)
@@ -262,7 +265,7 @@ def test_what_is_known_does_not_wait_for_what_is_not_found(scene: Scene, call: s
     assert set(late.value.results) >= known - scene.led_by(*asked) != set()
 
 
-def test_an_answer_does_not_wait_for_a_look_whose_it_is(scene: Scene) -> None:
+def test_a_slow_response_is_used_although_the_coordinator_is_looked_up_again(scene: Scene) -> None:
     scene.committed()
     slow_api(scene.cluster, "OffsetFetch", 3.0)
     slow_api(scene.cluster, "FindCoordinator", 20.0)

@@ -1,4 +1,4 @@
-"""Admin calls about groups and what they have committed, in virtual time."""
+"""Admin calls about groups and their committed offsets, in virtual time."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_groups_are_listed_from_all_brokers(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_what_a_group_has_committed(protocol: str) -> None:
+def test_committed_offsets_are_listed_changed_and_deleted(protocol: str) -> None:
     scene = Scene(protocol)
     admin = admin_of(scene)
     noted = OffsetAndMetadata(7, "note", 0)
@@ -113,7 +113,7 @@ def test_what_a_group_has_committed(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_groups_are_deleted_when_nobody_is_in_them(protocol: str) -> None:
+def test_only_empty_groups_are_deleted(protocol: str) -> None:
     scene = Scene(protocol)
     member = scene.subscribed("a")
     member.poll(3.0)
@@ -133,7 +133,7 @@ def test_groups_are_deleted_when_nobody_is_in_them(protocol: str) -> None:
     assert admin.list_groups() == []
 
 
-def test_members_are_taken_out() -> None:
+def test_members_are_removed() -> None:
     scene = Scene("classic")
     members = [scene.subscribed(n, group_instance_id=n) for n in "abc"]
     for _ in range(8):
@@ -149,7 +149,7 @@ def test_members_are_taken_out() -> None:
     admin.remove_group_members("g")
 
 
-def test_where_share_groups_begin() -> None:
+def test_offsets_of_share_groups() -> None:
     scene = Scene()
     admin = admin_of(scene)
     admin.alter_share_group_offsets("s", {P0: 3, P1: 4})
@@ -172,10 +172,10 @@ def test_where_share_groups_begin() -> None:
         admin.describe_streams_groups("s")
 
 
-def test_a_bad_partition_does_not_hide_the_others_of_its_share_group(
+def test_a_partition_with_an_error_leaves_the_others_of_its_share_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One whose error may pass is asked for again."""
+    """A partition with a retriable error is requested again."""
     codes = [GroupAuthorizationError.code, CoordinatorLoadInProgressError.code]
 
     def answer(broker: Any, request: Any, version: int, reply: Any) -> Any:
@@ -193,10 +193,10 @@ def test_a_bad_partition_does_not_hide_the_others_of_its_share_group(
     assert isinstance(found[P1].error, GroupAuthorizationError)
 
 
-def test_a_partition_that_is_refused_for_now_takes_no_other_of_its_share_group(
+def test_a_partition_with_a_retriable_error_leaves_the_others_of_its_share_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is asked for again as long as there is time, and then it has its error."""
+    """It is retried until the timeout, which then reports its error."""
     scene = Scene()
     admin = admin_of(scene)
     admin.alter_share_group_offsets("s", {P0: 3, P1: 4})
@@ -217,10 +217,8 @@ def test_a_partition_that_is_refused_for_now_takes_no_other_of_its_share_group(
     assert scene.world.now < until + 2.0
 
 
-def test_a_share_group_is_no_group_of_consumers() -> None:
-    """As Kafka's coordinator has it: what consumers commit or delete is refused, and nothing of it
-    is there to be fetched.
-    """
+def test_offset_calls_of_consumer_groups_refuse_share_groups() -> None:
+    """As in Kafka: commits and deletions are refused, and a fetch finds no offsets."""
     scene = Scene()
     admin = admin_of(scene)
     admin.alter_share_group_offsets("s", {P0: 3})
@@ -246,7 +244,7 @@ def test_a_share_group_is_no_group_of_consumers() -> None:
     assert [g.type for g in admin.list_groups()] == ["Classic", "Share"]
 
 
-def test_brokers_that_have_no_such_api_say_so() -> None:
+def test_an_api_that_brokers_lack_is_named() -> None:
     scene = Scene()
     for key in (69, 77):  # ConsumerGroupDescribe, ShareGroupDescribe
         scene.cluster.versions.pop(key)

@@ -1,6 +1,4 @@
-"""One of many items of an admin call fails (R-RT-4): the others have their results, and it has an
-error of its own, by name, within the timeout.
-"""
+"""One item of an admin call fails (R-RT-4): it has its own error, and the others have results."""
 
 from __future__ import annotations
 
@@ -49,10 +47,10 @@ def leave_out(answer: MetadataResponse) -> None:
     ("change", "error"),
     [(refuse, "LEADER_NOT_AVAILABLE"), (leave_out, "u is missing from the response")],
 )
-def test_a_topic_of_which_nothing_is_said_holds_up_no_other(
+def test_a_topic_without_metadata_delays_no_other(
     stage: Stage, admin: Admin, monkeypatch: pytest.MonkeyPatch, change: Change, error: str
 ) -> None:
-    """Leaders of many topics are looked for at once, and what is known of others is used."""
+    """Leaders of several topics are looked up together, and known leaders are used."""
     spoil_answers(monkeypatch, MetadataRequest.API_KEY, change)
     for call in (admin.list_offsets, admin.delete_records):
         given: Any = {T0: "LATEST", U0: "LATEST"} if call == admin.list_offsets else {T0: 0, U0: 0}
@@ -64,7 +62,7 @@ def test_a_topic_of_which_nothing_is_said_holds_up_no_other(
         assert list(late.value.errors) == [U0]
 
 
-def test_a_topic_of_which_nothing_is_said_for_a_while_is_asked_for_again(
+def test_a_topic_without_metadata_for_a_while_is_requested_again(
     stage: Stage, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     until = stage.world.now + 1.0
@@ -77,14 +75,14 @@ def test_a_topic_of_which_nothing_is_said_for_a_while_is_asked_for_again(
     assert stage.world.now < until + 2.0
 
 
-def test_a_topic_with_a_passing_error_is_there(
+def test_a_topic_with_a_retriable_error_exists(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil_answers(monkeypatch, MetadataRequest.API_KEY, refuse)
     assert admin.list_topics() == ["t", "u"]
 
 
-def test_a_new_topic_without_leaders_hides_no_other(
+def test_a_new_topic_without_leaders_delays_no_other(
     stage: Stage, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lead_nobody(answer: MetadataResponse) -> None:
@@ -101,7 +99,7 @@ def test_a_new_topic_without_leaders_hides_no_other(
 
 
 def test_partitions_that_were_just_added_are_waited_for(stage: Stage, admin: Admin) -> None:
-    """Not every broker has heard of them at once."""
+    """Some brokers learn of them later than others."""
     admin.describe_topics("t")
     for broker in stage.cluster.brokers:
         stage.cluster.stale_metadata(broker)
@@ -111,7 +109,7 @@ def test_partitions_that_were_just_added_are_waited_for(stage: Stage, admin: Adm
     assert list(admin.list_offsets({new: "LATEST"})) == [new]
 
 
-def test_a_broker_that_isnt_there_is_told_of_once(admin: Admin) -> None:
+def test_a_missing_broker_is_named_once(admin: Admin) -> None:
     """All of its items share one error."""
     ops = [AlterConfigOp("retention.ms", "2")]
     away = [ConfigResource("BROKER", "99"), ConfigResource("BROKER_LOGGER", "99")]
@@ -125,7 +123,7 @@ def test_a_broker_that_isnt_there_is_told_of_once(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("name", ["list_groups", "list_transactions", "describe_log_dirs"])
-def test_what_all_brokers_are_asked_is_told_as_far_as_it_is_known(
+def test_results_of_some_brokers_are_returned_if_others_fail(
     stage: Stage, admin: Admin, name: str
 ) -> None:
     getattr(admin, name)()
@@ -139,7 +137,7 @@ def test_what_all_brokers_are_asked_is_told_as_far_as_it_is_known(
 
 
 @pytest.mark.parametrize("name", ["describe_classic_groups", "describe_consumer_groups"])
-def test_a_coordinator_that_is_silent_hides_no_other(stage: Stage, admin: Admin, name: str) -> None:
+def test_a_silent_coordinator_delays_no_other_group(stage: Stage, admin: Admin, name: str) -> None:
     groups = [f"g{n}" for n in range(6)]
     for group in groups:
         admin.alter_group_offsets(group, {T0: 1})
@@ -156,8 +154,8 @@ def test_a_coordinator_that_is_silent_hides_no_other(stage: Stage, admin: Admin,
     assert set(late.value.errors) >= {g for g, b in by.items() if b is silent}
 
 
-def test_offsets_of_a_group_that_are_not_in_the_log_are_told(stage: Stage, admin: Admin) -> None:
-    """A lag of 0 isn't all: records were deleted unread, or the topic was made again."""
+def test_committed_offsets_outside_of_the_log_are_reported(stage: Stage, admin: Admin) -> None:
+    """A lag of 0 doesn't show that records were deleted unread, or that the topic was recreated."""
     t1 = TopicPartition("t", 1)
     stage.write(range(9))
     admin.alter_group_offsets("g", {T0: 1, t1: 1000, U0: 0})

@@ -1,4 +1,4 @@
-"""Admin calls about rights, passwords, quotas and tokens, in virtual time."""
+"""Admin calls about ACLs, passwords, quotas and tokens, in virtual time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def admin(stage: Stage) -> Admin:
     return stage.client(Admin, background=False)
 
 
-def test_acls_are_made_found_and_deleted(admin: Admin) -> None:
+def test_acls_are_created_described_and_deleted(admin: Admin) -> None:
     admin.create_acls([READ, ALL, PREFIX, GROUP])
     assert admin.describe_acls() == sorted([READ, ALL, PREFIX, GROUP])
     assert admin.describe_acls(AclBindingFilter(principal="User:alice")) == sorted([READ, GROUP])
@@ -49,7 +49,7 @@ def test_acls_are_made_found_and_deleted(admin: Admin) -> None:
     assert admin.describe_acls() == sorted([READ, ALL])
 
 
-def test_acls_that_make_no_sense(admin: Admin) -> None:
+def test_invalid_acls_are_refused(admin: Admin) -> None:
     with pytest.raises(InvalidRequestError, match="User:alice|alice") as refused:
         admin.create_acls([AclBinding("TOPIC", "t", "alice", "READ"), READ])
     assert list(refused.value.results) == [READ]
@@ -65,7 +65,7 @@ def test_acls_that_make_no_sense(admin: Admin) -> None:
         admin.create_acls(READ)  # type: ignore[arg-type]  # on purpose
 
 
-def test_passwords_are_set_hashed(stage: Stage, admin: Admin) -> None:
+def test_passwords_are_sent_hashed(stage: Stage, admin: Admin) -> None:
     salt = b"salt of mine"
     admin.alter_user_scram_credentials(
         [
@@ -112,10 +112,10 @@ def test_no_password_is_shown(admin: Admin) -> None:
         admin.alter_user_scram_credentials([UserScramCredentialUpsertion("u", "SCRAM-SHA-256", "")])
 
 
-def test_passwords_are_salted_in_a_thread_within_the_timeout(
+def test_passwords_are_hashed_in_a_thread_within_the_timeout(
     stage: Stage, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes 12 ms a password; an event loop, and all other calls, would stand still for it."""
+    """A hash takes 12 ms, for which the event loop and all other calls would be blocked."""
     at = []
 
     def slow(*work: Any) -> bytes:
@@ -135,7 +135,7 @@ def test_passwords_are_salted_in_a_thread_within_the_timeout(
     assert admin.describe_user_scram_credentials()
 
 
-def test_what_an_option_is_set_to_is_not_shown() -> None:
+def test_values_of_sensitive_options_are_not_shown() -> None:
     op = AlterConfigOp("listener.name.x.ssl.keystore.password", "hush")
     assert "hush" not in repr(op)
     assert "keystore.password" in repr(op)
@@ -176,7 +176,7 @@ def test_quotas_of_users_and_clients(admin: Admin) -> None:
         admin.alter_client_quotas({ClientQuotaEntity(): {"producer_byte_rate": 1}})
 
 
-def test_tokens_are_made_renewed_and_ended(stage: Stage, admin: Admin) -> None:
+def test_tokens_are_created_renewed_and_expired(stage: Stage, admin: Admin) -> None:
     token = admin.create_delegation_token(["User:bob"], max_lifetime=3 * 86400)
     assert (token.owner, token.requester) == ("User:admin", "User:admin")
     assert token.max_ms - token.issue_ms == 3 * 86400 * 1000

@@ -1,4 +1,4 @@
-"""Admin calls about topics, options and offsets, in virtual time (R-RT-4)."""
+"""Admin calls about topics, their configuration and offsets, in virtual time (R-RT-4)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def admin(stage: Stage) -> Admin:
     return stage.client(Admin, background=False)
 
 
-def test_one_topic_that_fails_hides_no_other(stage: Stage, admin: Admin) -> None:
+def test_one_topic_that_fails_leaves_the_results_of_the_others(stage: Stage, admin: Admin) -> None:
     with pytest.raises(TopicAlreadyExistsError, match=r"\(36\): Topic 't' already exists") as made:
         admin.create_topics([NewTopic("new", 2, 1), NewTopic("t"), NewTopic("also", 1, 1)])
     assert list(made.value.results) == ["new", "also"]
@@ -74,7 +74,7 @@ def test_topics_have_ids(stage: Stage, admin: Admin) -> None:
     assert admin.list_topics() == []
 
 
-def test_a_topic_on_brokers_of_ones_choice(stage: Stage, admin: Admin) -> None:
+def test_a_topic_is_created_on_the_given_brokers(stage: Stage, admin: Admin) -> None:
     made = admin.create_topics([NewTopic("n", replica_assignment={0: [3, 1], 1: [2]})])["n"]
     assert [p.replicas for p in made.partitions] == [(3, 1), (2,)]
     with pytest.raises(ConfigurationError, match="replica_assignment already"):
@@ -108,12 +108,12 @@ def test_records_are_deleted_by_each_leader(stage: Stage, admin: Admin) -> None:
     assert stage.cluster.log("t", 0).start_offset == 5
 
 
-# Options
+# Configuration
 
 TOPIC = ConfigResource("TOPIC", "t")
 
 
-def test_options_are_changed_one_by_one(stage: Stage, admin: Admin) -> None:
+def test_options_are_changed_individually(stage: Stage, admin: Admin) -> None:
     before = admin.describe_configs([TOPIC])[TOPIC]
     assert before["retention.ms"].default
     assert before["retention.ms"].type == "LONG"
@@ -143,7 +143,7 @@ def test_options_are_changed_one_by_one(stage: Stage, admin: Admin) -> None:
         ("preallocate", "maybe", "either true or false"),
     ],
 )
-def test_an_option_that_is_none_is_refused_at_creation_too(
+def test_an_unknown_option_is_refused_at_creation_too(
     stage: Stage, admin: Admin, name: str, value: str, says: str
 ) -> None:
     with pytest.raises(InvalidConfigError, match=says):
@@ -154,7 +154,7 @@ def test_an_option_that_is_none_is_refused_at_creation_too(
     admin.create_topics([NewTopic("new", configs={"min.cleanable.dirty.ratio": "0.5"})])
 
 
-def test_a_brokers_options_are_asked_of_that_broker(stage: Stage, admin: Admin) -> None:
+def test_options_of_a_broker_are_requested_from_that_broker(stage: Stage, admin: Admin) -> None:
     third, default = ConfigResource("BROKER", "3"), ConfigResource("BROKER", "")
     logger = ConfigResource("BROKER_LOGGER", "2")
     admin.incremental_alter_configs(
@@ -174,7 +174,7 @@ def test_a_brokers_options_are_asked_of_that_broker(stage: Stage, admin: Admin) 
     assert stage.cluster.brokers[3].requests["IncrementalAlterConfigs"] >= 1
 
 
-def test_a_broker_that_isnt_there_is_named(stage: Stage, admin: Admin) -> None:
+def test_a_missing_broker_is_named(stage: Stage, admin: Admin) -> None:
     gone = ConfigResource("BROKER", "9")
     begin = stage.world.now
     with pytest.raises(Exception, match="of broker 9") as late:
@@ -192,7 +192,7 @@ def test_a_broker_that_isnt_there_is_named(stage: Stage, admin: Admin) -> None:
         (TOPIC, AlterConfigOp("retention.ms", "1", "APPEND"), "no list"),
     ],
 )
-def test_what_a_broker_refuses_says_why(
+def test_a_refusal_of_a_broker_has_its_reason(
     admin: Admin, resource: ConfigResource, change: AlterConfigOp, problem: str
 ) -> None:
     with pytest.raises(InvalidConfigError, match=problem) as refused:
@@ -208,12 +208,12 @@ def test_what_a_broker_refuses_says_why(
         (AlterConfigOp("a"), "str or a number"),
     ],
 )
-def test_changes_that_make_no_sense(admin: Admin, change: AlterConfigOp, problem: str) -> None:
+def test_invalid_changes_are_refused(admin: Admin, change: AlterConfigOp, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         admin.incremental_alter_configs({TOPIC: [change]})
 
 
-def test_what_has_options_is_listed(stage: Stage, admin: Admin) -> None:
+def test_resources_with_options_are_listed(stage: Stage, admin: Admin) -> None:
     metrics = ConfigResource("CLIENT_METRICS", "latency")
     admin.incremental_alter_configs({metrics: [AlterConfigOp("interval.ms", "1000")]})
     assert admin.list_config_resources(["CLIENT_METRICS"]) == [metrics]
@@ -232,7 +232,7 @@ def test_what_has_options_is_listed(stage: Stage, admin: Admin) -> None:
 # Offsets
 
 
-def test_offsets_by_a_word_or_a_time(stage: Stage, admin: Admin) -> None:
+def test_offsets_by_keyword_or_timestamp(stage: Stage, admin: Admin) -> None:
     stage.write(range(6))
     stage.world.advance(10)
     later = int(stage.world.wall_clock() * 1000)
@@ -250,7 +250,7 @@ def test_offsets_by_a_word_or_a_time(stage: Stage, admin: Admin) -> None:
         admin.list_offsets({T0: "latest"})
 
 
-def test_one_request_to_each_leader(stage: Stage, admin: Admin) -> None:
+def test_each_leader_gets_one_request(stage: Stage, admin: Admin) -> None:
     stage.cluster.create_topic("wide", partitions=100)
     admin.list_topics()
     found = admin.list_offsets({TopicPartition("wide", p): "LATEST" for p in range(100)})
@@ -259,8 +259,10 @@ def test_one_request_to_each_leader(stage: Stage, admin: Admin) -> None:
     assert asked == [1, 1, 1]
 
 
-def test_a_topic_that_was_just_made_is_known_soon(stage: Stage, admin: Admin) -> None:
-    """A broker that hasn't heard of it isn't believed for a while."""
+def test_a_new_topic_is_found_although_a_broker_does_not_know_it_yet(
+    stage: Stage, admin: Admin
+) -> None:
+    """A broker's UNKNOWN_TOPIC_OR_PARTITION is retried for a while."""
     admin.create_topics([NewTopic("new", 3, 1)])
     unheard = Injection("Metadata", UnknownTopicOrPartitionError.code, 3)
     for broker in stage.cluster.brokers.values():

@@ -18,7 +18,7 @@ def admin_of(scene: Scene) -> Admin:
     return scene.client(Admin, background=False)
 
 
-def test_producers_and_their_transactions() -> None:
+def test_producers_and_their_transactions_are_described() -> None:
     scene = Scene()
     producer = scene.producer()
     admin = admin_of(scene)
@@ -50,8 +50,8 @@ def test_producers_and_their_transactions() -> None:
     assert scene.world.now - begin < 1
 
 
-def test_an_id_that_two_brokers_list_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While its coordinator moves, the one before may not know it yet."""
+def test_an_id_that_two_brokers_list_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its coordinator moves, the former one may still list it."""
     scene = Scene()
     scene.producer()
 
@@ -94,10 +94,10 @@ def test_producers_are_fenced() -> None:
     assert found["new"].producer_id != before.producer_id
     with pytest.raises(KafkaError, match="another producer took over"):
         producer.commit_transaction()
-    assert scene.cluster.log("t", 0).last_stable_offset == 2  # the record, and the marker
+    assert scene.cluster.log("t", 0).last_stable_offset == 2  # the record and the marker
 
 
-def test_a_transaction_that_nobody_will_end_is_found_and_ended() -> None:
+def test_a_hanging_transaction_is_found_and_aborted() -> None:
     scene = Scene()
     producer = scene.producer(transaction_timeout_ms=900_000)
     producer.begin_transaction()
@@ -109,7 +109,7 @@ def test_a_transaction_that_nobody_will_end_is_found_and_ended() -> None:
     assert admin.find_hanging_transactions(older_than=700) == []  # its coordinator knows it
     shard = scene.cluster.transactions.shard(scene.cluster.brokers[scene.coordinator()], "x")
     known = shard.known.pop("x")
-    assert admin.find_hanging_transactions() == []  # it is young yet
+    assert admin.find_hanging_transactions() == []  # too recent to count as hanging
     hanging = admin.find_hanging_transactions(older_than=700)
     assert [h.spec.partition for h in hanging] == [T0, T1]
     assert admin.find_hanging_transactions("t", older_than=700) == hanging

@@ -1,4 +1,4 @@
-"""Deliveries are futures to `asyncio`: what it does with futures, it does with them."""
+"""Deliveries are awaitable with the functions of `asyncio` that take futures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.testing import KafkaSimulation
 
 
 class Interruption(BaseException):
-    """As a Ctrl-C in a callback, which asyncio itself wouldn't hand to a task."""
+    """An interruption like Ctrl-C in a callback, which asyncio itself doesn't raise in a task."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def three(producer: AsyncProducer) -> list[Any]:
     return [await producer.send("t", b"%d" % n) for n in range(3)]
 
 
-async def test_gathered_waited_and_shielded(simulation: KafkaSimulation) -> None:
+async def test_deliveries_work_with_gather_wait_and_shield(simulation: KafkaSimulation) -> None:
     async with AsyncProducer(bootstrap_servers=simulation.bootstrap_servers) as producer:
         gathered = await asyncio.gather(*await three(producer))
         done, pending = await asyncio.wait(await three(producer))
@@ -49,10 +49,10 @@ async def test_a_gather_that_is_cancelled_ends(
                 await asyncio.gather(*deliveries, return_exceptions=return_exceptions)
         assert [delivery.cancelled() for delivery in deliveries] == [True] * 3
         await producer.flush()
-    assert simulation.values("t") == [b"0", b"1", b"2"]  # what was sent can't be taken back
+    assert simulation.values("t") == [b"0", b"1", b"2"]  # records that were sent can't be cancelled
 
 
-async def test_errors_come_out(simulation: KafkaSimulation) -> None:
+async def test_errors_are_raised_where_deliveries_are_awaited(simulation: KafkaSimulation) -> None:
     producer = AsyncProducer(
         bootstrap_servers=simulation.bootstrap_servers,
         delivery_timeout_ms=4000,
@@ -68,7 +68,7 @@ async def test_errors_come_out(simulation: KafkaSimulation) -> None:
     assert simulation.now == pytest.approx(4.0, abs=0.5)
 
 
-async def test_what_a_callback_raises_for_the_program_comes_out_of_the_call_that_waited_first(
+async def test_an_interruption_in_a_callback_is_raised_by_the_first_waiting_call(
     simulation: KafkaSimulation,
 ) -> None:
     def interrupted(*_: object) -> None:

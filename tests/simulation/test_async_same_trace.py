@@ -1,6 +1,4 @@
-"""One program over the sync facades and over those of asyncio: one trace, times included, in bytes
-and in messages, whichever seed.
-"""
+"""One program leaves the same trace over the sync and the asyncio facades, for each seed."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from odradek.testing import VirtualLoop
 
 
 class Program:
-    """What a program needs, in either way of waiting."""
+    """Clients and helpers of a program, which awaits them or not."""
 
     def __init__(self, *, awaited: bool, mode: Mode, seed: int) -> None:
         self.stage = Stage(seed, partitions=0)
@@ -32,28 +30,28 @@ class Program:
         self._mode = mode
 
     def make(self, kind: str, name: str = "", **options: Any) -> Any:
-        """A client of this kind: Producer, Consumer or Admin."""
+        """Create a client of this kind: Producer, Consumer or Admin."""
         host = self.world.host(name or kind.lower(), mode=self._mode, background=True)
         facade = getattr(odradek, f"Async{kind}" if self._awaited else kind)
         return on_host(host, facade, self.stage.settings(**options))
 
     async def of(self, given: Any) -> Any:
-        """What a call gives."""
+        """Return the result of a call."""
         return await given if self._awaited else given
 
     async def outcome(self, future: Any) -> Any:
-        """What became of a record."""
+        """Return the result or the error of a record."""
         return await future if self._awaited else future.result()
 
     async def pause(self, seconds: float) -> None:
-        """Let time go on."""
+        """Let virtual time pass."""
         if self._awaited:
             await asyncio.sleep(seconds)
         else:
             self.world.advance(seconds)
 
     def run(self, main: Callable[[Program], Coroutine[Any, Any, None]]) -> list[str]:
-        """Run it to its end; its trace."""
+        """Run the program to its end and return its trace."""
         if self._awaited:
             with asyncio.Runner(loop_factory=lambda: VirtualLoop(self.world)) as runner:
                 runner.run(main(self))
@@ -66,7 +64,7 @@ class Program:
 
 
 async def group_through_trouble(program: Program) -> None:
-    """A producer and a member of a group; brokers crash, come back, and all move."""
+    """Run a producer and a group member while brokers crash, return and move."""
     of, cluster, world = program.of, program.cluster, program.world
     producer, admin = program.make("Producer", linger_ms=5), program.make("Admin")
     consumer = program.make("Consumer", group_id="g", auto_offset_reset="earliest")
@@ -93,7 +91,7 @@ async def group_through_trouble(program: Program) -> None:
 
 
 async def transactions(program: Program) -> None:
-    """Read, process and write; the coordinator's broker dies amid a transaction."""
+    """Read, process and write in transactions whose coordinator crashes."""
     of, cluster = program.of, program.cluster
     cluster.create_topic("in", 1)
     cluster.create_topic("out", 2)
@@ -124,7 +122,7 @@ async def transactions(program: Program) -> None:
 
 
 async def assigned(program: Program) -> None:
-    """Arrow both ways, seeking, offsets, descriptions, errors with their time."""
+    """Use Arrow in both directions, seeks, offsets, descriptions and errors with their times."""
     import pyarrow as pa
 
     of, cluster = program.of, program.cluster
@@ -172,7 +170,7 @@ def test_the_trace_is_the_same_in_all_ways(
         assert_same(first, other, ("sync, in bytes", f"asyncio, in {mode}"))
 
 
-def test_programs_beside_each_other_leave_the_same_trace_each_time() -> None:
+def test_concurrent_programs_leave_the_same_trace_each_time() -> None:
     async def main(program: Program) -> None:
         of, cluster = program.of, program.cluster
         cluster.create_topic("t", 6)

@@ -1,6 +1,4 @@
-"""A small service over the asyncio clients (consumer, producer, health) through what clusters do to
-it: seconds of virtual time, milliseconds of ours.
-"""
+"""A small service over the asyncio clients during faults of its cluster, in virtual time."""
 
 from __future__ import annotations
 
@@ -15,11 +13,11 @@ from odradek import AsyncAdmin, AsyncConsumer, AsyncProducer, TopicPartition
 from odradek.testing import KafkaSimulation
 
 LIVES = 25.0
-"""Seconds that the trouble and the time after it take."""
+"""Duration of the fault and the recovery, in seconds."""
 
 
 class Service:
-    """Doubles numbers: reads "in", writes "out", commits what is written."""
+    """A service that doubles numbers: it reads "in", writes "out" and commits."""
 
     def __init__(self, servers: str) -> None:
         config = {"bootstrap.servers": servers}
@@ -74,7 +72,7 @@ def lives_through(
     eager: bool = False,
     debug: bool = False,
 ) -> dict[str, int]:
-    """Run services while records come and something happens; counts of what health said."""
+    """Run services during a fault while records are written; count the states of health()."""
     sent = iter(range(10_000))
 
     async def main() -> dict[str, int]:
@@ -108,21 +106,21 @@ def lives_through(
 
 
 @pytest.mark.parametrize("broker", some([1, 2, 3], 1))
-def test_a_broker_is_killed_and_comes_back(simulation: KafkaSimulation, broker: int) -> None:
+def test_a_broker_crashes_and_returns(simulation: KafkaSimulation, broker: int) -> None:
     assert set(lives_through(simulation, lambda: simulation.bounce(broker, after=10.0))) == {"well"}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="eager_task_factory came with 3.12")
-def test_with_tasks_that_start_eagerly(simulation: KafkaSimulation) -> None:
+def test_with_eager_tasks(simulation: KafkaSimulation) -> None:
     lives_through(simulation, lambda: simulation.move(after=8.0), eager=True)
 
 
-def test_all_brokers_move_and_nothing_blocks_the_loop(
+def test_all_brokers_move_and_the_loop_is_not_blocked(
     simulation: KafkaSimulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = lives_through(simulation, lambda: simulation.move(after=8.0), debug=True)
     assert said["out"] > 5
-    assert "Executing" not in caplog.text  # no call of ours waited without letting the loop go on
+    assert "Executing" not in caplog.text  # each call that waits lets the event loop run
 
 
 def test_the_coordinator_hangs(simulation: KafkaSimulation) -> None:
@@ -136,8 +134,8 @@ def test_the_coordinator_hangs(simulation: KafkaSimulation) -> None:
     lives_through(simulation, hang, services=2)
 
 
-def test_a_request_of_a_user_ends_with_its_deadline(simulation: KafkaSimulation) -> None:
-    """What a web service's handler does: a call with a timeout beside the background work."""
+def test_a_call_with_a_timeout_beside_the_background_work(simulation: KafkaSimulation) -> None:
+    """The handler of a web service makes such a call."""
 
     async def main() -> float:
         async with AsyncAdmin(bootstrap_servers=simulation.bootstrap_servers) as admin:

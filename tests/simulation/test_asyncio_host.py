@@ -1,11 +1,9 @@
-"""The asyncio host that ships, in simulated worlds: it leaves the trace of the simulated host,
-times included, whatever the brokers do; and where its kernel gives and takes bytes bit by bit, and
-timers ring early, it keeps every rule.
+"""The asyncio host leaves the same trace as the simulated host, for the same seed.
 
-What may differ, and nothing else: after a process was stopped (`freeze`), what came meanwhile is
-read socket by socket, where the simulated host has it in the order in which it came. So traces are
-compared up to the first time that one goes on. Times are compared to a nanosecond: a loop plans by
-`call_later`, whose sum may be off in the last bit.
+It also keeps every rule if its kernel splits reads and writes and fires timers early. Traces are
+compared until a stopped process (`freeze`) resumes: it reads its sockets one after the other, where
+the simulated host keeps the order of arrival. Times are compared to a nanosecond, as `call_later`
+adds floats.
 """
 
 from __future__ import annotations
@@ -31,11 +29,11 @@ from odradek.testing.virtual.world_host import MoodyAsyncioHost, WorldAsyncioHos
 
 COSTLY = ("groups", "read-process-write")
 SEEDS = int(os.environ.get("ODRADEK_ASYNCIO_SEEDS", 100 if WHOLE else 2))
-"""Schedules of each family; more find more."""
+"""Number of schedules per family."""
 
 
 def timed(lines: list[str]) -> list[str]:
-    """Lines whose times are cut to nanoseconds."""
+    """Return the lines with times that are truncated to nanoseconds."""
     found = []
     for line in lines:
         at, _, rest = line.partition(" ")
@@ -44,14 +42,14 @@ def timed(lines: list[str]) -> list[str]:
 
 
 def comparable(schedule: Schedule, trace: tuple[str, ...]) -> list[str]:
-    """Up to the first time that a stopped process goes on."""
+    """Return the lines up to the first time that a stopped process resumes."""
     ends = [f.at + f.arguments["seconds"] for f in schedule.faults if f.verb == "freeze"]
     lines = timed(list(trace))
     return [line for line in lines if float(line.split(" ")[0]) < min(ends, default=float("inf"))]
 
 
 def compare(schedule: Schedule) -> int:
-    """Run a schedule on both hosts; how many lines are the same."""
+    """Run a schedule on both hosts; return the number of equal lines."""
     simulated = run_schedule(schedule, mode="bytes", trace=True)
     real = run_schedule(schedule, hosts=WorldAsyncioHost, trace=True)
     assert real.violation == simulated.violation is None
@@ -69,13 +67,13 @@ def test_schedules_leave_the_trace_of_the_simulated_host(family: Family) -> None
 
 
 @pytest.mark.long
-def test_so_do_long_schedules() -> None:
+def test_long_schedules_leave_the_trace_of_the_simulated_host() -> None:
     for seed in range(max(1, SEEDS // 10)):
         assert compare(random_schedule(seed, short=False)) > 50
 
 
 @pytest.mark.parametrize(("program", "awaited"), pairs(PROGRAMS, [True, False]))
-def test_programs_leave_it_over_both_facades(
+def test_programs_leave_the_trace_of_the_simulated_host_over_both_facades(
     program: Callable[[Program], Coroutine[Any, Any, None]], awaited: bool
 ) -> None:
     for seed in some((1, 2), 1):
@@ -88,14 +86,14 @@ def test_programs_leave_it_over_both_facades(
 
 
 @pytest.mark.parametrize("family", [None, *(f for f in FAMILIES if f in ("misled", *COSTLY))])
-def test_a_moody_kernel_breaks_no_rule(family: Family | None) -> None:
+def test_an_unreliable_kernel_breaks_no_rule(family: Family | None) -> None:
     seeds = max(1, SEEDS // 4) if family in COSTLY else 2 * SEEDS
     for outcome in explore(range(seeds), family=family, hosts=MoodyAsyncioHost):
         assert outcome.ok, tell(outcome, short=True)
 
 
 def producing(seed: int) -> tuple[World, SimulatedCluster, WorldAsyncioHost, Producer]:
-    """A producer that has a connection to each of three brokers."""
+    """Create a producer with a connection to each of three brokers."""
     world = World(seed)
     world.make_host = WorldAsyncioHost
     cluster = SimulatedCluster(world, brokers=3)
@@ -109,7 +107,7 @@ def producing(seed: int) -> tuple[World, SimulatedCluster, WorldAsyncioHost, Pro
     return world, cluster, host, producer
 
 
-def test_answers_that_wait_in_sockets_are_not_overdue_where_the_loop_was_held_up() -> None:
+def test_buffered_responses_are_not_overdue_after_the_loop_was_blocked() -> None:
     for seed in range(5):
         world, cluster, host, producer = producing(seed)
         futures = [producer.send("t", b"second", partition=p) for p in range(3)]
@@ -126,8 +124,8 @@ def test_answers_that_wait_in_sockets_are_not_overdue_where_the_loop_was_held_up
         producer.close()
 
 
-def test_a_loop_that_counts_in_milliseconds_turns_in_no_circles() -> None:
-    """uvloop takes less than half of one for none, and rings at once."""
+def test_a_loop_with_a_millisecond_clock_does_not_spin() -> None:
+    """uvloop rounds a timer below 0.5 ms down to 0 and fires it immediately."""
     world = World(4, hosts=MoodyAsyncioHost)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", 1)
@@ -136,11 +134,11 @@ def test_a_loop_that_counts_in_milliseconds_turns_in_no_circles() -> None:
     producer = on_host(host, Producer, config)
     for _ in range(100):
         producer.send("t", b"x").result(5)
-    assert host.steps < 1_500  # 2,783 where it asked again and again
+    assert host.steps < 1_500  # 2,783 with such a loop
     producer.close()
 
 
-def test_pieces_of_a_large_answer_cost_no_step_each() -> None:
+def test_pieces_of_a_large_response_do_not_cost_a_step_each() -> None:
     world = World(4, hosts=MoodyAsyncioHost)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", 1)
@@ -155,13 +153,13 @@ def test_pieces_of_a_large_answer_cost_no_step_each() -> None:
     found = 0
     while found < 10:
         found += len(consumer.poll(5))
-    assert host.steps < 40  # 75 where each piece was a reason
+    assert host.steps < 40  # 75 with a step per piece
     consumer.close()
     producer.close()
 
 
-def test_what_comes_in_while_a_client_writes_its_last_doesnt_end_that() -> None:
-    """It was taken for a turn in which nothing could be written, and the rest was dropped."""
+def test_bytes_received_during_the_final_flush_do_not_end_it() -> None:
+    """Such a step was counted as one that can't write, and the unsent bytes were dropped."""
     world, cluster, host, producer = producing(1)
     for line in host.lines.values():
         line.socket.choke()
@@ -173,6 +171,6 @@ def test_what_comes_in_while_a_client_writes_its_last_doesnt_end_that() -> None:
     engine.shut()
     steps, at = world.time.fired, world.now
     host.close(world.now + 5.0)
-    assert world.now - at > 0.49  # nothing went on for so long
+    assert world.now - at > 0.49  # the flush waits this long without progress
     assert world.time.fired - steps < 1_000
     assert len(futures) == 3

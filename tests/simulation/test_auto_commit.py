@@ -1,4 +1,4 @@
-"""What the application commits itself while auto-commit is on, in virtual time."""
+"""Commits by the application while auto-commit is enabled, in virtual time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEMBERS = pytest.mark.parametrize("subscribes", [True, False], ids=["subscribe",
 
 
 def reading(scene: Scene, subscribes: bool) -> Consumer:
-    """It is through with 4 records of the first partition, and has 4 more in hand."""
+    """Return a consumer that has processed 4 records of the first partition and holds 4 more."""
     scene.write(range(80))
     a = scene.member(auto_commit_interval_ms=1000)
     if subscribes:
@@ -44,7 +44,7 @@ def reading(scene: Scene, subscribes: bool) -> Consumer:
 
 
 def with_four_committed(subscribes: bool) -> tuple[Scene, Consumer]:
-    """A consumer that has committed 4 records by itself and holds the next 4."""
+    """Return a consumer that has auto-committed 4 records and holds the next 4."""
     scene = Scene()
     a = reading(scene, subscribes)
     a.poll(1.0, 4)
@@ -55,7 +55,9 @@ def with_four_committed(subscribes: bool) -> tuple[Scene, Consumer]:
 
 @MEMBERS
 @pytest.mark.parametrize("way", WAYS)
-def test_what_the_caller_commits_of_what_is_in_hand_stays(way: str, subscribes: bool) -> None:
+def test_a_manual_commit_of_polled_records_is_not_repeated_or_undone(
+    way: str, subscribes: bool
+) -> None:
     scene = Scene()
     a = reading(scene, subscribes)
     records = a.poll(1.0, 4)
@@ -74,7 +76,7 @@ def test_what_the_caller_commits_of_what_is_in_hand_stays(way: str, subscribes: 
     a.close()
 
 
-def test_a_part_of_what_is_in_hand_is_followed_by_the_rest_when_more_is_asked_for() -> None:
+def test_a_partial_manual_commit_is_completed_by_the_next_poll() -> None:
     scene = Scene()
     a = reading(scene, subscribes=True)
     records = a.poll(1.0, 16)
@@ -90,7 +92,9 @@ def test_a_part_of_what_is_in_hand_is_followed_by_the_rest_when_more_is_asked_fo
 
 @MEMBERS
 @pytest.mark.parametrize("offset", [2, 15])
-def test_another_offset_stays_until_something_is_handed_out(offset: int, subscribes: bool) -> None:
+def test_a_manual_commit_of_another_offset_remains_until_the_next_poll(
+    offset: int, subscribes: bool
+) -> None:
     scene = Scene()
     a = reading(scene, subscribes)
     a.poll(1.0, 4)
@@ -111,7 +115,7 @@ def test_another_offset_stays_until_something_is_handed_out(offset: int, subscri
 
 @contextmanager
 def refusing(scene: Scene, times: int = 1) -> Iterator[None]:
-    """Have a number of commits refused."""
+    """Refuse a number of commits."""
     for broker in scene.cluster.brokers.values():
         broker.injections.append(Injection("OffsetCommit", OFFSET_METADATA_TOO_LARGE, times))
     yield
@@ -119,7 +123,7 @@ def refusing(scene: Scene, times: int = 1) -> Iterator[None]:
         broker.injections.clear()
 
 
-def test_what_was_refused_is_not_told_again() -> None:
+def test_a_refused_commit_is_not_repeated_by_auto_commit() -> None:
     scene = Scene()
     a = reading(scene, subscribes=True)
     records = a.poll(1.0, 4)
@@ -134,13 +138,13 @@ def test_what_was_refused_is_not_told_again() -> None:
 @PROTOCOLS
 @pytest.mark.parametrize("interval", range(1, 6))
 @pytest.mark.parametrize("leave", [Consumer.close, Consumer.unsubscribe])
-def test_nothing_is_committed_after_the_goodbye(
+def test_nothing_is_committed_after_leave_group(
     protocol: str,
     leave: Callable[[Consumer], None],
     interval: int,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It was refused, as of a stranger, and the log told of partitions that were lost."""
+    """Such a commit was refused as one of an unknown member, and a lost partition was logged."""
     scene = Scene(protocol)
     scene.write(range(80))
     a = scene.member(auto_commit_interval_ms=interval, auto_offset_reset="earliest")
@@ -165,10 +169,8 @@ def test_nothing_is_committed_after_the_goodbye(
 @MEMBERS
 @pytest.mark.parametrize("chosen", [8, 15])
 @pytest.mark.parametrize("lost", [True, False], ids=["answer lost", "answer late"])
-def test_a_commit_that_timed_out_is_not_taken_back(
-    subscribes: bool, chosen: int, lost: bool
-) -> None:
-    """The coordinator may have stored it: an auto-commit of less would go back."""
+def test_a_commit_that_timed_out_is_not_undone(subscribes: bool, chosen: int, lost: bool) -> None:
+    """The coordinator may have stored it: an auto-commit of less would set the offset back."""
     scene, a = with_four_committed(subscribes)
     for broker in scene.cluster.brokers.values():
         broker.delays[OffsetCommitRequest.API_KEY] = 3.0
@@ -193,7 +195,7 @@ def test_a_commit_that_timed_out_is_not_taken_back(
 
 @MEMBERS
 @pytest.mark.parametrize(("accepted", "refused"), [(6, [7]), (None, [6, 7])])
-def test_refused_commits_leave_what_was_committed_before_them(
+def test_refused_commits_keep_the_committed_offset(
     subscribes: bool, accepted: int | None, refused: list[int]
 ) -> None:
     scene = Scene()
@@ -237,7 +239,7 @@ def test_a_commit_that_was_never_sent_is_not_stored_later(subscribes: bool, wait
     a.close()
 
 
-def test_a_refused_commit_does_not_end_the_renewal_of_the_one_before_it() -> None:
+def test_a_refused_commit_does_not_end_the_renewal_of_the_previous_one() -> None:
     scene = Scene()
     a = reading(scene, subscribes=True)
     a.commit({P: 4})
@@ -260,7 +262,7 @@ def test_a_refused_commit_does_not_end_the_renewal_of_the_one_before_it() -> Non
 
 @MEMBERS
 @pytest.mark.parametrize("code", some([12, 22, 27, 29, 30], 2))
-def test_a_commit_whose_answer_was_lost_before_a_refusal_is_not_taken_back(
+def test_a_commit_whose_response_was_lost_before_a_refusal_is_not_undone(
     subscribes: bool, code: int
 ) -> None:
     """Its first attempt was stored, its second one refused."""
@@ -290,7 +292,7 @@ def test_a_commit_whose_answer_was_lost_before_a_refusal_is_not_taken_back(
 @MEMBERS
 @pytest.mark.parametrize("answer", [-1, 7, 15, 16])
 @pytest.mark.parametrize("times", [1, 100], ids=["then refused", "until it times out"])
-def test_a_commit_that_was_stored_in_spite_of_its_answer_is_not_taken_back(
+def test_a_commit_that_was_stored_in_spite_of_an_error_is_not_undone(
     subscribes: bool, answer: int, times: int
 ) -> None:
     scene, a = with_four_committed(subscribes)

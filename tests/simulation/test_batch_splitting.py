@@ -1,4 +1,4 @@
-"""Batches above max.message.bytes: the same records again in smaller ones (KIP-126)."""
+"""Batches above max.message.bytes are split and sent again (KIP-126)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_future_of_a_split_batch_has_its_own_offset(compression: str) -> No
     assert producer._engine.accumulator.used == 0
 
 
-def test_it_is_learned_and_does_not_split_for_ever() -> None:
+def test_the_limit_is_remembered_and_larger_batches_are_tried_later() -> None:
     world, cluster, producer = limited(2, 3000, **{"linger.ms": 5, "batch.size": 32768})
     splits = []
     producer.listen(lambda event: splits.append(event.at) if event.kind == "split" else None)
@@ -68,9 +68,9 @@ def test_it_is_learned_and_does_not_split_for_ever() -> None:
     ]
     assert 1 <= len(splits) <= 30
     learned = splits[-1]
-    assert learned < world.now - 1.0  # what came later went whole
+    assert learned < world.now - 1.0  # later batches were not split
     cluster.topics["t"].partitions[0].log.max_message_bytes = 1 << 20
-    world.advance(700.0)  # the limit may have been raised: larger ones are tried again
+    world.advance(700.0)  # the limit may have been raised, so larger batches are tried again
     before = len(cluster.topics["t"].partitions[0].log.batches)
     for _ in range(200):
         producer.send("t", b"x" * 90, partition=0)
@@ -78,7 +78,7 @@ def test_it_is_learned_and_does_not_split_for_ever() -> None:
     assert len(cluster.topics["t"].partitions[0].log.batches) == before + 1
 
 
-def test_a_record_that_is_too_large_alone_names_the_topics_limit() -> None:
+def test_a_single_record_that_is_too_large_names_the_topics_limit() -> None:
     _, cluster, producer = limited(3, 1000, **{"linger.ms": 5})
     small = [producer.send("t", b"%d" % n, partition=0) for n in range(5)]
     large = producer.send("t", b"x" * 5000, partition=0)
@@ -106,7 +106,7 @@ def test_rows_of_arrow_data_are_counted_through_a_split() -> None:
         assert got == [b"%d" % n + b"y" * 50 for n in range(p, 4000, 2)]
 
 
-def test_a_callback_of_a_split_batch_is_called_once_and_in_order() -> None:
+def test_callbacks_of_a_split_batch_are_called_once_and_in_order() -> None:
     _, _, producer = limited(5, 1500, **{"linger.ms": 20})
     told: list[int] = []
 
@@ -120,10 +120,10 @@ def test_a_callback_of_a_split_batch_is_called_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_what_may_be_written_whole_is_not_written_again_in_parts(
+def test_a_batch_that_may_have_been_appended_is_not_split(
     written: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer to a batch is lost, and max.message.bytes lowered before it comes again."""
+    """The response to the batch is lost, and max.message.bytes lowered before the retry."""
     world, cluster, producer = limited(7, 1 << 20, **{"linger.ms": 50, "request.timeout.ms": 1000})
     producer.send("t", b"first", partition=0).result(timeout=10)
     log, leader = cluster.log("t", 0), leader_of(cluster)

@@ -1,4 +1,4 @@
-"""R-RB-10: a client that never reached a broker says so after 10 s, its log within 5 s."""
+"""R-RB-10: a client that never reached a broker raises after 10 s and warns within 5 s."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DOCTOR = "odradek doctor --bootstrap-server"
 
 
 def sent(producer: Any) -> Any:
-    """Send a record, and nothing else."""
+    """Send a record and do nothing else."""
     return producer.send("t", b"x")
 
 
@@ -111,14 +111,14 @@ def client(stage: Stage, kind: str, **config: Any) -> Any:
 
 
 def away(seed: int = 1) -> Stage:
-    """A cluster that no client can reach."""
+    """Create a cluster that no client can reach."""
     stage = Stage(seed)
     every_broker(stage.cluster, "crash")
     return stage
 
 
 def whole(error: BaseException) -> str:
-    """The error as Python prints it."""
+    """Return the error as Python prints it."""
     return "".join(traceback.format_exception(error))
 
 
@@ -144,8 +144,8 @@ def test_a_call_ends_after_ten_seconds_and_says_why(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["list_topics", "end_offsets", "describe_cluster", "warm"])
-def test_a_timeout_argument_comes_first(name: str) -> None:
-    """It does unless the option is set, which is for all calls."""
+def test_a_timeout_argument_takes_precedence(name: str) -> None:
+    """It does unless the option is set, which applies to all calls."""
     arguments = {"end_offsets": ([P0],), "warm": ("t",)}.get(name, ())
     kind = {"describe_cluster": "admin", "warm": "producer"}.get(name, "consumer")
     for config, timeout, ends in (
@@ -181,7 +181,9 @@ GOVERNED: list[tuple[str, dict[str, Any], float]] = [
 
 
 @pytest.mark.parametrize(("name", "config", "ends"), GOVERNED)
-def test_an_option_that_is_set_comes_first(name: str, config: dict[str, Any], ends: float) -> None:
+def test_an_option_that_is_set_takes_precedence(
+    name: str, config: dict[str, Any], ends: float
+) -> None:
     stage = away()
     kind, call = CALLS[name]
     made = client(stage, kind, **config)
@@ -191,7 +193,7 @@ def test_an_option_that_is_set_comes_first(name: str, config: dict[str, Any], en
     assert stage.world.now - began == pytest.approx(ends, abs=0.3)
 
 
-def test_each_record_has_the_time_from_its_own_send() -> None:
+def test_each_record_times_out_from_its_own_send() -> None:
     stage = away()
     producer = stage.producer()
     began = stage.world.now
@@ -206,7 +208,7 @@ def test_each_record_has_the_time_from_its_own_send() -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_brokers_that_come_in_time_are_found(name: str) -> None:
+def test_brokers_that_start_in_time_are_found(name: str) -> None:
     stage = away()
     kind, call = CALLS[name]
     made = client(stage, kind)
@@ -215,7 +217,7 @@ def test_brokers_that_come_in_time_are_found(name: str) -> None:
     assert 8.0 <= stage.world.now <= LIMIT + 1
 
 
-def test_after_the_first_contact_a_record_has_its_usual_time() -> None:
+def test_after_the_first_contact_a_record_has_its_usual_timeout() -> None:
     stage = away()
     producer = stage.producer()
     stage.world.after(9.0, partial(every_broker, stage.cluster, "restart"))
@@ -230,7 +232,7 @@ def test_after_the_first_contact_a_record_has_its_usual_time() -> None:
 
 
 @pytest.mark.parametrize(("name", "ends"), [("list_topics of an admin", 60.0), ("flush", 120.0)])
-def test_after_the_first_contact_calls_have_their_usual_time(name: str, ends: float) -> None:
+def test_after_the_first_contact_calls_have_their_usual_timeout(name: str, ends: float) -> None:
     stage = Stage()
     kind, call = CALLS[name]
     made = client(stage, kind)
@@ -244,8 +246,8 @@ def test_after_the_first_contact_calls_have_their_usual_time(name: str, ends: fl
     assert stage.world.now - began == pytest.approx(ends, abs=0.5)
 
 
-def test_a_client_that_is_interrupted_has_still_reached_its_cluster() -> None:
-    """It has a new engine, which hasn't reached any broker itself."""
+def test_a_client_that_was_interrupted_remembers_its_first_contact() -> None:
+    """Its new engine hasn't reached any broker itself."""
     stage = Stage()
     admin = stage.client(Admin)
     admin.cluster_id(5.0)
@@ -257,8 +259,8 @@ def test_a_client_that_is_interrupted_has_still_reached_its_cluster() -> None:
     assert stage.world.now - began == pytest.approx(60.0, abs=0.2)
 
 
-def test_a_hint_from_another_client_is_a_first_contact() -> None:
-    """A task of Spark's starts with what the driver knows, perhaps amid an outage."""
+def test_a_hint_from_another_client_counts_as_first_contact() -> None:
+    """A Spark task starts with metadata of the driver, maybe during an outage."""
     stage = Stage()
     driver = stage.consumer(name="driver")
     driver.cluster_id()
@@ -272,8 +274,8 @@ def test_a_hint_from_another_client_is_a_first_contact() -> None:
     assert stage.world.now - began == pytest.approx(60.0, abs=0.2)
 
 
-def test_a_controller_is_no_broker() -> None:
-    """Its port answers ApiVersions, and knows no Metadata."""
+def test_a_controller_does_not_count_as_a_broker() -> None:
+    """Its port answers ApiVersions, but not Metadata."""
     stage = Stage()
     for broker in stage.cluster.brokers.values():
         spoken = broker.spoken
@@ -286,8 +288,9 @@ def test_a_controller_is_no_broker() -> None:
 
 
 def test_poll_and_iteration_keep_their_own_timeouts(caplog: pytest.LogCaptureFixture) -> None:
-    """A consumer service may start before its brokers. A loop that ends without any broker raises,
-    as its topic would look empty.
+    """A loop without any broker raises at its timeout: otherwise the topic would look empty.
+
+    A consumer service may start before its brokers, so poll() returns [].
     """
     stage = away()
     consumer = stage.consumer()
@@ -316,7 +319,7 @@ def refuses(stage: Stage) -> str:
 
 
 def hangs(stage: Stage) -> str:
-    """As a process that was stopped: connections are accepted, and no byte comes."""
+    """Accept connections and never respond, like a stopped process."""
     every_broker(stage.cluster, "pause")
     return "no response"
 
@@ -351,7 +354,7 @@ def test_a_warning_within_five_seconds_names_address_and_cause(
         (has_no_name, r"bootstrap addresses: \d+ failed name resolutions;"),
     ],
 )
-def test_a_short_programs_log_names_the_cause_once_with_the_cure(
+def test_the_log_of_a_short_program_names_the_cause_once_with_the_cure(
     how: Callable[[Stage], str], counted: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()
@@ -371,7 +374,7 @@ def test_a_short_programs_log_names_the_cause_once_with_the_cure(
     assert ("failed name resolution" in str(picture)) == (how is has_no_name)
 
 
-def test_a_result_that_times_out_before_names_its_cause_once() -> None:
+def test_a_result_that_times_out_earlier_names_its_cause_once() -> None:
     stage = away()
     began = stage.world.now
     with pytest.raises(NoBrokerAvailableError) as caught, stage.producer() as producer:
@@ -382,7 +385,7 @@ def test_a_result_that_times_out_before_names_its_cause_once() -> None:
     assert "close() failed as well, for the same reason" in said
 
 
-def test_the_end_of_a_block_says_that_a_partition_is_missing() -> None:
+def test_the_end_of_a_with_block_reports_a_missing_partition() -> None:
     stage = Stage()
     with (
         pytest.raises(KafkaTimeoutError, match="not acknowledged|acknowledgement") as caught,
@@ -392,7 +395,7 @@ def test_the_end_of_a_block_says_that_a_partition_is_missing() -> None:
     assert "partition 7 of topic 't' doesn't exist, it has 3 partitions" in str(caught.value)
 
 
-def test_a_missing_topic_is_an_error_of_its_own() -> None:
+def test_a_missing_topic_has_its_own_error() -> None:
     stage = Stage()
     consumer = stage.consumer()
     with pytest.raises(UnknownTopicOrPartitionError) as caught:
@@ -463,7 +466,7 @@ def test_a_slow_first_connection_is_no_error_of_a_loop() -> None:
     consumer.close()
 
 
-def test_a_longer_connection_timeout_counts_for_the_first_contact() -> None:
+def test_a_longer_connection_timeout_extends_the_first_contact() -> None:
     stage = Stage()
     for broker in stage.cluster.brokers.values():
         stage.cluster.slow_handshake(broker.id, 12.0)
@@ -476,7 +479,7 @@ def unsent(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if "broker has been reached" in r.getMessage()]
 
 
-def test_records_that_never_had_a_broker_are_counted_in_the_log(
+def test_records_that_failed_without_a_broker_are_counted_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = away()
@@ -489,7 +492,9 @@ def test_records_that_never_had_a_broker_are_counted_in_the_log(
     ]
 
 
-def test_records_that_end_one_by_one_are_no_log_line_each(caplog: pytest.LogCaptureFixture) -> None:
+def test_records_that_fail_individually_do_not_log_a_line_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stage = away()
     producer = stage.producer()
     for _ in range(30):

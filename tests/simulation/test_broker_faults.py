@@ -1,4 +1,4 @@
-"""What schedules do beyond brokers' life and death: each verb does what it says, and ends."""
+"""Faults of schedules beyond crashes: each has its described effect, and ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ P0 = TopicPartition("t", 0)
 
 
 class Scene(Stage):
-    """A cluster with topic `t`, and who asked what of it."""
+    """A cluster with topic `t`, and counts of the requests by type."""
 
     def __init__(self, brokers: int = 1, partitions: int = 1) -> None:
         super().__init__(1, brokers, partitions)
@@ -43,11 +43,11 @@ class Scene(Stage):
         return super().producer(**{"linger_ms": 0, **more})
 
 
-# The simulation's own faults
+# Faults of the simulation
 
 
-def test_a_marker_for_a_partition_that_is_gone_is_done_with() -> None:
-    """The topic is made anew with fewer partitions while a transaction is open in the last one."""
+def test_the_marker_of_a_removed_partition_is_completed() -> None:
+    """The topic is recreated with fewer partitions while a transaction is open in the last one."""
     scene = Transactional(2)
     producer = scene.producer()
     producer.begin_transaction()
@@ -63,12 +63,12 @@ def test_a_marker_for_a_partition_that_is_gone_is_done_with() -> None:
     assert [row[4] for row in scene.cluster.log("t", 0).visible_rows()] == [b"2"]
 
 
-def test_partitions_made_while_nobody_can_lead_get_a_leader() -> None:
+def test_a_partition_created_without_live_brokers_gets_a_leader_later() -> None:
     scene = Scene()
     scene.cluster.pause(1)
     scene.cluster.add_partitions("t", 1)
     assert scene.cluster.topics["t"].partitions[1].leader == NO_LEADER
-    scene.cluster.repair(1)  # before the controller has given it up
+    scene.cluster.repair(1)  # before the controller has considered it dead
     assert scene.cluster.topics["t"].partitions[1].leader == 1
 
 
@@ -82,7 +82,7 @@ def _request(api: str) -> type[Request[Any]]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_an_error_can_be_answered_in_every_version(api: str) -> None:
+def test_every_version_of_a_response_can_carry_an_error(api: str) -> None:
     kind = _request(api)
     for version in range(kind.MIN_VERSION, kind.MAX_VERSION + 1):
         response: Message = kind.RESPONSE()
@@ -102,7 +102,7 @@ def _encoded(response: Message, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_a_batch_is_refused_as_often_as_said_and_done_or_not(done: bool) -> None:
+def test_a_batch_is_refused_n_times_with_or_without_effect(done: bool) -> None:
     scene = Scene()
     broker_faults.answer_error(scene.cluster, "Produce", 20, 2, done, True)
     producer = scene.producer()
@@ -115,7 +115,7 @@ def test_a_batch_is_refused_as_often_as_said_and_done_or_not(done: bool) -> None
     assert scene.asked["ProduceRequest"] == 3
 
 
-def test_only_the_same_batch_is_refused_where_that_is_said() -> None:
+def test_only_retries_of_the_same_batch_are_refused_if_requested() -> None:
     made = Injection("Produce", 20, 2, True, True)
     scene = Scene()
     producer = scene.producer(batch_size=1)
@@ -127,7 +127,7 @@ def test_only_the_same_batch_is_refused_where_that_is_said() -> None:
     assert made.left == 0
 
 
-def test_no_error_is_drawn_that_would_be_a_lie() -> None:
+def test_generated_errors_do_not_contradict_their_effect() -> None:
     assert not honest({"api": "Produce", "code": 46})
     assert not honest({"api": "Produce", "code": 45, "done": True})
     assert all(honest({"api": "Produce", "code": code, "done": True}) for code in (6, 7, 20))
@@ -139,7 +139,7 @@ def test_no_error_is_drawn_that_would_be_a_lie() -> None:
 # Time
 
 
-def test_a_slow_api_answers_late_and_others_at_once() -> None:
+def test_a_slow_api_responds_late_and_others_immediately() -> None:
     scene = Scene()
     producer = scene.producer()
     producer.send("t", b"0", partition=0).result(timeout=10)
@@ -154,19 +154,19 @@ def test_a_slow_api_answers_late_and_others_at_once() -> None:
     assert scene.world.now - begin < 0.1
 
 
-def test_a_quota_is_told_and_the_connection_isnt_read_meanwhile() -> None:
+def test_a_quota_throttles_by_the_response_and_a_muted_connection() -> None:
     scene = Scene()
     producer = scene.producer()
     producer.send("t", b"0", partition=0).result(timeout=10)
     broker_faults.quota(scene.cluster, 2.0)
     begin = scene.world.now
     producer.send("t", b"1", partition=0).result(timeout=10)
-    assert scene.world.now - begin < 0.1  # the answer comes at once
+    assert scene.world.now - begin < 0.1  # the response is sent immediately
     producer.send("t", b"2", partition=0).result(timeout=10)
     assert 2.0 <= scene.world.now - begin < 2.2
 
 
-def test_stranded_requests_arrive_after_those_of_the_next_connection() -> None:
+def test_delayed_requests_arrive_after_those_of_the_next_connection() -> None:
     scene = Scene()
     producer = scene.producer()
     producer.send("t", b"0", partition=0).result(timeout=10)
@@ -175,7 +175,7 @@ def test_stranded_requests_arrive_after_those_of_the_next_connection() -> None:
         lambda b, c, r: arrived.append(scene.world.now) if r.api_key == 0 else None
     )
     broker_faults.late_packets(scene.cluster, 1, 0.5)
-    producer.send("t", b"1", partition=0).result(timeout=10)  # over the next connection
+    producer.send("t", b"1", partition=0).result(timeout=10)  # on the next connection
     scene.world.advance(3.0)
     assert len(arrived) == 2
     assert scene.cluster.duplicates_refused == 1
@@ -185,7 +185,7 @@ def test_stranded_requests_arrive_after_those_of_the_next_connection() -> None:
 # Releases
 
 
-def test_a_broker_of_another_release_speaks_less_and_more_again() -> None:
+def test_a_broker_changes_its_release_and_api_versions() -> None:
     scene = Scene()
     seen: list[int] = []
     scene.cluster.observers.append(
@@ -212,7 +212,7 @@ def _anew(cluster: SimulatedCluster) -> None:
 
 
 @pytest.mark.parametrize(("act", "left"), [(_cut, 1), (_anew, 0)], ids=["unclean", "anew"])
-def test_what_was_taken_away_is_remembered_for_the_books(
+def test_removed_records_are_known_to_the_checkers(
     act: Callable[[SimulatedCluster], None], left: int
 ) -> None:
     scene = Scene(3)
@@ -242,14 +242,14 @@ def test_deleted_records_cant_be_read() -> None:
     assert [r.offset for r in consumer.poll(5.0)] == [2, 3]
 
 
-def test_a_log_that_is_cut_before_its_start_begins_at_its_end() -> None:
+def test_a_log_truncated_before_its_start_starts_at_its_end() -> None:
     scene = Scene()
     with scene.producer() as producer:
         producer.send("t", b"0").result(10)
         producer.send_arrow("t", pyarrow.table({"value": [b"1", b"2"]}))
         producer.flush(10)
     log = scene.cluster.log("t", 0)
-    log.delete_before(2)  # amid the second batch
+    log.delete_before(2)  # within the second batch
     log.truncate(2)
     assert (log.start_offset, log.end_offset, log.high_watermark) == (1, 1, 1)
     with scene.producer() as producer, scene.consumer() as consumer:
@@ -258,7 +258,7 @@ def test_a_log_that_is_cut_before_its_start_begins_at_its_end() -> None:
         assert [record.value for record in consumer.poll(10)] == [b"3"]
 
 
-def test_a_deleted_topic_comes_back_when_the_faults_end() -> None:
+def test_a_deleted_topic_is_recreated_when_the_faults_end() -> None:
     scene = Scene(partitions=3)
     old = scene.cluster.topics["t"].id
     broker_faults.recreate_topic(scene.cluster, "t", 1)
@@ -269,11 +269,13 @@ def test_a_deleted_topic_comes_back_when_the_faults_end() -> None:
     assert scene.cluster.topics["t"].id != old
 
 
-# The books
+# The checkers
 
 
-def test_a_record_lost_without_a_reason_is_still_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an election takes away is excused; what nothing explains isn't."""
+def test_a_record_lost_without_a_reason_is_still_a_violation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Records that an unclean election removes are excused, others aren't."""
     schedule = Schedule(
         7,
         (ScheduledClient("producer-1", "producer", 6, 0.0, {"linger.ms": 0}),),
@@ -290,7 +292,7 @@ def test_a_record_lost_without_a_reason_is_still_found(monkeypatch: pytest.Monke
     assert "is lost" in violation
 
 
-def test_schedules_of_all_verbs_are_kept_in_files() -> None:
+def test_schedules_of_all_faults_are_saved_and_loaded() -> None:
     schedule = Schedule(
         1,
         (ScheduledClient("producer-1", "producer", 1, volume=60),),

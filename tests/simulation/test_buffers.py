@@ -1,4 +1,4 @@
-"""Values and keys in other objects' memory: their bytes are sent as they lie there."""
+"""Values and keys that are buffers of other objects are sent without conversion."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ BUFFERS = [
 
 @pytest.mark.parametrize("buffer", BUFFERS, ids=lambda b: f"{type(b).__name__}-{len(b)}")
 @pytest.mark.parametrize("place", ["value", "key"])
-def test_a_buffer_is_taken_whatever_its_truth(buffer: Any, place: str) -> None:
-    """An array has no truth, or one that isn't about its length."""
+def test_a_buffer_is_sent_without_testing_its_truth(buffer: Any, place: str) -> None:
+    """An array has no truth value, or one that doesn't depend on its length."""
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=2)

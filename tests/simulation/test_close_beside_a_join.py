@@ -1,4 +1,4 @@
-"""An orderly close() or unsubscribe() beside a join of the member commits what was processed."""
+"""An orderly close() or unsubscribe() during a join commits the processed records."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from odradek.simulation.world.environment import ReceivedRequest
 from odradek.testing import KafkaSimulation
 
 LATE = 3.0
-"""Seconds by which answers are late."""
+"""Delay of responses in seconds."""
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
 
 def joining(scene: Scene, key: int, seconds: float) -> tuple[Consumer, Consumer]:
-    """Return a member with uncommitted records whose next join is in flight, and another one."""
+    """Return a member with uncommitted records whose next join is in flight, and another member."""
     scene.write(range(40))
     given = {**COOPERATIVE, "auto.commit.interval.ms": 1_000_000}
     a = scene.subscribed("a", **given)
@@ -41,7 +41,7 @@ def joining(scene: Scene, key: int, seconds: float) -> tuple[Consumer, Consumer]
 @pytest.mark.parametrize("ends", ["close", "unsubscribe"])
 @pytest.mark.parametrize("after", [3.2, 4.2, 5.2, 6.2])
 @pytest.mark.parametrize("key", [JOIN.key, SYNC.key])
-def test_what_was_processed_is_committed(key: int, after: float, ends: str) -> None:
+def test_processed_records_are_committed(key: int, after: float, ends: str) -> None:
     scene = Scene()
     a, b = joining(scene, key, LATE)
     until = scene.world.now + after
@@ -54,8 +54,8 @@ def test_what_was_processed_is_committed(key: int, after: float, ends: str) -> N
 
 
 @pytest.mark.parametrize("after", [4.2, 6.2, 7.2, 8.2])
-def test_a_goodbye_waits_for_the_join_once_and_for_two_commits(after: float) -> None:
-    """A commit beside the join is refused and repeated; then LeaveGroup is late as well."""
+def test_leave_group_waits_for_one_join_and_two_commits(after: float) -> None:
+    """A commit during the join is refused and retried; then LeaveGroup is late as well."""
     scene = Scene()
     a, b = joining(scene, JOIN.key, LATE)
     for broker in scene.cluster.brokers.values():
@@ -72,7 +72,7 @@ def test_a_goodbye_waits_for_the_join_once_and_for_two_commits(after: float) -> 
 
 
 @pytest.mark.parametrize("ends", ["close", "unsubscribe"])
-def test_a_join_that_fails_meanwhile_is_repeated(ends: str) -> None:
+def test_a_join_that_fails_meanwhile_is_retried(ends: str) -> None:
     """The coordinator has begun the next generation and accepts commits of no other."""
     scene = Scene()
     a, b = joining(scene, JOIN.key, 1.0)
@@ -94,7 +94,7 @@ def test_a_join_that_fails_meanwhile_is_repeated(ends: str) -> None:
 
 
 class Front:
-    """A simulation in which a member of another front has read all records of four partitions."""
+    """A simulation in which a member of another facade has read all records of four partitions."""
 
     def __init__(self, simulation: KafkaSimulation) -> None:
         self.simulation = simulation
@@ -119,7 +119,7 @@ class Front:
 
 
 @pytest.mark.parametrize("after", [4.2, 6.2])
-def test_an_asyncio_consumer_commits_beside_a_join(after: float) -> None:
+def test_an_asyncio_consumer_commits_during_a_join(after: float) -> None:
     with KafkaSimulation(seed=1) as simulation:
         front = Front(simulation)
 
@@ -142,7 +142,7 @@ def test_an_asyncio_consumer_commits_beside_a_join(after: float) -> None:
 
 
 @pytest.mark.parametrize("after", [4.2, 6.2])
-def test_a_consumer_of_the_confluent_package_commits_beside_a_join(after: float) -> None:
+def test_a_confluent_consumer_commits_during_a_join(after: float) -> None:
     with KafkaSimulation(seed=1) as simulation:
         front = Front(simulation)
         a = confluent_kafka.Consumer(front.config)

@@ -1,4 +1,4 @@
-"""A group consumer whose last commit isn't made warns of the records that will be read again."""
+"""A consumer that can't commit when it closes warns of the records that will be read again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reading(scene: Scene, **config: Any) -> Consumer:
 
 
 def poll_until(a: Consumer, kind: type[KafkaError]) -> None:
-    """Poll until that raises this error."""
+    """Poll until this error is raised."""
     for _ in range(300):
         try:
             a.poll(0.1)
@@ -57,10 +57,8 @@ ENDS = pytest.mark.parametrize("ends", ["close", "unsubscribe"])
 
 @PROTOCOLS
 @ENDS
-def test_the_credentials_are_refused(
-    protocol: str, ends: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Each call raises that at once, and so close() doesn't wait for the commit."""
+def test_refused_credentials(protocol: str, ends: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each call raises the refusal immediately, so close() doesn't wait for the commit."""
     scene = Scene(protocol)
     sasl = SaslListener(users={USER: PASSWORD}, wall_clock=scene.world.wall_clock)
     scene.cluster.sasl = sasl
@@ -77,8 +75,10 @@ def test_the_credentials_are_refused(
 
 
 @PROTOCOLS
-def test_the_client_has_ended(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The bootstrap addresses lead to another cluster: no call succeeds any more."""
+def test_a_client_that_found_a_wrong_cluster(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The bootstrap addresses lead to a different cluster, so no call succeeds any more."""
     scene = Scene(protocol)
     a = reading(scene)
     scene.cluster.cluster_id = "another"
@@ -91,7 +91,7 @@ def test_the_client_has_ended(protocol: str, caplog: pytest.LogCaptureFixture) -
 
 @PROTOCOLS
 @ENDS
-def test_the_commit_is_denied(protocol: str, ends: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_denied_commit(protocol: str, ends: str, caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(protocol)
     a = reading(scene)
     answer_error(scene.cluster, "OffsetCommit", DENIED, 1000)
@@ -101,7 +101,7 @@ def test_the_commit_is_denied(protocol: str, ends: str, caplog: pytest.LogCaptur
 
 
 @PROTOCOLS
-def test_there_is_no_time(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_close_without_time(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(protocol)
     a = reading(scene)
     a.close(timeout=0)
@@ -110,8 +110,10 @@ def test_there_is_no_time(protocol: str, caplog: pytest.LogCaptureFixture) -> No
 
 
 @PROTOCOLS
-def test_the_membership_has_ended_before(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The partitions are lost with it: a close() has nothing left to commit."""
+def test_a_membership_that_has_ended_before(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its partitions are lost with it, so close() has nothing left to commit."""
     scene = Scene(protocol)
     a = reading(scene)
     heartbeat = "Heartbeat" if protocol == "classic" else "ConsumerGroupHeartbeat"
@@ -123,7 +125,7 @@ def test_the_membership_has_ended_before(protocol: str, caplog: pytest.LogCaptur
 
 
 @PROTOCOLS
-def test_the_commit_before_a_revocation_is_denied(
+def test_a_denied_commit_before_a_revocation(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(protocol)
@@ -139,9 +141,7 @@ def test_the_commit_before_a_revocation_is_denied(
 
 
 @PROTOCOLS
-def test_what_was_not_read_is_not_warned_of(
-    protocol: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unread_records_cause_no_warning(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(protocol)
     a = scene.subscribed("a", auto_commit_interval_ms=1_000_000)
     while not a.assignment():
@@ -153,7 +153,7 @@ def test_what_was_not_read_is_not_warned_of(
 
 
 @PROTOCOLS
-def test_records_of_a_deleted_topic_are_not_read_again(
+def test_records_of_a_deleted_topic_cause_no_warning(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(protocol)

@@ -23,7 +23,7 @@ LEADER, NEAR, OTHER = 1, 2, 3
 
 
 class Reader(Stage):
-    """A consumer in broker 2's rack, whose partition broker 1 leads; counts who is asked."""
+    """A consumer in broker 2's rack of a partition that broker 1 leads; counts fetches."""
 
     def __init__(self, seed: int, rack: str | None = "b", **config: Any) -> None:
         super().__init__(seed, partitions=0)
@@ -51,7 +51,7 @@ class Reader(Stage):
         self.written += count
 
     def read_all(self, limit: float = 3.0) -> Counter[int]:
-        """Read what is there, each record once and in order; gives who was asked meanwhile."""
+        """Read all records, each once and in order, and return the fetches per broker."""
         self.fetches.clear()
         end = self.world.now + limit
         while self.seen < self.written:
@@ -59,9 +59,10 @@ class Reader(Stage):
                 assert (record.offset, record.value) == (self.seen, b"%d" % self.seen)
                 self.seen += 1
             assert self.world.now <= end, self.reader.explain()
-        assert self.reader.poll(0.6) == []  # a fetch was under way: see whom the next one asks
+        # a fetch was in flight: record the broker of the next one
+        assert self.reader.poll(0.6) == []
         asked = Counter(self.fetches)
-        assert sum(asked.values()) < 60  # nobody is asked in a hurry
+        assert sum(asked.values()) < 60  # fetches are not repeated quickly
         assert not self.world.hot_loops
         return asked
 
@@ -73,7 +74,7 @@ class Reader(Stage):
         assert asked[LEADER] == asked[OTHER] == 0
 
 
-def test_reads_move_to_the_replica_in_the_rack_and_lookups_stay() -> None:
+def test_fetches_move_to_the_replica_in_the_rack_and_lookups_stay_at_the_leader() -> None:
     reader = Reader(1)
     asked = reader.read_all()
     assert asked[LEADER] == 1
@@ -86,7 +87,7 @@ def test_reads_move_to_the_replica_in_the_rack_and_lookups_stay() -> None:
 
 
 @pytest.mark.parametrize("rack", [None, "a", "nowhere"])
-def test_the_leader_is_read_where_no_replica_is_closer(rack: str | None) -> None:
+def test_the_leader_is_read_if_no_replica_is_closer(rack: str | None) -> None:
     reader = Reader(2, rack)
     assert set(reader.read_all()) == {LEADER}
     assert reader.racks == {rack or ""}
@@ -105,11 +106,11 @@ FAULTS: dict[str, Callable[[SimulatedCluster], object]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_replica_that_fails_is_left_for_the_leader_and_found_again(fault: str) -> None:
     reader = Reader(3)
-    reader.cluster.session_timeout = 60.0  # the leader goes on preferring it
+    reader.cluster.session_timeout = 60.0  # the leader still prefers it
     reader.read_all()
     reader.reads_near()
     FAULTS[fault](reader.cluster)
-    if fault in ("accept, then reset", "cut off"):  # else nothing is committed meanwhile
+    if fault in ("accept, then reset", "cut off"):  # otherwise nothing is committed meanwhile
         reader.write_more(20)
         asked = reader.read_all(6.0)
         assert asked[LEADER] > 0
@@ -123,14 +124,14 @@ def test_a_replica_that_fails_is_left_for_the_leader_and_found_again(fault: str)
 
 
 @pytest.mark.parametrize("fault", ["crash", "pause", "black hole"])
-def test_a_replica_that_was_dead_from_the_beginning_holds_nothing_up(fault: str) -> None:
+def test_a_replica_that_is_dead_from_the_beginning_delays_nothing(fault: str) -> None:
     reader = Reader(8)
     reader.cluster.session_timeout = 60.0
     FAULTS[fault](reader.cluster)
     assert reader.read_all(8.0)[LEADER] > 1
 
 
-def test_a_replica_that_lags_behind_makes_no_reset() -> None:
+def test_a_replica_that_lags_causes_no_reset() -> None:
     reader = Reader(5, auto_offset_reset="none")
     reader.reader.seek(TP, 0)
     reader.read_all()
@@ -140,7 +141,8 @@ def test_a_replica_that_lags_behind_makes_no_reset() -> None:
     assert set(reader.read_all()) == {LEADER}
     assert reader.racks == {"b", ""}
     reader.reader.seek(TP, 10_000)
-    with pytest.raises(NoSuchOffsetError, match="10000"):  # the leader has no such offset either
+    # the leader doesn't have this offset either
+    with pytest.raises(NoSuchOffsetError, match="10000"):
         reader.reader.poll(5.0)
 
 
@@ -153,7 +155,7 @@ def test_a_new_leader_is_asked_again() -> None:
     assert reader.read_all()[NEAR] > 0
     reader.cluster.move_leader("t", 0, OTHER)
     reader.write_more(20)
-    assert reader.read_all()[OTHER] > 0  # which sends it to its rack's, once it is told of it
+    assert reader.read_all()[OTHER] > 0  # it names the replica in the rack once it has heard of it
     for _ in range(10):
         reader.reader.poll(1.0)
     reader.reads_near()
@@ -171,7 +173,7 @@ def test_the_leader_is_asked_again_after_metadata_max_age() -> None:
 
 @pytest.mark.parametrize("rack", [None, "b"])
 @pytest.mark.parametrize("node", [99, LEADER, NEAR])
-def test_brokers_that_name_a_replica_whatever_they_are_asked_are_not_stormed(
+def test_brokers_that_always_name_another_replica_cause_no_overload(
     node: int, rack: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def name(answer: Any) -> None:
@@ -187,10 +189,10 @@ def test_brokers_that_name_a_replica_whatever_they_are_asked_are_not_stormed(
     reader.read_all(limit=10.0)
 
 
-def test_one_answer_about_many_partitions_gives_no_advice_twice(
+def test_a_response_about_many_partitions_names_each_replica_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first of them makes us ask for no more advice; that of the others was asked for."""
+    """After the first one no more preferred replicas are requested, but the others still count."""
     reader = Reader(10)
     reader.cluster.create_topic("many", assignments={n: [LEADER, NEAR] for n in range(5)})
     reader.write(range(5), "many")

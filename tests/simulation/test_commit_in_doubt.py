@@ -1,7 +1,7 @@
-"""A commit without an answer, and a coordinator that refuses its repetition.
+"""A commit of a transaction without a response, whose retry the coordinator refuses.
 
-Whether the transaction was committed isn't known then, and no error may say that it was aborted:
-who believes that does its work again, and has it twice.
+The outcome is unknown, so no error may say that the transaction was aborted: a caller that believes
+so repeats its work, which is then duplicated.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from odradek.simulation.brokers.broker_handlers import BY_KEY
 
 DOUBT = "may have been committed: check the output"
 FIRST = pytest.mark.parametrize("first", ["lost", "not replicated", "moved", "loading"])
-"""What the first EndTxn is answered by: nothing, or an error. COORDINATOR_LOAD_IN_PROGRESS alone
-says that nothing was begun."""
+"""Responses to the first EndTxn: none, or an error. Only COORDINATOR_LOAD_IN_PROGRESS means that it
+had no effect.
+"""
 CODES = {"not replicated": 15, "moved": 16, "loading": 14}
 
 
 def first_end(
     scene: Scene, patch: pytest.MonkeyPatch, first: str, then: Callable[[], object]
 ) -> None:
-    """The first EndTxn is carried out (but where its coordinator is loading) and answered so."""
+    """Handle the first EndTxn (unless its coordinator is loading) and respond with this code."""
     work = BY_KEY[EndTxnRequest.API_KEY]
     seen: list[EndTxnRequest] = []
 
@@ -53,13 +54,13 @@ def first_end(
 
 
 def forget(scene: Scene) -> None:
-    """An unclean election cut the coordinator's log, or transactional.id.expiration.ms is short."""
+    """Forget the id, as after an unclean election or its expiration."""
     for shard in scene.cluster.transactions.shards():
         shard.known.pop("x", None)
 
 
 def take_over(scene: Scene) -> None:
-    """Another producer has called init_transactions() meanwhile."""
+    """Call init_transactions() of another producer meanwhile."""
     for shard in scene.cluster.transactions.shards():
         if (found := shard.known.get("x")) is not None:
             shard.known["x"] = replace(found, epoch=found.epoch + 2)

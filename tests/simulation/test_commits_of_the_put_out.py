@@ -1,4 +1,4 @@
-"""A member that was put out of its group is told so by every commit, in virtual time."""
+"""Every commit of a member that was removed from its group reports the removal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.common.errors import AbortableTransactionError, CommitFailedError, 
 
 
 def put_out(protocol: str, **config: Any) -> tuple[Scene, Any]:
-    """A member that was handed records, and then didn't ask for more in time."""
+    """Return a member that received records and then exceeded max.poll.interval.ms."""
     scene = Scene(protocol)
     scene.write(range(8))
     if protocol == "classic":
@@ -25,7 +25,7 @@ def put_out(protocol: str, **config: Any) -> tuple[Scene, Any]:
 
 
 @PROTOCOLS
-def test_commit_of_a_member_that_was_put_out_says_so(protocol: str) -> None:
+def test_commit_of_a_removed_member_says_so(protocol: str) -> None:
     scene, a = put_out(protocol, enable_auto_commit=False)
     for _ in range(2):
         with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
@@ -37,7 +37,7 @@ def test_commit_of_a_member_that_was_put_out_says_so(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_commit_async_of_a_member_that_was_put_out_says_so(protocol: str) -> None:
+def test_commit_async_of_a_removed_member_says_so(protocol: str) -> None:
     scene, a = put_out(protocol, enable_auto_commit=False)
     told: list[KafkaError | None] = []
     a.commit_async(callback=lambda _, error: told.append(error))
@@ -47,17 +47,18 @@ def test_commit_async_of_a_member_that_was_put_out_says_so(protocol: str) -> Non
 
 
 @PROTOCOLS
-def test_who_was_put_out_commits_again_once_it_is_a_member(protocol: str) -> None:
+def test_a_removed_member_commits_again_after_it_has_rejoined(protocol: str) -> None:
     scene, a = put_out(protocol, enable_auto_commit=False)
-    assert sorted(scene.read(a, 8)) == list(range(8))  # nothing was committed: all comes again
+    # nothing was committed, so all records are returned again
+    assert sorted(scene.read(a, 8)) == list(range(8))
     assert set(a.commit()) == set(PARTITIONS)
     assert scene.committed() == [2, 2, 2, 2]
     a.close()
 
 
 @PROTOCOLS
-def test_who_had_nothing_yet_commits_nothing_and_is_told_nothing(protocol: str) -> None:
-    """Neither before it has joined, nor joined without a record, nor after it left."""
+def test_a_commit_without_any_records_succeeds_without_a_request(protocol: str) -> None:
+    """Before the join, after a join without a record, and after leaving."""
     scene = Scene(protocol)
     a = scene.member(enable_auto_commit=False)
     assert a.commit() == {}
@@ -75,8 +76,8 @@ def test_who_had_nothing_yet_commits_nothing_and_is_told_nothing(protocol: str) 
 
 @PROTOCOLS
 @pytest.mark.parametrize("alone", [True, False])
-def test_who_was_put_out_sends_no_offsets_in_a_transaction(protocol: str, alone: bool) -> None:
-    """Also where nobody is in the group: brokers let those pass who say that they aren't in it."""
+def test_a_removed_member_sends_no_offsets_in_a_transaction(protocol: str, alone: bool) -> None:
+    """Also if the group is empty: brokers accept offsets without a member id then."""
     scene, a = put_out(protocol, enable_auto_commit=False)
     if not alone:
         b = scene.subscribed("b")

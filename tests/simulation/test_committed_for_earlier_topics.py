@@ -1,4 +1,4 @@
-"""Offsets that were committed by name for an earlier topic of the same name (R-ID-3, R-MD-7)."""
+"""Offsets that were committed by name for a deleted topic of the same name (R-ID-3, R-MD-7)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Scene(Stage):
     def offsets(self, reset: str = "latest") -> list[int]:
         consumer, found = self.member(reset), []
         consumer.assign([TP])
-        end = self.world.now + 15  # a newer epoch than metadata is waited for (R-ID-4)
+        end = self.world.now + 15  # metadata with a lower epoch is refreshed first (R-ID-4)
         while self.world.now < end:
             found += [r.offset for r in consumer.poll(0.5)]
         return found
@@ -49,10 +49,10 @@ class Scene(Stage):
 
 @pytest.mark.parametrize("newer", [0, 3], ids=["same epoch", "newer epoch"])
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_beyond_the_end_without_an_election_the_topic_is_another(
+def test_an_offset_beyond_the_end_without_an_election_is_one_of_another_topic(
     newer: int, reset: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It went to the new log's end: none of the 20 records was ever read."""
+    """The consumer started at the new log's end, and none of the 20 records was read."""
     scene = Scene()
     scene.commit(50, scene.epoch + newer)
     assert scene.offsets(reset) == list(range(20))
@@ -60,17 +60,17 @@ def test_beyond_the_end_without_an_election_the_topic_is_another(
     assert reason in caplog.text
 
 
-def test_with_no_policy_the_caller_is_told() -> None:
+def test_with_auto_offset_reset_none_the_caller_gets_an_error() -> None:
     scene = Scene()
     scene.commit(50, scene.epoch)
     with pytest.raises(NoSuchOffsetError, match="offset 50"):
         scene.offsets("none")
 
 
-def test_beyond_the_end_with_an_older_epoch_both_readings_are_named(
+def test_an_offset_beyond_the_end_with_an_older_epoch_names_both_explanations(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Kafka's rule after an election (KIP-320) holds: continue where the logs part."""
+    """Kafka's rule after an election (KIP-320) holds: continue where the logs diverge."""
     scene = Scene()
     scene.commit(20, scene.epoch)
     scene.cluster.log("t", 0).truncate(12)
@@ -79,17 +79,17 @@ def test_beyond_the_end_with_an_older_epoch_both_readings_are_named(
     assert "unclean election, or the offset was committed for an earlier topic" in caplog.text
 
 
-def test_within_the_log_a_committed_offset_counts(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_committed_offset_within_the_log_is_used(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
     scene.commit(15, scene.epoch)
     assert scene.offsets() == list(range(15, 20))
     assert "earlier topic" not in caplog.text
 
 
-def test_a_topic_that_is_gone_is_an_error_though_its_offset_is_kept(
+def test_a_deleted_topic_is_an_error_although_its_offset_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Kafka's coordinator keeps the offsets if it isn't loaded while the topic is deleted."""
+    """Kafka's coordinator keeps the offsets if it isn't loaded when the topic is deleted."""
     monkeypatch.setattr(GroupShard, "forget_topic", lambda *_: None)
     monkeypatch.setattr(StoredGroupOffsets, "forget_topic", lambda *_: None)
     stage = Stage(brokers=1, partitions=1)

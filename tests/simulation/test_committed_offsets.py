@@ -1,4 +1,4 @@
-"""Commits and committed offsets on the wire: every version, names and ids, errors."""
+"""Commits and committed offsets on the wire: all versions, names and ids, errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 
 
 class Scene(Stage):
-    """Brokers that speak these versions, and consumers of one group."""
+    """Brokers with these versions, and consumers of one group."""
 
     def __init__(self, commit: int = 10, fetch: int = 10) -> None:
         versions = {
@@ -37,12 +37,12 @@ class Scene(Stage):
 
 @pytest.mark.parametrize("commit", range(OffsetCommitRequest.MIN_VERSION, 11))
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_each_version_of_commit(commit: int, isolation: str) -> None:
+def test_each_version_of_offset_commit(commit: int, isolation: str) -> None:
     fetch = (commit * 7) % 10 + 1
     scene = Scene(commit, fetch)
     a = scene.consumer(isolation_level=isolation, group_instance_id="static")
     a.assign([T0, U0])
-    assert a.position(T0) == 0  # t's id is known from here on
+    assert a.position(T0) == 0  # the id of t is known from here on
     offsets = {T0: OffsetAndMetadata(5, "mine", 2), U0: OffsetAndMetadata(7)}
     a.commit(offsets)
     epoch = 2 if commit >= 6 and fetch >= 5 else -1
@@ -59,7 +59,7 @@ def test_each_version_of_commit(commit: int, isolation: str) -> None:
 
 @pytest.mark.parametrize("fetch", range(OffsetFetchRequest.MIN_VERSION, 11))
 @pytest.mark.parametrize("known", [True, False], ids=["ids known", "names only"])
-def test_each_version_of_fetch(fetch: int, known: bool) -> None:
+def test_each_version_of_offset_fetch(fetch: int, known: bool) -> None:
     scene = Scene(fetch=fetch)
     with scene.consumer(enable_auto_commit=False) as a:
         a.commit({T0: OffsetAndMetadata(5, "mine", 2)})
@@ -73,7 +73,7 @@ def test_each_version_of_fetch(fetch: int, known: bool) -> None:
     b.close()
 
 
-def test_a_refused_partition_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_partitions_delay_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     for topic in ("t", "u"):
         scene.write(range(1), topic)
@@ -99,7 +99,7 @@ def test_a_refused_partition_does_not_hold_up_the_others(monkeypatch: pytest.Mon
     a.close()
 
 
-def test_a_topic_that_is_not_there_is_waited_for_until_the_time_is_up() -> None:
+def test_a_missing_topic_is_waited_for_until_the_timeout() -> None:
     scene = Scene()
     with scene.consumer(enable_auto_commit=False) as a:
         began = scene.world.now
@@ -108,7 +108,7 @@ def test_a_topic_that_is_not_there_is_waited_for_until_the_time_is_up() -> None:
         assert scene.world.now - began == pytest.approx(3, abs=0.1)
 
 
-def test_a_member_that_was_removed_is_told_so_and_comes_back() -> None:
+def test_a_member_that_was_removed_gets_an_error_and_rejoins() -> None:
     scene = Scene()
     scene.write(range(1))
     a = scene.consumer(enable_auto_commit=False)
@@ -132,10 +132,10 @@ def test_a_member_that_was_removed_is_told_so_and_comes_back() -> None:
     ("version", "what"),
     [*product((7, 9, 10), ("a partition", "a topic", "everything")), (10, "the topic's id")],
 )
-def test_what_an_answer_leaves_out_is_asked_again(
+def test_partitions_missing_in_a_response_are_requested_again(
     version: int, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Taken for "nothing is committed" it would begin at auto.offset.reset: all of it again."""
+    """Taken for "no committed offset" they would be read again by auto.offset.reset."""
     scene = Scene(10, version)
     writer = scene.consumer()
     writer.assign([T0, T1, U0])

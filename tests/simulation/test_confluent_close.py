@@ -1,4 +1,4 @@
-"""R-PR-1: confluent-kafka's `Producer.close()` reports what it ends before it returns."""
+"""R-PR-1: confluent-kafka's `Producer.close()` reports all deliveries before it returns."""
 
 from __future__ import annotations
 

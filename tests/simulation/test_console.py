@@ -1,4 +1,4 @@
-"""The console tools over the clients that ship, in virtual time: outages, limits, what is told."""
+"""The console tools in virtual time: outages, limits, messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from odradek.common.types import TopicPartition
 
 
 class Output:
-    """What commands write to, until its reader has had so many lines and goes."""
+    """The output of a command, closed by its reader after a number of lines."""
 
     written, closed_after = b"", -1
 
@@ -54,7 +54,7 @@ class Output:
 
 
 class Scene(Stage):
-    """A cluster with a topic, and the tools' parts on it."""
+    """A cluster with a topic, and the console tools that use it."""
 
     def __init__(self, seed: int, *, partitions: int = 1) -> None:
         super().__init__(seed, partitions=partitions)
@@ -106,7 +106,7 @@ def test_lines_become_records() -> None:
     }
 
 
-def test_a_long_wait_is_told() -> None:
+def test_a_long_wait_is_reported() -> None:
     scene = Scene(11)
     scene.cluster.min_insync_replicas = 4
     scene.world.after(12.0, lambda: setattr(scene.cluster, "min_insync_replicas", 1))
@@ -118,7 +118,7 @@ def test_a_long_wait_is_told() -> None:
     ]
 
 
-def test_what_is_lost_is_named_by_its_lines() -> None:
+def test_lost_records_are_named_by_their_lines() -> None:
     scene = Scene(3)
 
     def given() -> Iterator[bytes]:
@@ -136,7 +136,7 @@ def test_what_is_lost_is_named_by_its_lines() -> None:
     assert "refused" in told[1]
 
 
-def test_so_many_retries_and_no_more() -> None:
+def test_the_number_of_retries_is_limited() -> None:
     scene = Scene(4)
     scene.cluster.min_insync_replicas = 4
 
@@ -152,7 +152,7 @@ def test_so_many_retries_and_no_more() -> None:
     assert scene.values() == [b"kept"]
 
 
-def test_a_line_that_is_too_large_is_lost_alone() -> None:
+def test_a_line_that_is_too_large_fails_alone() -> None:
     scene = Scene(5)
     result = scene.produce([b"a\n", b"x" * 5000 + b"\n", b"b\n"], max_request_size=4096)
     assert scene.values() == [b"a", b"b"]
@@ -161,7 +161,7 @@ def test_a_line_that_is_too_large_is_lost_alone() -> None:
     assert result.stopped is None
 
 
-def test_a_line_without_its_parts_ends_the_reading() -> None:
+def test_a_line_without_a_separator_ends_the_input() -> None:
     scene = Scene(6)
     producer = scene.producer()
     parse = LineParser({"parse.key": "true"}).parse
@@ -173,7 +173,7 @@ def test_a_line_without_its_parts_ends_the_reading() -> None:
     assert scene.values() == [b"v"]
 
 
-def test_a_topic_that_is_not_there_ends_at_max_block() -> None:
+def test_a_missing_topic_ends_the_command_after_max_block_ms() -> None:
     scene = Scene(7)
     scene.cluster.delete_topic("t")
     began = scene.world.now
@@ -200,7 +200,7 @@ def test_sync_waits_for_each_line() -> None:
     assert result.acknowledged == 5
 
 
-def test_ctrl_c_finishes_what_was_sent() -> None:
+def test_ctrl_c_flushes_the_sent_records() -> None:
     scene = Scene(9)
 
     def given() -> Iterator[bytes]:
@@ -212,7 +212,7 @@ def test_ctrl_c_finishes_what_was_sent() -> None:
     assert result.stopped == "interrupted after 3 lines"
 
 
-def test_ctrl_c_with_every_broker_dead_ends_within_its_bound() -> None:
+def test_ctrl_c_with_every_broker_dead_ends_within_its_timeout() -> None:
     scene = Scene(10)
 
     def given() -> Iterator[bytes]:
@@ -231,7 +231,7 @@ def test_ctrl_c_with_every_broker_dead_ends_within_its_bound() -> None:
     ]
 
 
-def test_only_so_many_ranges_are_kept() -> None:
+def test_the_number_of_reported_line_ranges_is_limited() -> None:
     result = ProducedLines(lines=1000)
     for line in range(1, 1000, 2):
         result.lose(line, "gone")
@@ -243,7 +243,7 @@ def test_only_so_many_ranges_are_kept() -> None:
 # consume
 
 
-def test_records_become_lines_until_there_were_enough() -> None:
+def test_records_are_printed_up_to_max_messages() -> None:
     scene = Scene(20)
     scene.produce(numbers(30))
     with scene.consumer() as consumer:
@@ -254,7 +254,7 @@ def test_records_become_lines_until_there_were_enough() -> None:
     assert scene.output.written == b"".join(b"Offset:%d\t%d\n" % (n, n) for n in range(20))
 
 
-def test_it_ends_when_none_came_for_so_long() -> None:
+def test_it_ends_if_no_record_arrives_within_the_timeout() -> None:
     scene = Scene(21)
     scene.produce(numbers(3))
     with scene.consumer() as consumer:
@@ -267,7 +267,7 @@ def test_it_ends_when_none_came_for_so_long() -> None:
     assert not records.cut_off
 
 
-def test_places_to_start_from() -> None:
+def test_starting_offsets() -> None:
     scene = Scene(22)
     scene.produce(numbers(10))
     for place, first in (("7", 7), ("earliest", 0), ("latest", None), ("-4", 6), ("-40", 0)):
@@ -291,7 +291,7 @@ def test_places_to_start_from() -> None:
         ("7", "3", ()),
     ],
 )
-def test_it_ends_where_it_was_told_to(place: str | None, until: str, found: Any) -> None:
+def test_it_ends_at_the_given_end(place: str | None, until: str, found: Any) -> None:
     scene = Scene(33)
     with scene.producer() as producer:
         for n in range(20):
@@ -304,7 +304,7 @@ def test_it_ends_where_it_was_told_to(place: str | None, until: str, found: Any)
     assert scene.output.written.split() == [b"%d" % n for n in found]
 
 
-def test_it_begins_where_a_group_is_and_commits_nothing() -> None:
+def test_it_starts_at_a_groups_offsets_and_commits_nothing() -> None:
     scene = Scene(34)
     scene.produce(numbers(10))
     place = TopicPartition("t", 0)
@@ -320,7 +320,7 @@ def test_it_begins_where_a_group_is_and_commits_nothing() -> None:
         assert committed.offset == 6
 
 
-def test_all_topics_that_fit() -> None:
+def test_all_topics_that_match_a_pattern() -> None:
     scene = Scene(35, partitions=2)
     scene.cluster.create_topic("t2", 1)
     scene.cluster.create_topic("u", 1)
@@ -331,7 +331,7 @@ def test_all_topics_that_fit() -> None:
             fitting(consumer, "x", patience=10, tell=scene.said.append)
 
 
-def test_a_partition_that_is_not_there() -> None:
+def test_a_missing_partition_is_an_error() -> None:
     scene = Scene(23, partitions=3)
     with scene.consumer() as consumer:
         with pytest.raises(ConfigurationError, match="partitions 0 to 2, not 3"):
@@ -340,7 +340,7 @@ def test_a_partition_that_is_not_there() -> None:
             there(consumer, "nix", None, patience=10)
 
 
-def test_with_every_broker_dead_the_start_ends_in_time_with_a_word() -> None:
+def test_with_every_broker_dead_the_start_times_out_with_a_reason() -> None:
     scene = Scene(24)
     every_broker(scene.cluster, "crash")
     scene.cluster.close_front_door()
@@ -352,7 +352,7 @@ def test_with_every_broker_dead_the_start_ends_in_time_with_a_word() -> None:
     assert len(scene.said) == 2
 
 
-def test_nobody_reads_on() -> None:
+def test_it_ends_if_its_output_is_closed() -> None:
     scene = Scene(25)
     scene.produce(numbers(30))
     scene.output.closed_after = 0
@@ -365,7 +365,7 @@ def test_nobody_reads_on() -> None:
     assert (scene.output.written, records.count) == (b"", 0)
 
 
-def test_nobody_reads_on_while_no_record_comes() -> None:
+def test_it_ends_if_its_output_is_closed_while_no_record_arrives() -> None:
     scene = Scene(26)
     scene.produce(numbers(3))
     scene.output.closed_after = 3
@@ -379,7 +379,7 @@ def test_nobody_reads_on_while_no_record_comes() -> None:
     assert records.count == 3
 
 
-def test_records_that_cannot_be_written_as_wished() -> None:
+def test_records_that_cannot_be_formatted() -> None:
     scene = Scene(27)
     scene.produce([b"12345678\n", b"odd\n", b"12345678\n"])
     with scene.consumer() as consumer:
@@ -420,7 +420,7 @@ def test_versions_of_a_cluster_with_a_paused_broker() -> None:
     assert as_dict(paused)["apis"] == []
 
 
-def test_a_broker_that_comes_back_is_waited_for() -> None:
+def test_a_broker_that_returns_is_waited_for() -> None:
     scene = Scene(41)
     with scene.client(Admin) as admin:
         scene.cluster.pause(1)
@@ -430,7 +430,7 @@ def test_a_broker_that_comes_back_is_waited_for() -> None:
     assert 4.0 <= scene.world.now <= 7.0
 
 
-def test_a_group_goes_on_where_it_ended() -> None:
+def test_a_group_resumes_where_it_ended() -> None:
     scene = Scene(31, partitions=3)
     scene.produce([b"%d" % n for n in range(30)])
     with scene.consumer(group_id="g") as first:
@@ -447,7 +447,7 @@ def test_a_group_goes_on_where_it_ended() -> None:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "disk full")], ids=str)
-def test_what_could_not_be_written_is_not_committed(
+def test_records_that_could_not_be_printed_are_not_committed(
     error: OSError, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(32)

@@ -1,4 +1,4 @@
-"""The consumer that ships, in virtual time: what it promises while its cluster misbehaves."""
+"""The consumer during faults of its cluster, in virtual time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def write(world: World, cluster: SimulatedCluster, numbers: range, size: int = 0
 
 
 class Reader:
-    """Reads and keeps what came; every record must be the next one of its partition."""
+    """A consumer that keeps its records, and asserts that each is the next one of its partition."""
 
     def __init__(self, client: Consumer) -> None:
         self.client = client
@@ -95,7 +95,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("mode", ["bytes", "messages"])
-def test_all_records_in_order_through_a_move(mode: Mode) -> None:
+def test_all_records_arrive_in_order_during_a_move(mode: Mode) -> None:
     world, cluster, client = make(1, mode=mode)
     reader = Reader(client)
     client.assign(PARTITIONS)
@@ -132,10 +132,10 @@ def test_a_leader_that_moves_is_followed_at_once_by_the_hint() -> None:
     write(world, cluster, range(300, 303))
     begin = world.now
     reader.read(303, 10, world)
-    assert world.now - begin < 1.0  # KIP-951: no backoff, no refresh first
+    assert world.now - begin < 1.0  # KIP-951: no backoff and no metadata request first
 
 
-def test_until_ends_exactly_there_and_polls_end_at_once() -> None:
+def test_a_loop_with_until_ends_exactly_there_and_polls_return_at_once() -> None:
     world, _, client = make(4)
     tp = PARTITIONS[1]
     client.assign([tp], until={tp: 33})
@@ -152,7 +152,7 @@ def test_until_ends_exactly_there_and_polls_end_at_once() -> None:
     assert [r.offset for r in client.poll(1.0)] == list(range(33, 40))
 
 
-def test_rows_of_arrow_are_the_records() -> None:
+def test_rows_of_arrow_equal_the_records() -> None:
     _, _, client = make(5)
     client.assign(PARTITIONS)
     rows = set()
@@ -167,7 +167,7 @@ def test_rows_of_arrow_are_the_records() -> None:
     assert rows == records
     assert len(rows) == 300
     client.seek(PARTITIONS[0], 0)
-    first = client.poll(1.0, 10)  # a poll may leave decoded rows to poll_arrow
+    first = client.poll(1.0, 10)  # a poll may leave decoded rows for poll_arrow
     rest = client.poll_arrow(1.0, columns=["offset"])
     assert rest is not None
     assert len(first) == 10
@@ -175,7 +175,7 @@ def test_rows_of_arrow_are_the_records() -> None:
     assert rest.column("offset").to_pylist()[0] == 10
 
 
-def test_seeks_drop_what_was_fetched_before() -> None:
+def test_seeks_drop_fetched_records() -> None:
     _, _, client = make(6)
     tp = PARTITIONS[0]
     client.assign([tp])
@@ -192,7 +192,7 @@ def test_seeks_drop_what_was_fetched_before() -> None:
     assert client.poll(0.5, 1)[0].offset == 0
 
 
-def test_polls_that_never_wait_get_on_as_well() -> None:
+def test_polls_that_never_wait_make_progress() -> None:
     world, _, client = make(7)
     reader = Reader(client)
     client.assign(PARTITIONS)
@@ -210,7 +210,7 @@ def test_pauses_between_polls_are_no_failures() -> None:
     reader = Reader(client)
     while reader.count < 300:
         reader.poll(0.5, 50)
-        world.advance(100)  # answers wait in the host, or in the kernel
+        world.advance(100)  # responses are buffered in the host or in the kernel
     assert not {"dial_failed", "rebootstrap"} & client._engine.events.counts.keys()
 
 
@@ -232,7 +232,7 @@ def test_offsets_of_all_kinds() -> None:
         client.describe(["nowhere"])
 
 
-def test_offsets_of_a_partition_that_is_not_there_say_so_in_time() -> None:
+def test_offsets_of_a_missing_partition_are_an_error_within_the_timeout() -> None:
     world, _, client = make(10)
     begin = world.now
     with pytest.raises(KafkaTimeoutError, match="t-7.*the topic has 3 partitions"):
@@ -265,7 +265,7 @@ def test_with_every_broker_dead_calls_end_in_time_and_name_all_addresses() -> No
     assert not world.hot_loops
 
 
-def test_without_the_strategy_nothing_recovers_and_poll_says_why() -> None:
+def test_without_rebootstrap_nothing_recovers_and_poll_says_why() -> None:
     config: dict[str, Any] = {
         "metadata_recovery_strategy": "none",
         "metadata_unavailable_timeout_ms": 10_000,
@@ -286,7 +286,7 @@ def test_without_the_strategy_nothing_recovers_and_poll_says_why() -> None:
 
 
 @pytest.mark.parametrize("recycled", [False, True])
-def test_a_foreign_cluster_is_refused_for_good(recycled: bool) -> None:
+def test_a_wrong_cluster_is_a_permanent_error(recycled: bool) -> None:
     _, cluster, client = make(14, 30)
     client.assign(PARTITIONS)
     seen = [(r.partition, r.offset) for r in client.poll(1.0)]
@@ -307,7 +307,7 @@ def test_a_foreign_cluster_is_refused_for_good(recycled: bool) -> None:
     client.close()
 
 
-def test_a_position_outside_the_log() -> None:
+def test_a_position_outside_of_the_log() -> None:
     _, _, client = make(15, auto_offset_reset="none")
     tp, other = PARTITIONS[:2]
     client.assign([tp, other])
@@ -331,7 +331,7 @@ def test_a_position_outside_the_log() -> None:
     assert [r.offset for r in client.poll(1.0)] == [99]
 
 
-def test_a_topic_that_is_gone_and_one_that_is_made_anew() -> None:
+def test_a_topic_that_is_deleted_and_recreated() -> None:
     world, cluster, client = make(17, default_api_timeout_ms=8000)
     client.assign(PARTITIONS)
     reader = Reader(client)
@@ -354,7 +354,7 @@ def test_a_topic_that_is_gone_and_one_that_is_made_anew() -> None:
     assert sorted(found) == [(p, n) for p in range(3) for n in range(10)]
 
 
-def test_a_batch_larger_than_a_fetch_still_comes() -> None:
+def test_a_batch_larger_than_a_fetch_is_read() -> None:
     world, cluster, client = make(18, 0, max_partition_fetch_bytes=300, fetch_max_bytes=600)
     write(world, cluster, range(60), size=500)
     client.assign(PARTITIONS)
@@ -365,7 +365,7 @@ def test_a_batch_larger_than_a_fetch_still_comes() -> None:
         found += len(records)
 
 
-def test_a_corrupt_batch_is_named_and_can_be_passed() -> None:
+def test_a_corrupt_batch_is_named_and_can_be_skipped() -> None:
     _, cluster, client = make(21)
     batches = cluster.log("t", 0).batches
     bad = batches[len(batches) // 2]
@@ -389,7 +389,7 @@ def test_a_corrupt_batch_is_named_and_can_be_passed() -> None:
     assert set(found) == whole - lost
 
 
-def test_a_hint_saves_the_metadata_request() -> None:
+def test_a_leader_hint_saves_the_metadata_request() -> None:
     world, cluster, client = make(19)
     client.describe(["t"])
     client.assign(PARTITIONS)
@@ -404,7 +404,7 @@ def test_a_hint_saves_the_metadata_request() -> None:
     assert second.cluster_id() == client.cluster_id() == "simulated-cluster-0001"
 
 
-def test_misuse_is_answered_with_a_cure() -> None:
+def test_wrong_calls_raise_errors_that_name_the_right_call() -> None:
     _, _, client = make(20, 0)
     with pytest.raises(IllegalStateError, match="assign"):
         client.poll(1.0)

@@ -1,4 +1,4 @@
-"""What users of other clients miss in a consumer: wakeup, lag, places, the way back."""
+"""Features that users of other clients expect of a consumer: wakeup, lag, offsets, seeks."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_a_wakeup_ends_the_call_that_waits_or_else_the_next(way: str) -> None:
     for delay in (None, 50.0):
         if delay is None:
             consumer.wakeup()
-            consumer.wakeup()  # twice is once
+            consumer.wakeup()  # two wakeups count as one
         else:
             world.at(world.now + delay, consumer.wakeup)
         begun = world.now
         with pytest.raises(WakeupError):
             WAYS[way](consumer)
         assert world.now - begun == pytest.approx(delay or 0.0, abs=0.01)
-        assert consumer.poll(1.0) == []  # it is over
+        assert consumer.poll(1.0) == []  # it is consumed
     consumer.wakeup()
     consumer.close()
     consumer.wakeup()
@@ -75,7 +75,7 @@ def test_a_wakeup_loses_no_record_and_none_is_read_twice() -> None:
 
 
 @PROTOCOLS
-def test_a_wakeup_touches_neither_commits_nor_the_close(protocol: str) -> None:
+def test_a_wakeup_affects_neither_commits_nor_close(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed(enable_auto_commit=False)
@@ -87,8 +87,8 @@ def test_a_wakeup_touches_neither_commits_nor_the_close(protocol: str) -> None:
     assert scene.committed() == [10, 10, 10, 10]
 
 
-def test_a_loop_that_a_wakeup_ended_is_through_with_its_record() -> None:
-    """It came for the next one; whoever leaves the block by the error commits what it had."""
+def test_a_loop_that_a_wakeup_ended_has_processed_its_record() -> None:
+    """The wakeup ended the wait for the next record, so leaving the block commits the last one."""
     scene = Scene()
     scene.write(range(40))
     with pytest.raises(WakeupError), scene.subscribed() as a:
@@ -98,7 +98,7 @@ def test_a_loop_that_a_wakeup_ended_is_through_with_its_record() -> None:
     assert sum(o or 0 for o in scene.committed()) == 7
 
 
-def test_the_lag_is_what_the_last_answer_told() -> None:
+def test_the_lag_is_computed_from_the_last_response() -> None:
     world, cluster, consumer = make(1)
     with pytest.raises(IllegalStateError, match="isn't assigned"):
         consumer.lag(P0)
@@ -118,7 +118,7 @@ def test_the_lag_is_what_the_last_answer_told() -> None:
 
 
 @pytest.mark.parametrize(("isolation", "lag"), [("read_committed", 0), ("read_uncommitted", 5)])
-def test_behind_an_open_transaction_nothing_is_to_be_read(isolation: str, lag: int) -> None:
+def test_the_lag_ends_at_an_open_transaction(isolation: str, lag: int) -> None:
     world, cluster, consumer = make(1, isolation_level=isolation)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "x"}
     with on_host(world.host("x"), Producer, settings) as producer:
@@ -132,7 +132,7 @@ def test_behind_an_open_transaction_nothing_is_to_be_read(isolation: str, lag: i
         assert consumer.lag(P0) == lag
 
 
-def test_an_assignment_with_offsets_begins_there() -> None:
+def test_an_assignment_with_offsets_starts_there() -> None:
     _, _, consumer = make(1)
     consumer.assign({THREE[0]: 99, ("t", 1): OffsetAndMetadata(98, "", 0)}, until={THREE[1]: 99})  # type: ignore[dict-item]
     found = [(r.partition, r.offset) for r in consumer.records(5.0)]
@@ -149,7 +149,7 @@ def test_an_assignment_with_offsets_begins_there() -> None:
     assert consumer.assignment() == [THREE[0], THREE[2]]
 
 
-def test_a_place_that_another_call_gave_is_sought() -> None:
+def test_an_offset_returned_by_another_call_can_be_sought() -> None:
     _, _, consumer = make(1)
     consumer.assign([P0])
     found = consumer.offsets_for_times({P0: 0})[P0]
@@ -162,8 +162,8 @@ def test_a_place_that_another_call_gave_is_sought() -> None:
     assert type(record.topic_partition) is TopicPartition
 
 
-def test_the_epoch_of_a_committed_offset_is_checked_as_one_that_was_read() -> None:
-    """KIP-320: with it a log that was cut is noticed, without it any log will do."""
+def test_the_epoch_of_a_committed_offset_is_checked_like_that_of_a_record() -> None:
+    """KIP-320: the epoch shows that a log was truncated, which an offset alone doesn't."""
     _, _, consumer = make(1)
     consumer.assign([P0])
     subscription = consumer._engine.subscription
@@ -173,7 +173,7 @@ def test_the_epoch_of_a_committed_offset_is_checked_as_one_that_was_read() -> No
         assert (state.position, state.position_epoch, state.fetch_epoch) == (5, epoch, epoch)
 
 
-def test_pauses_one_by_one() -> None:
+def test_partitions_are_paused_individually() -> None:
     _, _, consumer = make(1)
     consumer.assign(THREE)
     consumer.pause(*THREE[:2])
@@ -212,7 +212,7 @@ def test_timeout_ms_of_an_awaited_poll_is_deprecated() -> None:
 
 
 @PROTOCOLS
-def test_the_way_back_to_what_is_committed(protocol: str) -> None:
+def test_seek_to_committed(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed(enable_auto_commit=False)
@@ -227,7 +227,7 @@ def test_the_way_back_to_what_is_committed(protocol: str) -> None:
         a.seek_to_committed([TopicPartition("t", 9)])
 
 
-def test_the_way_back_needs_a_group_and_a_place_to_begin() -> None:
+def test_seek_to_committed_needs_a_group_and_a_reset_policy() -> None:
     _, _, alone = make(1)
     alone.assign(THREE)
     with pytest.raises(IllegalStateError, match=r"seek_to_committed\(\) needs group.id"):
@@ -240,7 +240,7 @@ def test_the_way_back_needs_a_group_and_a_place_to_begin() -> None:
         a.seek_to_committed()
 
 
-def test_a_way_back_that_takes_too_long_hands_out_nothing_meanwhile() -> None:
+def test_a_seek_to_committed_that_times_out_returns_no_records_meanwhile() -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.member(enable_auto_commit=False)
@@ -256,7 +256,7 @@ def test_a_way_back_that_takes_too_long_hands_out_nothing_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("kind", ["record", "records", "batch", "table"])
-def test_offsets_of_what_was_worked_on_go_with_a_transaction(kind: str) -> None:
+def test_offsets_of_processed_records_are_sent_with_a_transaction(kind: str) -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.member(enable_auto_commit=False)

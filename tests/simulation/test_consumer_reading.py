@@ -1,4 +1,4 @@
-"""How a consumer is read, in virtual time: loops over batches and records, and what fetches say."""
+"""Ways to read from a consumer: loops over batches and records, and the content of fetches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.simulation.world.environment import ReceivedRequest
 from odradek.simulation.world.link import Mode
 
 
-def test_batches_and_records_end_with_silence_or_with_until() -> None:
+def test_loops_over_batches_and_records_end_by_timeout_or_until() -> None:
     world, _, client = make(40)
     client.assign(PARTITIONS)
     rows = {(b["partition"], b["offset"]) for t in client.batches(2.0) for b in t.to_pylist()}
@@ -37,14 +37,14 @@ def test_batches_and_records_end_with_silence_or_with_until() -> None:
     assert set(kinds["value"] + kinds["key"]) == {"binary_view"}
 
 
-def test_where_an_end_is_set_nobody_waits_for_more_than_lies_before_it() -> None:
-    """Such records are there already: fetch.min.bytes can't be met by waiting for others."""
+def test_with_until_set_fetches_do_not_wait_for_fetch_min_bytes() -> None:
+    """The records before the end exist already: waiting can't add any."""
     world, _, client = make(45, fetch_min_bytes=1 << 20, fetch_max_wait_ms=5000)
     client.assign(PARTITIONS, until=dict.fromkeys(PARTITIONS, 50))
     begin = world.now
     assert len(list(client.records())) == 150
     assert world.now - begin < 1.0
-    client.assign(PARTITIONS)  # without an end it counts
+    client.assign(PARTITIONS)  # without an end it applies
     client.seek_to_beginning()
     begin = world.now
     assert len(client.poll(10.0)) > 0
@@ -74,7 +74,7 @@ def _again(client: Consumer, layout: Any) -> Any:
     return client.batches(1.0, layout=layout)
 
 
-def test_a_loop_over_records_moves_the_position_one_by_one() -> None:
+def test_a_loop_over_records_moves_the_position_by_one_each() -> None:
     _, _, client = make(41)
     tp = PARTITIONS[0]
     client.assign([tp])
@@ -84,7 +84,7 @@ def test_a_loop_over_records_moves_the_position_one_by_one() -> None:
             break
     assert client.poll(1.0, 2)[0].offset == 8
     seen = []
-    for record in client.records(1.0):  # whatever moves the position in between is obeyed
+    for record in client.records(1.0):  # a seek in between takes effect
         seen.append(record.offset)
         if record.offset == 12:
             client.seek(tp, 50)
@@ -96,7 +96,7 @@ def test_a_loop_over_records_moves_the_position_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("mode", ["bytes", "messages"])
-def test_fetches_say_only_what_has_changed(mode: Mode) -> None:
+def test_fetches_contain_changed_partitions_only(mode: Mode) -> None:
     world, cluster, client = make(42, mode=mode)
     reader = Reader(client)
     client.assign(PARTITIONS)
@@ -104,17 +104,17 @@ def test_fetches_say_only_what_has_changed(mode: Mode) -> None:
     assert reader.poll(2.0) == 0
     sessions = [a.session for a in client._engine.fetcher._asked.values()]
     assert all(session.id and session.epoch > 1 for session in sessions)
-    cluster.crash(1)  # and with it the sessions of a broker
+    cluster.crash(1)  # and with it the fetch sessions of a broker
     cluster.restart(1, after=1.0)
     for broker in cluster.brokers.values():
-        broker.fetch_sessions.clear()  # evicted by others
+        broker.fetch_sessions.clear()  # evicted by other clients' sessions
     world.advance(3)
     write(world, cluster, range(300, 600))
     reader.read(600, 20, world)
     assert not world.hot_loops
 
 
-def test_thousands_of_partitions_cost_a_fetch_what_has_changed() -> None:
+def test_the_cost_of_a_fetch_of_thousands_of_partitions_depends_on_changes() -> None:
     world = World(seed=43)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=3000)
@@ -138,8 +138,8 @@ def test_thousands_of_partitions_cost_a_fetch_what_has_changed() -> None:
     assert max(sent) < 500
 
 
-def test_what_is_buffered_of_many_partitions_is_handed_out_without_a_look_at_all() -> None:
-    """One look at every partition for each of their batches would be the square of their number."""
+def test_buffered_records_of_many_partitions_are_returned_in_linear_time() -> None:
+    """A scan of all partitions for each returned batch would take quadratic time."""
     world = World(seed=44)
     cluster = SimulatedCluster(world, brokers=1)
     many = 400
@@ -167,7 +167,7 @@ def test_what_is_buffered_of_many_partitions_is_handed_out_without_a_look_at_all
 
 
 @pytest.mark.parametrize("idle", [False, True], ids=["at work", "long polls"])
-def test_brokers_forget_the_sessions_of_a_consumer_that_closes(idle: bool) -> None:
+def test_brokers_drop_the_fetch_sessions_of_a_closed_consumer(idle: bool) -> None:
     world, cluster, client = make(47)
     client.assign(PARTITIONS)
     fetcher = client._engine.fetcher
@@ -181,15 +181,13 @@ def test_brokers_forget_the_sessions_of_a_consumer_that_closes(idle: bool) -> No
     assert sum(kept) == 3
     begin = world.now
     client.close()
-    assert world.now - begin < 0.1  # nobody waits for the answers
+    assert world.now - begin < 0.1  # close() doesn't wait for the responses
     world.advance(1.0)
     assert not any(len(broker.fetch_sessions) for broker in cluster.brokers.values())
 
 
-def test_a_seek_waits_for_the_fetch_under_way_and_for_no_more() -> None:
-    """A broker answers the requests of a connection in order, and holds a fetch for
-    fetch.max.wait.ms where there is nothing: the next one can't be answered before.
-    """
+def test_a_seek_waits_for_the_fetch_in_flight_only() -> None:
+    """A broker answers a connection's requests in order, and holds fetches without records."""
     world, cluster, client = make(47, fetch_max_wait_ms=400)
     client.assign(PARTITIONS[:1])
     while client.position(PARTITIONS[0]) < 100:

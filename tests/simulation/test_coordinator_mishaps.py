@@ -1,5 +1,6 @@
-"""One answer that says nothing about the client (-1, or a code of a later release) ends no client:
-the caller is told at most once, and the client goes on by itself.
+"""A single response with an unknown error (-1, or a code of a later release) ends no client.
+
+The caller gets at most one error, and the client recovers without its help.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from odradek.common.errors.kafka import ClusterAuthorizationError, GroupAuthoriz
 
 FIND, HEARTBEAT, JOIN, SYNC, INIT, NEW_HEARTBEAT = 10, 12, 11, 14, 22, 68
 NOT_FORESEEN = (-1, 9999, 60)
-"""Unknown to the broker, to this release, and of another API."""
+"""Unknown to the broker, unknown to this release, and one of another API."""
 CODES = pytest.mark.parametrize("code", NOT_FORESEEN)
 
 
 class Answers:
-    """Puts an error code into answers of one API, those of these numbers."""
+    """Set an error code in the responses of one API that have these numbers."""
 
     def __init__(self, patch: pytest.MonkeyPatch, key: int, code: int, *numbers: int) -> None:
         self.count, self.code, self.numbers = 0, code, numbers
@@ -34,7 +35,7 @@ class Answers:
 
 
 def read(scene: Scene, consumer: Any, count: int) -> tuple[list[int], list[KafkaError]]:
-    """Poll until so many records are there; gives what was raised meanwhile."""
+    """Poll until `count` records were read; return their values and the errors raised meanwhile."""
     values: list[int] = []
     errors: list[KafkaError] = []
     end = scene.world.now + 60
@@ -48,13 +49,13 @@ def read(scene: Scene, consumer: Any, count: int) -> tuple[list[int], list[Kafka
 
 
 def codes(errors: list[KafkaError]) -> list[int | None]:
-    """Their codes."""
+    """Return the error codes."""
     return [getattr(e, "number", None) or getattr(e, "code", None) for e in errors]
 
 
 @CODES
 @pytest.mark.parametrize("key", [JOIN, SYNC], ids=["join", "sync"])
-def test_a_classic_member_is_told_once_and_joins_again(
+def test_a_classic_member_raises_the_error_once_and_rejoins(
     monkeypatch: pytest.MonkeyPatch, key: int, code: int
 ) -> None:
     scene = Scene()
@@ -67,7 +68,7 @@ def test_a_classic_member_is_told_once_and_joins_again(
 
 
 @CODES
-def test_a_member_of_the_new_protocol_is_told_once_and_goes_on(
+def test_a_member_of_the_new_protocol_raises_the_error_once_and_continues(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     for number in (1, 3):
@@ -78,7 +79,7 @@ def test_a_member_of_the_new_protocol_is_told_once_and_goes_on(
             with scene.subscribed() as a:
                 values, errors = read(scene, a, 20)
                 end = scene.world.now + 15
-                while scene.world.now < end:  # heartbeats go on
+                while scene.world.now < end:  # heartbeats continue
                     try:
                         a.poll(1.0)
                     except KafkaError as error:
@@ -90,7 +91,7 @@ def test_a_member_of_the_new_protocol_is_told_once_and_goes_on(
 
 @CODES
 @PROTOCOLS
-def test_where_the_coordinator_is_any_broker_may_say(
+def test_find_coordinator_is_retried(
     monkeypatch: pytest.MonkeyPatch, protocol: str, code: int
 ) -> None:
     scene = Scene(protocol)
@@ -114,10 +115,10 @@ def test_a_heartbeat_that_failed_is_sent_again(monkeypatch: pytest.MonkeyPatch, 
             values += [int(r.value or b"") for r in a.poll(1.0)]
         assert sorted(values) == list(range(20, 40))
         assert answers.count > 3
-        assert scene.log == ["a assigned 0 1 2 3"], "nobody had to rebalance for it"
+        assert scene.log == ["a assigned 0 1 2 3"], "no rebalance"
 
 
-def test_heartbeats_that_fail_for_a_whole_session_are_told_and_end_in_a_join(
+def test_heartbeats_that_fail_for_a_whole_session_raise_and_lead_to_a_join(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
@@ -131,7 +132,7 @@ def test_heartbeats_that_fail_for_a_whole_session_are_told_and_end_in_a_join(
         assert read(scene, a, 20)[0] == list(range(20))
 
 
-def test_an_error_that_stays_is_raised_again_and_again_and_is_no_storm(
+def test_a_permanent_error_is_raised_repeatedly_with_a_backoff(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
@@ -151,7 +152,7 @@ def test_an_error_that_stays_is_raised_again_and_again_and_is_no_storm(
 
 
 @PROTOCOLS
-def test_a_right_that_is_missing_is_raised_until_the_application_subscribes_again(
+def test_a_missing_acl_is_raised_until_the_application_subscribes_again(
     monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     scene = Scene(protocol)
@@ -168,7 +169,7 @@ def test_a_right_that_is_missing_is_raised_until_the_application_subscribes_agai
 
 
 @pytest.mark.parametrize("key", [FIND, JOIN])
-def test_a_consumer_without_acls_is_told_the_one_that_it_needs(
+def test_the_error_of_a_consumer_without_acls_names_the_missing_one(
     monkeypatch: pytest.MonkeyPatch, key: int
 ) -> None:
     scene = Scene()
@@ -181,7 +182,7 @@ def test_a_consumer_without_acls_is_told_the_one_that_it_needs(
         assert a.health().cure == "Add an ACL that allows READ on group 'g'."
 
 
-def test_a_producer_that_may_write_to_no_topic_is_told_once(
+def test_a_producer_without_acls_gets_the_error_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
@@ -192,14 +193,16 @@ def test_a_producer_that_may_write_to_no_topic_is_told_once(
 
 
 @CODES
-def test_a_producer_that_got_no_id_asks_again(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_producer_without_an_id_requests_one_again(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     scene = Scene()
     Answers(monkeypatch, INIT, code, 1, 2)
     with scene.producer() as producer:
         assert producer.send("t", b"1", partition=0).result(10).offset == 0
 
 
-def test_a_producer_that_never_gets_an_id_ends_its_records_in_time(
+def test_records_of_a_producer_that_never_gets_an_id_time_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
@@ -209,11 +212,11 @@ def test_a_producer_that_never_gets_an_id_ends_its_records_in_time(
         with pytest.raises(KafkaTimeoutError, match=r"delivery\.timeout\.ms"):
             producer.send("t", b"1", partition=0).result(20)
         assert 8.0 <= scene.world.now - begin <= 8.1
-        assert answers.count < 40  # asked again with a backoff
+        assert answers.count < 40  # retried with a backoff
 
 
 @CODES
-def test_a_transaction_outlives_a_failed_search_for_its_coordinator(
+def test_a_transaction_survives_a_failed_lookup_of_its_coordinator(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     scene = Scene()

@@ -21,7 +21,7 @@ ROWS = pa.table({"value": [b"7"], "partition": [0]}).to_batches()[0]
 
 
 def refused_once(carry_out: Callable[..., Flow[Any]]) -> Callable[..., Flow[Any]]:
-    """The first of these requests is refused."""
+    """Refuse the first of these requests."""
     refusals = [GroupAuthorizationError("g")]
 
     def flow(*arguments: Any, **named: Any) -> Flow[Any]:
@@ -35,10 +35,10 @@ def refused_once(carry_out: Callable[..., Flow[Any]]) -> Callable[..., Flow[Any]
 
 @PROTOCOLS
 @pytest.mark.parametrize("records", [True, False])
-def test_the_step_after_one_that_was_refused_begins(
+def test_the_step_after_a_refused_one_begins(
     version: int, records: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without `records`, the step has only passed the markers of the source's transactions."""
+    """Without `records`, the step only reads the transaction markers of the source."""
     scene = Scene(version)
     plan = CopyPlan("s", "t", 1, "g", "mark", one_cluster=False)
     writer = TransactionalWriter(scene.uninitialised(), plan)

@@ -1,4 +1,4 @@
-"""A user's own way of dividing partitions, as an entry of partition.assignment.strategy."""
+"""Custom assignors as entries of partition.assignment.strategy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.common.types import TopicPartition
 
 
 class Weighted:
-    """Gives each member as much as it says that it bears."""
+    """Assign each member a share by the weight in its user data."""
 
     name = "weighted"
     protocol = odradek.types.RebalanceProtocol.EAGER
@@ -68,7 +68,7 @@ class Scene(Stage):
                 member.poll(0.1)
 
 
-def test_members_get_what_the_leaders_assignor_gives_them() -> None:
+def test_members_get_the_assignment_of_the_leaders_assignor() -> None:
     scene = Scene()
     light, heavy = Weighted(1), Weighted(3)
     a = scene.member("a", light)
@@ -83,12 +83,12 @@ def test_members_get_what_the_leaders_assignor_gives_them() -> None:
     a.close()
 
 
-def test_an_assignor_that_never_ends_is_the_leaders_error_and_the_client_goes_on() -> None:
+def test_an_assignor_that_blocks_is_an_error_of_the_leader_and_the_client_continues() -> None:
     scene = Scene()
     a = scene.member("a", Weighted(1))
     a._host.worker_delay = 1e6  # type: ignore[attr-defined]
     scene.world.advance(20)
-    assert a.partitions_for("t")  # other calls aren't held up
+    assert a.partitions_for("t")  # other calls aren't delayed
     with pytest.raises(odradek.errors.AssignorError, match=r"'weighted' didn't finish .*\(45 s\)"):
         scene.poll(a, until=lambda: scene.world.now > 60)
     a.close()
@@ -108,7 +108,7 @@ class Nonsense(Weighted):
         (Nonsense, "'weighted' returned an invalid assignment: TypeErr"),
     ],
 )
-def test_an_assignor_that_fails_is_the_leaders_error(kind: type[Weighted], says: str) -> None:
+def test_an_assignor_that_raises_is_an_error_of_the_leader(kind: type[Weighted], says: str) -> None:
     scene = Scene()
     a = scene.member("a", kind(1))
     with pytest.raises(odradek.errors.AssignorError, match=says):

@@ -1,5 +1,7 @@
-"""A first batch that never comes whole, or claims more than an answer may have: an error that names
-it, again and again with a backoff, and nobody else suffers. Never `[]` for ever, at RTT speed.
+"""A first batch that stays incomplete, or whose length exceeds the limit of a response.
+
+poll() raises an error that names it, again after each backoff, and other partitions are read. It
+must not return [] forever while it fetches without a pause.
 """
 
 from __future__ import annotations
@@ -31,9 +33,7 @@ def cut(batch: bytes) -> bytes:
 
 
 class Scene(Stage):
-    """Records in two partitions; the first batch of one is spoilt in answers while it is offset 0
-    that is asked for, so often.
-    """
+    """Records in two partitions; in `often` fetches the batch at offset 0 of one is spoilt."""
 
     def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int = 10_000) -> None:
         self.fetches, self.left, self.spoil = 0, often, spoil
@@ -68,7 +68,7 @@ class Scene(Stage):
         (claiming(2**31 - 1), FetchTooLargeError, "fetch.max.bytes"),
     ],
 )
-def test_it_is_named_and_the_others_go_on(
+def test_the_batch_is_named_and_other_partitions_are_read(
     monkeypatch: pytest.MonkeyPatch, spoil: Spoil, kind: type[KafkaError], option: str
 ) -> None:
     scene = Scene(monkeypatch, spoil)
@@ -100,7 +100,7 @@ def test_it_is_named_and_the_others_go_on(
 
 
 @pytest.mark.parametrize("often", [1, 2])
-def test_one_that_comes_whole_in_the_end_is_no_error(
+def test_a_batch_that_is_complete_later_is_no_error(
     monkeypatch: pytest.MonkeyPatch, often: int
 ) -> None:
     scene = Scene(monkeypatch, cut, often)

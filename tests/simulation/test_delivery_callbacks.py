@@ -1,4 +1,4 @@
-"""`on_delivery` and futures' callbacks: called once, in order, and never the client's end."""
+"""`on_delivery` and callbacks of futures: called once, in order, without harm to the client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
 one_broker = partial(make, 1, brokers=1, partitions=2)
 
 
-def test_each_record_is_told_in_order_without_anybody_polling() -> None:
+def test_callbacks_are_called_in_order_without_poll() -> None:
     world, _, producer = one_broker()
     told: list[tuple[BaseException | None, RecordMetadata]] = []
     for n in range(10):
@@ -34,7 +34,7 @@ def test_each_record_is_told_in_order_without_anybody_polling() -> None:
     assert told == [(None, RecordMetadata("t", 1, n, n)) for n in range(10)]
 
 
-def test_an_error_comes_with_the_partition_and_no_offset() -> None:
+def test_an_error_contains_the_partition_and_no_offset() -> None:
     world, cluster, producer = one_broker(
         **{"delivery.timeout.ms": 1000, "request.timeout.ms": 500}
     )
@@ -51,7 +51,7 @@ def test_an_error_comes_with_the_partition_and_no_offset() -> None:
     assert place == RecordMetadata("t", 1, -1, 7)
 
 
-def test_what_send_itself_raises_is_not_told() -> None:
+def test_an_error_raised_by_send_calls_no_callback() -> None:
     _, _, producer = one_broker()
     told: list[object] = []
     said = r"exceeds max\.request\.size \(1048576\): raise it, and the topic's max\.message"
@@ -61,7 +61,7 @@ def test_what_send_itself_raises_is_not_told() -> None:
     assert not told
 
 
-def test_what_a_callback_raises_is_logged_and_has_no_other_effect(
+def test_an_exception_in_a_callback_is_logged_and_has_no_other_effect(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     _, _, producer = one_broker()
@@ -77,12 +77,12 @@ def test_what_a_callback_raises_is_logged_and_has_no_other_effect(
         rows.add_done_callback(fail)
         producer.flush(timeout=5)
     assert [type(r.exc_info[1]) for r in caplog.records if r.exc_info] == [RuntimeError] * 3
-    assert producer.send("t", b"4").result(timeout=5).offset >= 0  # it goes on
+    assert producer.send("t", b"4").result(timeout=5).offset >= 0  # the client continues
     assert first.result().offset >= 0
     assert rows.result()[0].records == 1
 
 
-def test_a_callback_that_comes_late_is_called_at_once() -> None:
+def test_a_callback_added_after_the_result_is_called_immediately() -> None:
     _, _, producer = one_broker()
     future = producer.send("t", b"1")
     future.result(timeout=5)
@@ -91,7 +91,7 @@ def test_a_callback_that_comes_late_is_called_at_once() -> None:
     assert told == [future]
 
 
-def test_flush_gives_how_many_are_left_or_says_so_in_its_error() -> None:
+def test_flush_returns_the_number_of_unfinished_records_or_names_it_in_its_error() -> None:
     _, cluster, producer = one_broker()
     assert producer.flush() == 0
     for n in range(5):
@@ -113,6 +113,6 @@ def test_flush_gives_how_many_are_left_or_says_so_in_its_error() -> None:
 
 
 def never() -> Any:
-    """A flow that nobody ends: the thread that should is late."""
+    """Never end the flow, as if the responsible thread were late."""
     yield START
     yield Wait((Signal(),))

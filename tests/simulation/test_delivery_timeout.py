@@ -1,4 +1,4 @@
-"""`delivery.timeout.ms` holds to 100 ms, whatever a batch waits for at that moment (KIP-91)."""
+"""`delivery.timeout.ms` is exact to 100 ms, whatever a batch waits for (KIP-91)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def test_each_record_ends_in_time(trouble: str, everywhere: bool, connected: boo
             took = world.now - begun
             ended["well" if error is None else type(error).__name__] += 1
             early = isinstance(error, KafkaTimeoutError) and took < limit - 0.3 - EXACT
-            if early or took > limit + EXACT:  # a record shares its batch's time: 0.3 s of linger
+            # a record has the deadline of its batch, up to 0.3 s of linger earlier
+            if early or took > limit + EXACT:
                 wrong.append(f"{took} s, {error!r}")
 
         futures: list[RecordFuture] = []
@@ -93,8 +94,8 @@ def test_each_record_ends_in_time(trouble: str, everywhere: bool, connected: boo
         assert ended.total() > ended["well"]
 
 
-def test_a_batch_that_lingers_nearly_as_long() -> None:
-    """Lingering counts; a linger time without room for one request is refused as in Java."""
+def test_a_linger_time_close_to_the_delivery_timeout() -> None:
+    """Linger counts: without time for one request after it, the options are refused, as in Java."""
     world, cluster, producer = make(
         1,
         brokers=1,
@@ -114,8 +115,8 @@ def test_a_batch_that_lingers_nearly_as_long() -> None:
     producer.close(timeout=1)
 
 
-def test_rows_that_wait_for_memory_are_counted_from_their_batch_on() -> None:
-    """What a blocked `send_arrow` has in batches ends in time though its caller goes on waiting."""
+def test_rows_that_wait_for_memory_time_out_from_the_creation_of_their_batch() -> None:
+    """Rows in batches of a blocked `send_arrow` end in time, though the call still waits."""
     world, cluster, producer = make(
         2,
         brokers=1,

@@ -1,4 +1,4 @@
-"""`odradek demo --simulated`: the demo's story in virtual time, and that it notices a fault."""
+"""`odradek demo --simulated`: its events in virtual time, and that it detects faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odradek.simulation.logs.partition_log import PartitionLog, StoredBatch
 
 ROWS = 300
 MOVED = 6.0
-"""The middle of 12 seconds; the clients' first metadata takes some milliseconds more."""
+"""Half of 12 seconds; the first metadata of the clients takes some milliseconds more."""
 
 
 MADE = pytest.mark.parametrize("made", [Simulated, SimulatedLoop])
@@ -33,11 +33,11 @@ def story(made: type[Simulated] = Simulated, seed: int = 1) -> Story:
 
 
 USUAL: dict[str, Story] = {}
-"""The stories of the first seed, which several tests look at."""
+"""Cached results of the first seed, which several tests use."""
 
 
 def usual(made: type[Simulated]) -> Story:
-    """Return the story of the first seed, played once."""
+    """Return the result of the first seed, run once."""
     if made.__name__ not in USUAL:
         USUAL[made.__name__] = story(made)
     return USUAL[made.__name__]
@@ -63,7 +63,7 @@ def test_the_cluster_moves_and_every_row_is_read_once(made: type[Simulated]) -> 
 
 
 @MADE
-def test_the_timeline_tells_the_story_in_order(made: type[Simulated]) -> None:
+def test_the_timeline_lists_the_events_in_order(made: type[Simulated]) -> None:
     told = usual(made)
     assert [at for at, _ in told.timeline] == sorted(at for at, _ in told.timeline)
     gone = first(told, "the whole cluster stops")
@@ -80,7 +80,7 @@ def test_the_timeline_tells_the_story_in_order(made: type[Simulated]) -> None:
 
 
 @MADE
-def test_dials_are_counted_as_the_network_saw_them(made: type[Simulated]) -> None:
+def test_connection_attempts_are_counted_as_the_network_saw_them(made: type[Simulated]) -> None:
     told = usual(made)
     assert [one.client for one in told.dialling] == [PRODUCER, CONSUMER]
     for one in told.dialling:
@@ -91,7 +91,7 @@ def test_dials_are_counted_as_the_network_saw_them(made: type[Simulated]) -> Non
 
 
 @MADE
-def test_one_seed_is_one_story(made: type[Simulated]) -> None:
+def test_the_result_depends_on_the_seed_only(made: type[Simulated]) -> None:
     one, again, other = usual(made), story(made), story(made, seed=4)
     assert one.timeline == again.timeline
     assert one.timeline != other.timeline
@@ -99,10 +99,10 @@ def test_one_seed_is_one_story(made: type[Simulated]) -> None:
 
 
 @MADE
-def test_a_row_that_a_broker_loses_is_noticed(
+def test_a_row_that_a_broker_loses_is_detected(
     made: type[Simulated], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Acknowledged, and gone before anybody could read it."""
+    """It was acknowledged and lost before it was read."""
     commit = PartitionLog.commit
     lost: list[int] = []
 
@@ -128,7 +128,7 @@ def test_a_row_that_a_broker_loses_is_noticed(
 
 
 def double_a_batch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A broker that stores one batch twice; the list says how many rows it had."""
+    """Store one batch of a broker twice; append its number of rows to the list."""
     append = PartitionLog.append
     doubled: list[int] = []
 
@@ -151,7 +151,7 @@ def run(folder: Path, *arguments: str) -> Any:
 SMALL = ("--rows", str(ROWS), "--seconds", "20", "--json")
 
 
-def test_a_row_that_comes_twice_makes_the_command_fail(
+def test_a_duplicate_row_makes_the_command_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doubled = double_a_batch(monkeypatch)
@@ -165,10 +165,10 @@ def test_a_row_that_comes_twice_makes_the_command_fail(
 
 
 class UnreadableError(Exception):
-    """Of a reader that breaks down."""
+    """The error of a reader that fails."""
 
 
-def test_a_reader_in_the_event_loop_that_breaks_down_is_told(
+def test_an_error_of_a_reader_in_the_event_loop_is_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(self: Simulated, records: object) -> None:
@@ -187,7 +187,7 @@ def test_the_command_runs_it_in_an_event_loop(tmp_path: Path) -> None:
     assert f"{PRODUCER} and {CONSUMER} run in one event loop" in done.stderr
 
 
-def test_the_command_prints_and_keeps_its_result(tmp_path: Path) -> None:
+def test_the_command_prints_and_stores_its_result(tmp_path: Path) -> None:
     done = run(tmp_path, *SMALL, "--brokers", "5", "--seed", "9")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
@@ -202,8 +202,8 @@ def test_the_command_prints_and_keeps_its_result(tmp_path: Path) -> None:
     assert "connection attempts/s" in (tmp_path / "demo.svg").read_text()
 
 
-def test_the_picture_of_the_first_pages_shows_what_happens_today(tmp_path: Path) -> None:
-    """The moments move by tenths with the sample that is installed."""
+def test_the_picture_in_the_readme_shows_todays_output(tmp_path: Path) -> None:
+    """The times may differ by tenths between the supported versions of dependencies."""
     assert run(tmp_path).exit_code == 0
     shown, drawn = (
         re.findall(r"[\d,.]*\d", re.findall('class="title"[^>]*>([^<]*)', file.read_text())[0])
@@ -222,7 +222,7 @@ def test_the_picture_of_the_first_pages_shows_what_happens_today(tmp_path: Path)
     [(["--secure"], "--secure can't be given with --simulated"),
      (["--rows", "6737"], "the sample has fewer than 6737 rows")],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(
+def test_invalid_arguments_are_refused(
     tmp_path: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("odradek.cli.demo.sample.find_spec", lambda _: None)
@@ -234,11 +234,11 @@ def test_what_makes_no_sense_is_refused(
 def test_it_needs_neither_spark_nor_arrow_nor_pandas(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys("
-        "('pyarrow', 'pandas', 'numpy', 'pyspark')))\n"  # None: can't be imported
+        "('pyarrow', 'pandas', 'numpy', 'pyspark')))\n"  # None makes the import fail
         f"sys.argv[1:] = ['demo', '--simulated', '--rows', '100', '--output', {str(tmp_path)!r}]\n"
         "from odradek.cli import main; main()"
     )
-    # It gets a processor only while nobody else wants it, as the whole suite.
+    # With the lowest priority it only gets a processor that is idle, like the whole suite.
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=900
     )

@@ -1,4 +1,4 @@
-"""Descriptions of topics from answers that say less, or more, than what was asked for."""
+"""Descriptions of topics from responses with fewer or more topics than requested."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def left_out(answer: MetadataResponse) -> None:
 
 
 def renamed(answer: MetadataResponse) -> None:
-    """As many as were asked for, but not those."""
+    """Rename all topics of the response."""
     for n, topic in enumerate(answer.topics):
         topic.name = f"x{n}"
 
@@ -40,7 +40,7 @@ def and_more(answer: MetadataResponse) -> None:
 
 
 class Scene(Stage):
-    """Topics t and u; from `begin` on so many answers to Metadata are spoilt."""
+    """Topics t and u; after `begin()`, the next `often` Metadata responses are spoilt."""
 
     def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int) -> None:
         self.spoil, self.often, self.left = spoil, often, 0
@@ -61,7 +61,7 @@ class Scene(Stage):
 
 
 @pytest.mark.parametrize("spoil", [nameless, left_out, renamed, and_more])
-def test_what_was_asked_for_is_waited_for_and_nothing_else_counts(
+def test_requested_topics_are_waited_for_and_others_ignored(
     monkeypatch: pytest.MonkeyPatch, spoil: Spoil
 ) -> None:
     scene = Scene(monkeypatch, spoil, often=2)
@@ -74,14 +74,16 @@ def test_what_was_asked_for_is_waited_for_and_nothing_else_counts(
     assert len(scene.reader.partitions_for("u", 10)) == 1
 
 
-def test_an_answer_with_more_is_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_with_additional_topics_is_accepted_immediately(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scene = Scene(monkeypatch, and_more, often=10_000)
     scene.begin()
     assert set(scene.admin.describe_topics(["t", "u"], 1)) == {"t", "u"}
     assert scene.left == 10_000 - 1
 
 
-def test_answers_that_never_name_them_are_an_error_at_the_deadline(
+def test_responses_without_the_topic_are_an_error_at_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene(monkeypatch, renamed, often=10_000)
@@ -95,7 +97,7 @@ def test_answers_that_never_name_them_are_an_error_at_the_deadline(
 
 
 @pytest.mark.parametrize("who", ["admin", "reader"])
-def test_the_error_of_a_missing_topic_has_similar_names_and_the_cure(
+def test_the_error_of_a_missing_topic_suggests_similar_names_and_a_command(
     monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     scene = Scene(monkeypatch, nameless, often=0)

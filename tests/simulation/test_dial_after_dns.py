@@ -1,4 +1,4 @@
-"""A name's answer may come when its address has just failed on another connection."""
+"""A name is resolved after the connection to its address has just failed elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.world.world import DNS_DELAY
 
 
-def test_the_backoff_of_an_address_holds_for_a_dial_that_waits_for_its_name() -> None:
+def test_the_backoff_of_an_address_holds_for_an_attempt_that_waits_for_dns() -> None:
     world = World(5, link=LinkProfile(latency=0.02, jitter=0.0))
     cluster = SimulatedCluster(world, brokers=1)
     host = world.host()
@@ -20,7 +20,7 @@ def test_the_backoff_of_an_address_holds_for_a_dial_that_waits_for_its_name() ->
     checkers = Checkers(world)
     checkers.watch(engine.events, config)
     (address,) = engine.updater.bootstrap
-    world.at(0.085, lambda: cluster.go_silent(1))  # ready by then, metadata not answered yet
+    world.at(0.085, lambda: cluster.go_silent(1))  # connected by then, metadata not answered yet
     host.wake()
 
     def dial_once_more() -> None:

@@ -1,4 +1,4 @@
-"""docs/explain.md: its snippet runs, its log lines are written, every kind of event is there."""
+"""docs/explain.md: its snippet runs, its log lines are written, all kinds of events are listed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def block(name: str) -> str:
 
 
 def shape(line: str) -> str:
-    """A line without its figures: these may change, the words are promised."""
+    """Return a line without its numbers: the words are promised, the numbers aren't."""
     words = re.sub(r"\d+(\.\d+)*(:\d+)?", "N", line)
     words = re.sub(
         r"N (connection attempt|failure|failed metadata refresh|rebootstrap|known broker)s?\b",
@@ -33,7 +33,7 @@ def shape(line: str) -> str:
     return re.sub(r"(?<=: )N(, N)*( and N more)?|kafka.simulated:N", "ADDRESSES", words)
 
 
-def test_the_log_of_two_minutes(
+def test_the_log_of_a_two_minute_outage(
     kafka_simulation: KafkaSimulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "odradek")

@@ -1,6 +1,6 @@
-"""Blocks of pages that no other test runs: each as it is printed, in a simulated cluster.
+"""Python blocks of pages that no other test runs, as printed, in a simulated cluster.
 
-Every page with Python on it is here, or its own test's name is.
+Every page with Python is listed here, with its number of blocks or the test that runs it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HERE = {
     "serialization": 5,
     "switching": 2,
 }
-"""Pages that are run here, and how many blocks they have."""
+"""Pages that are run here, and their numbers of blocks."""
 ELSEWHERE = {
     "explain": "simulation/test_docs_explain.py",
     "guide": "integration/test_readme.py",
@@ -59,7 +59,7 @@ def registry() -> Iterator[RegistryServer]:
         yield one
 
 
-def test_every_page_with_python_is_run_somewhere() -> None:
+def test_every_page_with_python_is_run_by_a_test() -> None:
     pages = {page.stem for page in DOCS.glob("*.md") if blocks(page.stem)}
     assert pages == HERE.keys() | ELSEWHERE.keys()
     assert {page: len(blocks(page)) for page in HERE} == HERE
@@ -87,7 +87,7 @@ def test_ways_to_configure(
         one.close()
 
 
-def test_a_pod_that_is_told_to_end() -> None:
+def test_a_pod_that_is_terminated() -> None:
     before = signal.getsignal(signal.SIGTERM)
     try:
         run(blocks("kubernetes")[0])
@@ -120,7 +120,7 @@ def test_metrics(kafka_simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPa
     run(telemetry, odradek=odradek, producer=producer, consumer=consumer)
 
 
-def test_settings_of_security_are_taken(tmp_path: Path) -> None:
+def test_security_settings_are_accepted(tmp_path: Path) -> None:
     login, *pages = blocks("security")
     authority = Authority(tmp_path)
     text = login.replace("/etc/kafka/authority.pem", str(authority.certificate))
@@ -138,10 +138,11 @@ def test_settings_of_security_are_taken(tmp_path: Path) -> None:
         odradek.Producer({**more, **given}).close()
 
 
-def test_objects_through_a_registry(
+def test_objects_with_a_schema_registry(
     kafka_simulation: KafkaSimulation, registry: RegistryServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, loop, columns, asking, _ = blocks("serialization")  # the last: interop's own tests
+    # the last block is run by tests/interop
+    first, loop, columns, asking, _ = blocks("serialization")
     kafka_simulation.create_topic("flights")
     kafka_simulation.answer_for("localhost:9092")
     names = run(first.replace("https://registry:8081", registry.url))
@@ -190,6 +191,6 @@ def test_objects_through_a_registry(
 
 
 @pytest.mark.parametrize("block", [0, 1])
-def test_names_of_other_clients(block: int) -> None:
+def test_option_names_of_other_clients(block: int) -> None:
     names = run(blocks("switching")[block])
     assert len(names) > 3

@@ -1,4 +1,4 @@
-"""Errors of calls that time out, in a table: each says what happened, where, and nothing untrue."""
+"""Errors of calls that time out, in a table: each names what failed and where, and is true."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def admin(stage: Stage) -> Admin:
 
 
 def killed(stage: Stage) -> None:
-    """The only broker is gone, and refuses connections."""
+    """Kill the only broker, which then refuses connections."""
     stage.cluster.kill(1)
 
 
 def silent(stage: Stage) -> None:
-    """The only broker accepts bytes, and answers nothing."""
+    """Let the only broker accept bytes without responding."""
     stage.cluster.pause(1)
 
 
@@ -67,7 +67,7 @@ CALLS: dict[str, tuple[Callable[[Stage], Any], Callable[[Any], object]]] = {
 
 
 def texts(error: BaseException) -> str:
-    """The error as a program prints it: its text and its notes, and those of its causes."""
+    """Return the error as a program prints it, with its notes and those of its causes."""
     found = [str(error), *getattr(error, "__notes__", ())]
     if error.__cause__ is not None:
         found.append(texts(error.__cause__))
@@ -77,10 +77,10 @@ def texts(error: BaseException) -> str:
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("happens", [killed, silent])
 @pytest.mark.parametrize("known", [True, False])
-def test_a_call_that_times_out_says_what_and_where(
+def test_a_call_that_times_out_names_the_call_and_the_address(
     call: str, happens: Callable[[Stage], None], known: bool
 ) -> None:
-    """`known`: the client has been in touch with the cluster before."""
+    """With `known`, the client has reached the cluster before."""
     stage = Stage(brokers=1)
     make, act = CALLS[call]
     client = make(stage)
@@ -97,7 +97,7 @@ def test_a_call_that_times_out_says_what_and_where(
     assert not MISNUMBERED.search(said), said
     assert not INTERNAL.search(said), said
     assert not any(claim in said for claim in CLAIMS), said
-    assert ":9092" in said, said  # the address that was tried
+    assert ":9092" in said, said  # the address of the attempt
     assert len(str(caught.value).splitlines()[0]) < 600, said
     if not client._calls.closed:
         try:
@@ -123,8 +123,8 @@ REFUSED: dict[str, tuple[Callable[[Stage], Any], Callable[[Any], object]]] = {
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_an_error_has_no_other_traceback_inside(call: str) -> None:
-    """An earlier attempt of the client isn't shown beside its error."""
+def test_an_error_contains_no_other_traceback(call: str) -> None:
+    """Earlier errors within the client aren't shown as its cause."""
     make, act = REFUSED[call]
     client = make(Stage(brokers=1))
     with pytest.raises(KafkaError) as caught:

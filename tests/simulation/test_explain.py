@@ -1,4 +1,4 @@
-"""`explain()` in the middle of each kind of trouble."""
+"""The result of `explain()` during each kind of fault."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def admin(cluster: SimulatedCluster, simulated_client: Callable[..., Any]) -> An
 
 
 def during(admin: Any, world: World, after: float, timeout: float) -> Explanation:
-    """The picture that is taken while a call waits."""
+    """Return the result of explain() during a call that waits."""
     pictures: list[Explanation] = []
     world.after(after, lambda: pictures.append(admin.explain()))
     with pytest.raises(KafkaError):
@@ -37,7 +37,7 @@ def brokers(picture: Explanation) -> list[AddressExplanation]:
     return [a for a in picture.addresses if "broker" in a.role]
 
 
-def test_all_is_well(admin: Any, cluster: SimulatedCluster) -> None:
+def test_without_a_fault(admin: Any, cluster: SimulatedCluster) -> None:
     picture = admin.explain()
     assert picture.outage is None
     assert picture.attempts == ()
@@ -47,7 +47,7 @@ def test_all_is_well(admin: Any, cluster: SimulatedCluster) -> None:
     assert "(metadata.max.age.ms)" in str(picture)
 
 
-def test_refused(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_refused_connections(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     every_broker(cluster, "crash")
     picture = during(admin, world, 3.0, 5.0)
     assert picture.diagnosis.startswith("No broker has answered for ")
@@ -73,7 +73,7 @@ def test_refused(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     assert json.loads(json.dumps(picture.to_dict()))["outage"]["total"] is True
 
 
-def test_black_holed(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_silent_connection_attempts(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     cluster.move(after=1000.0, old="blackholed")
     world.black_hole(cluster.front_door.address, True)
     picture = during(admin, world, 9.0, 10.0)
@@ -88,7 +88,7 @@ def test_black_holed(admin: Any, world: World, cluster: SimulatedCluster) -> Non
     assert "a firewall drops them, the network is wrong" in picture.diagnosis
 
 
-def test_while_dials_hang_the_next_attempt_is_not_the_next_rebootstrap(
+def test_the_next_attempt_is_not_the_next_rebootstrap_while_attempts_hang(
     admin: Any, world: World, cluster: SimulatedCluster
 ) -> None:
     cluster.move(after=1000.0, old="blackholed")
@@ -115,7 +115,7 @@ def test_while_dials_hang_the_next_attempt_is_not_the_next_rebootstrap(
         assert (said in picture.diagnosis) is picture.outage.total
 
 
-def test_silent(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_a_silent_broker(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     every_broker(cluster, "go_silent")
     picture = during(admin, world, 9.0, 10.0)
     assert "never answers" in picture.diagnosis
@@ -123,7 +123,9 @@ def test_silent(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     assert "ready, no response" in str(picture)
 
 
-def test_ready_then_close(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_connections_that_are_closed_after_their_setup(
+    admin: Any, world: World, cluster: SimulatedCluster
+) -> None:
     every_broker(cluster, "ready_then_close")
     picture = during(admin, world, 4.0, 5.0)
     assert "No broker has answered" in picture.diagnosis
@@ -145,7 +147,7 @@ def test_names_that_do_not_resolve(
     assert "the name server doesn't answer" in silent.diagnosis
 
 
-def test_another_cluster(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_a_wrong_cluster(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     cluster.replace_with_foreign()
     with pytest.raises(KafkaError):
         admin.describe_cluster(5.0)
@@ -154,7 +156,7 @@ def test_another_cluster(admin: Any, world: World, cluster: SimulatedCluster) ->
     assert "foreign-cluster-0002" in str(picture)
 
 
-def test_one_broker_of_three(
+def test_one_broker_of_three_is_down(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     cluster.create_topic("t", partitions=3)
@@ -169,13 +171,13 @@ def test_one_broker_of_three(
     assert "other brokers answer" in str(picture)
 
 
-def test_before_anything_was_asked(simulated_client: Callable[..., Any]) -> None:
+def test_before_any_request(simulated_client: Callable[..., Any]) -> None:
     picture = simulated_client("admin").explain()
     assert "this client has had no call so far" in picture.diagnosis
     assert "no call is waiting" in str(picture)
 
 
-def test_a_producers_records_wait(
+def test_records_of_a_producer_wait(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     cluster.create_topic("t", partitions=3)
@@ -201,7 +203,7 @@ def oldest(producer: Producer) -> str:
     return picture.records.waits_for
 
 
-def test_what_the_oldest_record_waits_for(
+def test_the_reason_why_the_oldest_record_waits(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     cluster.create_topic("t", partitions=1, replication_factor=1)
@@ -235,7 +237,7 @@ def test_what_the_oldest_record_waits_for(
     producer.flush(20.0)
 
 
-def test_a_record_whose_broker_cannot_be_dialled(
+def test_a_record_whose_broker_cannot_be_connected(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     cluster.create_topic("t", partitions=3)
@@ -266,7 +268,7 @@ def test_the_result_of_a_rebootstrap(admin: Any, world: World, cluster: Simulate
     assert not world.hot_loops
 
 
-def test_where_a_transaction_stands(world: World, cluster: SimulatedCluster) -> None:
+def test_the_state_of_a_transaction(world: World, cluster: SimulatedCluster) -> None:
     cluster.create_topic("t", partitions=1)
     servers, host = cluster.bootstrap_servers, world.host("transactional")
     producer = on_host(host, Producer, bootstrap_servers=servers, transactional_id="x")

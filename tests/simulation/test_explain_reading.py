@@ -1,4 +1,4 @@
-"""`explain()` of a consumer says what is left to read."""
+"""`explain()` of a consumer reports its lag."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.common.types import TopicPartition
 TPS = [TopicPartition("t", number) for number in range(3)]
 
 
-def test_what_is_left_to_read() -> None:
+def test_explain_reports_the_lag() -> None:
     stage = Stage()
     reader = stage.consumer()
     assert reader.explain().reading is None

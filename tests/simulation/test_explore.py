@@ -1,4 +1,4 @@
-"""Random schedules of faults with every checker on; the same each time; shrunk where they fail."""
+"""Random schedules of faults with all checkers: deterministic, and shrunk if they fail."""
 
 from __future__ import annotations
 
@@ -56,27 +56,27 @@ def tell(outcome: RunOutcome, *, short: bool) -> str:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_short_schedules_violate_nothing(part: int) -> None:
+def test_short_schedules_violate_no_rule(part: int) -> None:
     size = SHORT // PARTS
     for outcome in explore(range(part * size, (part + 1) * size)):
         assert outcome.ok, tell(outcome, short=True)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_long_schedules_violate_nothing(part: int) -> None:
+def test_long_schedules_violate_no_rule(part: int) -> None:
     size = LONG // PARTS
     for outcome in explore(range(part * size, (part + 1) * size), short=False):
         assert outcome.ok, tell(outcome, short=False)
 
 
-def test_misled_connections_do_no_harm() -> None:
+def test_misrouted_connections_do_no_harm() -> None:
     for short, seeds in ((True, range(part(400))), (False, range(part(64, 3)))):
         for outcome in explore(seeds, short=short, family="misled"):
             assert outcome.ok, tell(outcome, short=short)
 
 
-def test_clients_and_brokers_that_lack_resources_lose_nothing() -> None:
-    """R-TI-1, R-TI-2: trickles, quotas, no descriptors and no memory, also on old releases."""
+def test_clients_and_brokers_without_resources_lose_nothing() -> None:
+    """R-TI-1, R-TI-2: slow links, quotas, no descriptors and no memory, also with old releases."""
     drawn: Counter[str] = Counter()
     for outcome in explore(range(part(120)), family="shortages"):
         assert outcome.ok, tell(outcome, short=True)
@@ -86,8 +86,8 @@ def test_clients_and_brokers_that_lack_resources_lose_nothing() -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_transactions_are_exact_also_where_their_requests_arrive_late(chunk: int) -> None:
-    """R-TX-1, R-TX-2: at each transaction.version some arrive after their retries."""
+def test_transactions_are_exact_although_requests_arrive_late(chunk: int) -> None:
+    """R-TX-1, R-TX-2: at each transaction.version some requests arrive after their retries."""
     late: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
     for outcome in explore(range(chunk, LATE, CHUNKS), family="transactions"):
         assert outcome.ok, f"{outcome.violation}\n{outcome.schedule}"
@@ -96,7 +96,7 @@ def test_transactions_are_exact_also_where_their_requests_arrive_late(chunk: int
     assert any(late[False][api] for api in TRANSACTION_APIS)
 
 
-def test_groups_have_both_protocols_and_what_their_apis_suffer() -> None:
+def test_groups_use_both_protocols_and_faults_of_their_apis() -> None:
     families = [f for f in FAMILIES if f not in SHARES and f != "operators"]
     found = [random_schedule(n, family=f) for n in range(300) for f in families]
     protocols = {c.config.get("group.protocol", "classic") for s in found for c in s.clients}
@@ -109,7 +109,7 @@ def test_groups_have_both_protocols_and_what_their_apis_suffer() -> None:
     assert max(late) >= 25.0
 
 
-def test_groups_have_partitions_and_offsets_that_could_be_left_behind() -> None:
+def test_groups_have_partitions_and_offsets_that_can_be_lost() -> None:
     found = [random_schedule(n, family="groups") for n in range(300)]
     classic = [s for s in found if "group.protocol" not in s.clients[0].config]
     static = [s for s in classic if any("group.instance.id" in c.config for c in s.clients)]
@@ -123,7 +123,7 @@ def test_groups_have_partitions_and_offsets_that_could_be_left_behind() -> None:
     assert late >= {"DescribeGroups", "JoinGroup", "OffsetCommit", "SyncGroup"}
 
 
-def test_groups_have_identities_that_are_replaced() -> None:
+def test_groups_have_members_whose_identity_is_replaced() -> None:
     for family in ("groups", "read-process-write"):
         found = [random_schedule(n, family=family) for n in range(300)]
         verbs = [f for s in found for f in s.faults]
@@ -137,12 +137,12 @@ def test_groups_have_identities_that_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.json")), ids=lambda p: p.stem)
-def test_what_once_failed_holds(path: Path) -> None:
+def test_schedules_that_failed_once_pass(path: Path) -> None:
     outcome = run_schedule(load(path))
     assert outcome.ok, outcome.violation
 
 
-def test_random_schedules_have_all_kinds_of_clients_and_all_verbs() -> None:
+def test_random_schedules_contain_all_kinds_of_clients_and_faults() -> None:
     found = [random_schedule(seed) for seed in range(2_000)]
     found += [random_schedule(n, family=f) for n in range(300) for f in FAMILIES if f not in SHARES]
     assert {c.kind for s in found for c in s.clients} == set(KINDS)
@@ -157,7 +157,7 @@ def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: boo
     for seed in range(0, part(6_400), 40) if short else range(0, part(320), 10):
         schedule = random_schedule(seed, short=short)
         if any(f.arguments.get("bandwidth") for f in schedule.faults):
-            continue  # only bytes have a size
+            continue  # messages have no size in the other mode
         runs = [
             list(run_schedule(from_json(schedule.to_json()), mode=mode, trace=True).trace)
             for mode in ("messages", "messages", "bytes")
@@ -169,7 +169,7 @@ def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: boo
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_each_family_goes_the_same_way_in_both_modes(family: Family) -> None:
+def test_each_family_leaves_the_same_trace_in_both_modes(family: Family) -> None:
     for seed in some(range(0, 200, 20), 1):
         schedule = random_schedule(seed, family=family)
         assert schedule == from_json(schedule.to_json())
@@ -179,8 +179,8 @@ def test_each_family_goes_the_same_way_in_both_modes(family: Family) -> None:
         assert_same(runs[0], runs[1], ("messages", f"bytes of seed {seed} of {family}"))
 
 
-def test_a_consumer_that_has_hundreds_of_polls_at_hand_needs_no_deep_stack() -> None:
-    """Hypothesis raises the limit of frames, so that others here wouldn't notice."""
+def test_hundreds_of_buffered_polls_need_no_deep_stack() -> None:
+    """Hypothesis raises the recursion limit, so other tests here wouldn't fail."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack(0)) + 300)
     try:
@@ -191,11 +191,11 @@ def test_a_consumer_that_has_hundreds_of_polls_at_hand_needs_no_deep_stack() -> 
         sys.setrecursionlimit(before)
 
 
-# A client that breaks a rule is found
+# Mutated clients are detected
 
 
 def is_found(words: str, seeds: range, *, short: bool = True, family: Family = "plain") -> bool:
-    """Whether a run of these is ended in these words; the first one that is is the last."""
+    """Run schedules until one fails; return whether its violation contains these words."""
     outcomes = explore(seeds, short=short, family=family)
     return any(words in (outcome.violation or "") for outcome in outcomes)
 
@@ -207,14 +207,14 @@ def is_found(words: str, seeds: range, *, short: bool = True, family: Family = "
         (Misled, "starts_again", "after the last one"),
     ],
 )
-def test_who_trusts_an_address_is_found(
+def test_a_client_that_trusts_an_address_is_detected(
     kind: type, method: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kind, method, lambda *_: True)
     assert is_found(says, range(300), family="misled")
 
 
-def test_a_backoff_that_ends_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backoff_that_ends_too_early_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     right = ClusterConnectionStates.failed
 
     def wrong(self: ClusterConnectionStates, address, now, error, *, connecting):  # type: ignore[no-untyped-def]
@@ -225,7 +225,7 @@ def test_a_backoff_that_ends_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert is_found("allowed are", range(200))
 
 
-def test_a_retry_with_a_new_sequence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retry_with_a_new_sequence_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     right: Any = Settling._retry_later
 
     def wrong(self: Settling, queue: Any, batch: Any, *rest: Any, **more: Any) -> Any:
@@ -236,15 +236,15 @@ def test_a_retry_with_a_new_sequence_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert is_found(" and at ", range(60), short=False)
 
 
-def test_late_offsets_of_the_same_transaction_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-TX-2: also where later transactions have replaced them by the end of the run."""
+def test_late_offsets_of_the_same_transaction_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-TX-2: also if later transactions have replaced them by the end of the run."""
     monkeypatch.setattr(TransactionRequests, "_refuse_others", lambda *_: None)
     found = next(iter(explore([81], family="transactions"))).violation
     assert found is not None
     assert "is committed at 9 after 4; transactions have sent [2, 4, 10, 12] last" in found
 
 
-def test_memory_that_is_never_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_is_never_released_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordAccumulator, "release", lambda self, batch: None)
     small = ScheduledClient(
         "producer",
@@ -260,8 +260,8 @@ def test_memory_that_is_never_given_back_is_found(monkeypatch: pytest.MonkeyPatc
 # Shrinking
 
 
-def test_a_failing_schedule_shrinks_to_what_it_needs() -> None:
-    """The fault here: whoever meets a broker that says nothing and a move counts as failing."""
+def test_a_failing_schedule_shrinks_to_the_faults_it_needs() -> None:
+    """A schedule counts as failing if it contains a silent broker and a move."""
     schedule = random_schedule(5, short=False)
     schedule = replace(
         schedule,
@@ -287,7 +287,7 @@ def test_a_failing_schedule_shrinks_to_what_it_needs() -> None:
     assert from_json(small.to_json()) == small
 
 
-def test_habits_and_brokers_settings_go_too_where_they_arent_needed() -> None:
+def test_irrelevant_settings_of_clients_and_brokers_are_removed() -> None:
     schedule = random_schedule(5, family="groups")
 
     def fails(one: Schedule) -> bool:
@@ -300,8 +300,8 @@ def test_habits_and_brokers_settings_go_too_where_they_arent_needed() -> None:
     assert from_json(small.to_json()) == small
 
 
-def test_only_schedules_are_tried_whose_options_go_together() -> None:
-    """A remote assignor without group.protocol=consumer is refused when the client is made."""
+def test_shrinking_tries_valid_combinations_of_options_only() -> None:
+    """group.remote.assignor without group.protocol=consumer is refused when a client is created."""
     kept = {"group.protocol": "consumer", "group.remote.assignor": "uniform"}
     schedule = random_schedule(9477, family="groups")
     clients = tuple(replace(c, config={**c.config, **kept}) for c in schedule.clients)
@@ -320,7 +320,7 @@ def test_shrinking_ends_when_its_time_is_up() -> None:
     assert small != schedule
 
 
-def test_kinds_of_violations_are_compared_without_their_numbers() -> None:
+def test_violations_are_compared_without_their_numbers() -> None:
     assert kind("Violation: 1.5: 10.0.0.2:9092 is connected 0.1 s too soon") == kind(
         "Violation: 22.0: 10.0.0.7:9092 is connected 0.333 s too soon"
     )

@@ -1,4 +1,4 @@
-"""Commands whose cluster can't be reached end after 10 s, unless the user has said otherwise."""
+"""Commands without a reachable cluster end after 10 s, unless an argument says otherwise."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ COMMANDS = [
 
 @pytest.fixture
 def cluster(kafka_simulation: KafkaSimulation) -> KafkaSimulation:
-    """A cluster that no client can reach."""
+    """Create a cluster that no client can reach."""
     kafka_simulation.create_topic("t")
     every_broker(kafka_simulation.cluster, "crash")
     return kafka_simulation
@@ -58,7 +58,7 @@ def failed(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> Run:
-    """Runs a command to its exit status 1; the virtual seconds that it took, and its output."""
+    """Run a command that must exit with 1; return its virtual duration and its output."""
 
     def run(command: str) -> tuple[float, str, str]:
         words = [*command.split(), "--bootstrap-server", cluster.bootstrap_servers]
@@ -86,7 +86,7 @@ def test_a_command_ends_after_ten_seconds(
 
 
 @pytest.mark.parametrize("command", ["topics list", "groups describe g", "copy t u"])
-def test_its_document_is_that_of_any_error(
+def test_the_json_error_has_the_usual_form(
     command: str, cluster: KafkaSimulation, failed: Run
 ) -> None:
     _, output, _ = failed(f"{command} --json")
@@ -111,9 +111,7 @@ def test_its_document_is_that_of_any_error(
         ("produce --topic t --command-property bootstrap.timeout.ms=20000", 20.0),
     ],
 )
-def test_what_the_user_says_comes_first(
-    command: str, ends: float, failed: Run, tmp_path: Path
-) -> None:
+def test_arguments_take_precedence(command: str, ends: float, failed: Run, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("default.api.timeout.ms=20000\n")
     seconds, _, _ = failed(command.replace("FILE", str(file)))

@@ -1,4 +1,4 @@
-"""R-CS-9: the first dial of a client waits for a random time (`reconnect.first.jitter.ms`)."""
+"""R-CS-9: a client's first connection attempt is delayed randomly (`reconnect.first.jitter.ms`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ P0 = TopicPartition("t", 0)
 CLIENTS = 40
 
 
-def test_a_fleet_that_starts_together_dials_apart() -> None:
+def test_clients_that_start_together_connect_at_different_times() -> None:
     stage = Stage()
     fleet = [
         stage.client(Producer, f"p{n}", reconnect_first_jitter_ms=10_000) for n in range(CLIENTS)
@@ -40,7 +40,7 @@ def test_a_fleet_that_starts_together_dials_apart() -> None:
         producer.close()
 
 
-def test_the_wait_is_drawn_once_and_nothing_later_waits() -> None:
+def test_the_delay_is_drawn_once_and_later_attempts_have_none() -> None:
     stage = Stage()
     producer = stage.producer(reconnect_first_jitter_ms=5_000)
     producer.send("t", b"x").result(timeout=10.0)
@@ -51,7 +51,7 @@ def test_the_wait_is_drawn_once_and_nothing_later_waits() -> None:
     producer.close()
 
 
-def test_without_the_option_nothing_waits() -> None:
+def test_without_the_option_there_is_no_delay() -> None:
     stage = Stage()
     begin = stage.world.now
     with stage.client(Admin) as admin:
@@ -60,7 +60,7 @@ def test_without_the_option_nothing_waits() -> None:
 
 
 @pytest.mark.parametrize("background", [False, True])
-def test_a_call_keeps_its_timeout_and_explain_says_what_is_waited_for(background: bool) -> None:
+def test_a_call_keeps_its_timeout_and_explain_reports_the_delay(background: bool) -> None:
     stage = Stage(seed=3)
     admin = stage.client(Admin, background=background, reconnect_first_jitter_ms=600_000)
     pictures: list[Explanation] = []
@@ -77,8 +77,8 @@ def test_a_call_keeps_its_timeout_and_explain_says_what_is_waited_for(background
     admin.close()
 
 
-def test_a_consumer_that_knows_its_cluster_waits_as_well() -> None:
-    """A hint names brokers, so no metadata has to come before the first fetch."""
+def test_a_consumer_with_known_brokers_is_delayed_too() -> None:
+    """A hint names the brokers, so the first fetch needs no metadata request."""
     stage = Stage()
     stage.write(range(3))
     with stage.consumer(name="first") as first:
@@ -96,8 +96,8 @@ def test_a_consumer_that_knows_its_cluster_waits_as_well() -> None:
     assert 0.5 < first_dial.at - begin <= 60.0
 
 
-def test_an_engine_that_is_made_anew_does_not_wait_again() -> None:
-    """After an exception from outside amid a step; the client's first dial was long ago."""
+def test_a_recreated_engine_is_not_delayed_again() -> None:
+    """An interruption during a step recreates it; the client connected long ago."""
     stage = Stage()
     with stage.client(Admin, reconnect_first_jitter_ms=3_600_000) as admin:
         admin._calls._renew()

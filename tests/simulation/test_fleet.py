@@ -1,5 +1,6 @@
-"""A fleet as its brokers see it: few tries, no bursts, no second storm; and the literal formula of
-KIP-580 is caught by the same measure.
+"""The load of many clients on their brokers: few attempts, no bursts, no second overload.
+
+The same measure rejects the literal formula of KIP-580.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CLIENTS = 100 if WHOLE else 50
 
 
 @pytest.mark.parametrize("brokers", some([3, 1], 1))
-def test_what_ships_meets_every_goal(brokers: int) -> None:
+def test_the_package_meets_every_goal(brokers: int) -> None:
     found = figures(run(CLIENTS, brokers, 40.0, "odradek", 1))
     assert found["missed"] == []
     assert found["first_second"]["tries_max"] <= 4
@@ -27,8 +28,8 @@ def test_what_ships_meets_every_goal(brokers: int) -> None:
     assert found["return"]["back_max_s"] < 2.0
 
 
-def test_the_literal_formula_is_caught() -> None:
-    """Of each hundred clients, that is: chance smooths one or the other."""
+def test_the_literal_formula_exceeds_the_limit() -> None:
+    """With one hundred clients; with fewer, chance hides the bursts."""
     caught = 0
     for seed in range(3, 6):
         missed = figures(run(100, 1, 40.0, "kip580-literal", seed))["missed"]
@@ -38,18 +39,18 @@ def test_the_literal_formula_is_caught() -> None:
     raise AssertionError(caught)
 
 
-def test_a_constant_backoff_tries_ten_times_a_second_and_comes_back_in_a_burst() -> None:
+def test_a_constant_backoff_tries_ten_times_a_second_and_reconnects_in_a_burst() -> None:
     found = figures(run(20, 1, 10.0, "constant", 1))
     assert found["first_second"]["tries_max"] >= 9
     assert any("tries in the first second" in text for text in found["missed"])
-    assert found["return"]["dials_in_fullest_10ms"] >= 10  # half of the fleet
+    assert found["return"]["dials_in_fullest_10ms"] >= 10  # half of the clients
 
 
-def test_a_fleet_repeats_itself() -> None:
+def test_a_fleet_is_deterministic() -> None:
     assert run(10, 3, 10.0, "odradek", 5) == run(10, 3, 10.0, "odradek", 5)
 
 
-def test_a_fleet_is_the_sum_of_its_clients_however_they_are_divided() -> None:
+def test_a_fleet_is_the_sum_of_its_clients_for_each_division() -> None:
     case = Case("odradek", 3, 6.0, seed=9, settings=(("retry.backoff.ms", "200"),))
     whole = simulate(case, range(12))
     plan = FleetPlan((case,), 12, size=5)
@@ -65,7 +66,7 @@ def test_a_fleet_is_the_sum_of_its_clients_however_they_are_divided() -> None:
         total.add(Load(Case("java")))
 
 
-def test_who_listens_to_some_clients_changes_nothing_and_hears_the_outage() -> None:
+def test_a_listener_for_some_clients_changes_no_result() -> None:
     case = Case("odradek", 1, 5.0)
     heard: list[Event] = []
     loud = simulate(case, range(3), lambda number: heard.append if number == 1 else None)
@@ -77,8 +78,8 @@ def test_who_listens_to_some_clients_changes_nothing_and_hears_the_outage() -> N
     assert list(sample(3, 10)) == [0, 1, 2]
 
 
-def test_ten_thousand_clients_with_nothing_but_the_policy() -> None:
-    """KIP-580's text loses all jitter at the cap, Java's order half of it, ours none."""
+def test_backoff_policies_alone_with_ten_thousand_clients() -> None:
+    """KIP-580's formula loses all jitter at the cap, Java's half of it, Odradek's none."""
     peaks = {}
     for policy in (LiteralBackoff(0.05, 1.0), JavaBackoff(0.05, 1.0), ExponentialBackoff(0.05, 1)):
         times = bare(policy, 10_000, 10.0, seed=1)
@@ -95,7 +96,7 @@ def test_peak_over_mean() -> None:
     assert peak_over_mean([], 0.0, 1.0) == 0.0
 
 
-def test_chance_alone_makes_peaks_in_small_fleets() -> None:
+def test_chance_alone_causes_peaks_with_few_clients() -> None:
     assert by_chance(1.0, 4000) > 5.0
     assert 1.3 < by_chance(100.0, 4000) < 1.5
     assert by_chance(0.0, 10) == 0.0

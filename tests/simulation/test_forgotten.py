@@ -1,5 +1,7 @@
-"""Nothing is kept for ever of topics that aren't used any more (R-MD-7) and of addresses that
-metadata doesn't name any more: churn in virtual time, and a walk over all that the clients hold.
+"""Clients keep no state of unused topics (R-MD-7) and of addresses that left metadata.
+
+Topics and addresses change in virtual time; then all objects that the clients refer to are
+searched.
 """
 
 from __future__ import annotations
@@ -25,19 +27,19 @@ KEPT = {
     "AnnouncedOwnership._known": REMEMBERED,
     "SubscriptionState._dropped": 100,
 }
-"""Containers that may keep something of topics and addresses that aren't used any more, and how
-many elements at most. Sequence numbers of idempotent producers are kept while their identity lives.
-Of partitions that a group took away, the ended ownership is kept, and of those of the last
-rebalance the topic id: the caller may still commit records of them (R-ID-1, R-ID-3).
+"""Containers that may keep unused topics and addresses, and their maximal sizes. Sequence numbers
+of idempotent producers are kept as long as the producer id. Ended ownership of partitions and the
+topic ids of the last rebalance are kept, because the caller may still commit their records (R-ID-1,
+R-ID-3).
 """
 SLACK = 32
-"""Objects that come and go with requests and timers: more of a class than this is growth."""
+"""Allowed difference per class: some objects come and go with requests and timers."""
 IDLE = 60.0
-"""Seconds of metadata.max.idle.ms here."""
+"""metadata.max.idle.ms of these tests, in seconds."""
 
 
 class Churn:
-    """Clients of all kinds, which use topics that come and go in a cluster that moves."""
+    """Clients of all kinds that use short-lived topics in a cluster whose brokers move."""
 
     def __init__(self, simulation: KafkaSimulation, topics: int, *, groups: bool = True) -> None:
         self.simulation, self.topics = simulation, topics
@@ -46,7 +48,7 @@ class Churn:
         simulation.create_topic(KEEP, partitions=1)
         idle: dict[str, Any] = {"metadata_max_idle_ms": IDLE * 1000}
         read: dict[str, Any] = {**idle, "auto_offset_reset": "earliest"}
-        read["fetch_max_wait_ms"] = 10_000  # few fetches while it rests
+        read["fetch_max_wait_ms"] = 10_000  # few fetches while idle
         self.producer: Producer = simulation.producer(**idle)
         self.admin: Admin = simulation.admin(**idle)
         self.assigned: Consumer = simulation.consumer(**read)
@@ -65,7 +67,7 @@ class Churn:
         return {**others, **self.groups}
 
     def round(self, number: int, moves: int) -> None:
-        """Write to and read new topics, delete them, before or after the last use."""
+        """Write and read new topics, and delete them before or after the last use."""
         names = [f"t-{number}-{n}" for n in range(self.topics)]
         for name in names:
             self.simulation.create_topic(name, partitions=2)
@@ -104,7 +106,7 @@ class Churn:
             self.simulation.delete_topic(name)
 
     def use_others(self) -> None:
-        """Go on without the topics of this round."""
+        """Use other topics than those of this round."""
         self.assigned.assign([TopicPartition(KEEP, 0)])
         self.subscribe([KEEP])
         self.producer.send(KEEP, b"v")
@@ -121,11 +123,11 @@ class Churn:
             self.simulation.advance(60.0)
 
     def here(self) -> set[Address]:
-        """The brokers' addresses."""
+        """Return the current addresses of the brokers."""
         return {broker.address for broker in self.simulation.cluster.brokers.values()}
 
     def forgotten(self, one: Any) -> bool:
-        """Whether it is about a topic of a round, or about an address of a broker of then."""
+        """Return whether the object is a deleted topic or a former address of a broker."""
         if isinstance(one, str):
             return one.startswith(("t-", "group-t-"))
         if isinstance(one, Address):
@@ -133,7 +135,7 @@ class Churn:
         return isinstance(one, tuple) and any(map(self.forgotten, one))
 
     def objects(self) -> Counter[str]:
-        """Objects by client and class."""
+        """Count objects by client and class."""
         found: Counter[str] = Counter()
         for name, client in self.clients().items():
             walk = Kept(client._calls, client, mentions=lambda _: False)
@@ -141,7 +143,7 @@ class Churn:
         return found
 
     def kept(self) -> dict[str, int]:
-        """By client and container what should have been forgotten."""
+        """Count former topics and addresses by client and container."""
         self.addresses = self.here() | {
             Address(host, int(port))
             for host, _, port in (
@@ -164,7 +166,7 @@ def simulation() -> Iterator[KafkaSimulation]:
 
 
 def totals(client: Any, *names: str) -> dict[str, float]:
-    """The sums over all topics and addresses, which never fall."""
+    """Return the sums over all topics and addresses, which never fall."""
     found = {}
     for name in names:
         sums = [m.value for m in client.metrics().find(name) if set(m.tags) <= {"client-id"}]
@@ -172,7 +174,7 @@ def totals(client: Any, *names: str) -> dict[str, float]:
     return found
 
 
-def test_nothing_is_kept_of_topics_and_addresses_that_are_not_used_any_more(
+def test_unused_topics_and_addresses_are_removed(
     simulation: KafkaSimulation,
 ) -> None:
     churn = Churn(simulation, topics=4 if WHOLE else 3)
@@ -189,7 +191,7 @@ def test_nothing_is_kept_of_topics_and_addresses_that_are_not_used_any_more(
 
 
 @pytest.mark.long
-def test_ten_thousand_topics_and_a_thousand_addresses_leave_as_many_objects_as_none(
+def test_ten_thousand_topics_and_a_thousand_addresses_leave_no_more_objects_than_none(
     simulation: KafkaSimulation,
 ) -> None:
     churn = Churn(simulation, topics=500, groups=False)

@@ -1,4 +1,4 @@
-"""Errors of records that were given up say whether they may have been written, or were not sent."""
+"""Errors of failed records say whether the record may have been written or was not sent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REFUSED = (
 
 
 class Fate:
-    """A producer of topic t that has got in, and a record that will be given up."""
+    """A connected producer of topic t, and a record that will fail."""
 
     def __init__(self, patch: pytest.MonkeyPatch, **config: object) -> None:
         self.patch = patch
@@ -39,7 +39,7 @@ class Fate:
         self.producer.send("t", b"0", partition=0).result(10)
 
     def refuse(self, code: int) -> None:
-        """Let each later Produce request be answered with this error, nothing appended."""
+        """Respond to each later Produce request with this error, without appending."""
 
         def spoil(answer: ProduceResponse) -> None:
             for topic in answer.responses:
@@ -59,7 +59,7 @@ def unreachable(fate: Fate) -> RecordFuture:
 
 
 def unanswered(fate: Fate) -> RecordFuture:
-    """The broker dies with the request."""
+    """Crash the broker when it receives the request."""
     future = fate.send()
     fate.stage.world.advance(0.001)
     fate.stage.cluster.kill(1)
@@ -115,7 +115,7 @@ def test_a_record_that_timed_out(
         (refused, r"1 record for t-0 was refused \d+ times and not written: the client is closed"),
     ],
 )
-def test_a_record_that_close_gives_up(
+def test_a_record_that_close_cancels(
     happens: Callable[[Fate], RecordFuture], wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fate = Fate(monkeypatch, retry_backoff_max_ms=500)
@@ -141,7 +141,7 @@ def test_a_record_without_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(caught.value).startswith(wanted)
 
 
-def test_a_record_whose_topic_is_not_known() -> None:
+def test_a_record_of_an_unknown_topic() -> None:
     stage = Stage(brokers=1)
     stage.cluster.kill(1)
     producer = stage.producer(max_block_ms=2000)

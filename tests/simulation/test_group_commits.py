@@ -35,7 +35,7 @@ def one_partition(scene: Scene, **config: Any) -> Consumer:
     return found
 
 
-def test_the_record_in_the_hands_of_a_loop_is_committed_with_the_next_one() -> None:
+def test_the_current_record_of_a_loop_is_committed_when_the_next_one_is_requested() -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.subscribed(auto_commit_interval_ms=1000)
@@ -47,7 +47,7 @@ def test_the_record_in_the_hands_of_a_loop_is_committed_with_the_next_one() -> N
 
 
 @pytest.mark.parametrize("way", ["poll", "poll_arrow", "batches"])
-def test_what_was_handed_out_is_committed_when_more_is_asked_for(way: str) -> None:
+def test_polled_records_are_committed_by_the_next_poll(way: str) -> None:
     scene = Scene()
     scene.write(range(40))
     a = one_partition(scene, auto_commit_interval_ms=1000)
@@ -60,7 +60,7 @@ def test_what_was_handed_out_is_committed_when_more_is_asked_for(way: str) -> No
     ask = ways[way]
     assert len(ask()) == 10
     scene.world.advance(5)
-    assert scene.committed()[0] == 0  # where it began
+    assert scene.committed()[0] == 0  # the position at the start
     scene.write(range(40, 44))
     assert len(ask()) == 1
     scene.world.advance(5)
@@ -69,7 +69,7 @@ def test_what_was_handed_out_is_committed_when_more_is_asked_for(way: str) -> No
     assert scene.committed()[0] == 11
 
 
-def test_a_with_block_that_is_left_by_an_error_does_not_commit_what_was_in_hand() -> None:
+def test_a_with_block_left_by_an_error_does_not_commit_the_current_record() -> None:
     scene = Scene()
     scene.write(range(40))
     with pytest.raises(ZeroDivisionError), scene.subscribed() as a:
@@ -80,7 +80,7 @@ def test_a_with_block_that_is_left_by_an_error_does_not_commit_what_was_in_hand(
 
 
 def read_by_hand(protocol: str) -> tuple[Scene, Consumer]:
-    """A member that has read 40 records and commits nothing by itself."""
+    """Return a member that has read 40 records, without auto-commit."""
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed(enable_auto_commit=False)
@@ -89,7 +89,7 @@ def read_by_hand(protocol: str) -> tuple[Scene, Consumer]:
 
 
 @PROTOCOLS
-def test_unsubscribe_commits_gives_back_and_another_subscription_follows(protocol: str) -> None:
+def test_unsubscribe_commits_and_leaves_and_another_subscription_follows(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed()
@@ -112,7 +112,7 @@ def test_unsubscribe_commits_gives_back_and_another_subscription_follows(protoco
         a.assign(PARTITIONS)
 
 
-def test_another_assignment_commits_what_was_read_of_the_first() -> None:
+def test_another_assignment_commits_the_records_of_the_first() -> None:
     scene = Scene()
     scene.write(range(40))
     a = one_partition(scene, auto_commit_interval_ms=600_000)
@@ -125,7 +125,7 @@ def test_another_assignment_commits_what_was_read_of_the_first() -> None:
     assert scene.committed() == [6, 3, None, None]
 
 
-def test_without_a_committed_offset_or_a_policy_the_caller_decides() -> None:
+def test_without_a_committed_offset_and_a_policy_an_error_is_raised() -> None:
     scene = Scene()
     scene.write(range(8))
     a = one_partition(scene, auto_offset_reset="none")
@@ -135,7 +135,7 @@ def test_without_a_committed_offset_or_a_policy_the_caller_decides() -> None:
     assert [r.offset for r in a.poll(1.0)] == [1]
 
 
-def test_the_ways_to_say_what_is_committed() -> None:
+def test_arguments_of_commit() -> None:
     scene = Scene()
     scene.write(range(40))
     a = one_partition(scene, enable_auto_commit=False)
@@ -168,7 +168,7 @@ def test_the_ways_to_say_what_is_committed() -> None:
 
 
 @PROTOCOLS
-def test_a_commit_beside_members_is_refused_and_says_what_to_do(protocol: str) -> None:
+def test_a_commit_from_outside_of_an_active_group_is_refused_with_advice(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed()
@@ -179,7 +179,9 @@ def test_a_commit_beside_members_is_refused_and_says_what_to_do(protocol: str) -
 
 
 @PROTOCOLS
-def test_an_application_that_does_not_poll_loses_its_partitions_and_is_told(protocol: str) -> None:
+def test_an_application_that_does_not_poll_loses_its_partitions_and_is_notified(
+    protocol: str,
+) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed(max_poll_interval_ms=10_000, auto_commit_interval_ms=600_000)
@@ -188,7 +190,7 @@ def test_an_application_that_does_not_poll_loses_its_partitions_and_is_told(prot
     with pytest.raises(CommitFailedError, match=r"max.poll.interval.ms"):
         a.commit({PARTITIONS[0]: 10})
     b = scene.subscribed("b")
-    assert scene.read(b, 40) == list(range(40))  # a was given 15 s, and committed nothing
+    assert scene.read(b, 40) == list(range(40))  # a had 15 s, and committed nothing
     b.close()
     a.poll(1.0)
     assert scene.log[:3] == ["a assigned 0 1 2 3", "b assigned 0 1 2 3", "b revoked 0 1 2 3"]
@@ -198,7 +200,7 @@ def test_an_application_that_does_not_poll_loses_its_partitions_and_is_told(prot
 
 
 @PROTOCOLS
-def test_a_deleted_topic_holds_up_no_rebalance_and_is_named(protocol: str) -> None:
+def test_a_deleted_topic_delays_no_rebalance_and_is_named(protocol: str) -> None:
     scene = Scene(protocol)
     cooperative = {} if protocol == "consumer" else {"partition_assignment_strategy": COOPERATIVE}
     scene.cluster.create_topic("u", partitions=4)
@@ -230,7 +232,7 @@ def test_callbacks_of_earlier_commits_are_called_before_a_commit_returns() -> No
 
     def note(offsets: Any, error: KafkaError | None) -> None:
         told.append((offsets[PARTITIONS[0]].offset, error))
-        a.commit({PARTITIONS[1]: 1})  # inside of which none is called
+        a.commit({PARTITIONS[1]: 1})  # no callback is called inside of another one
         told.append("through")
 
     a.subscribe(["t"], **scene.callbacks("a"))
@@ -250,7 +252,7 @@ def test_close_waits_for_commits_and_calls_their_callbacks(subscribes: bool) -> 
     scene.write(range(40))
     a = scene.member(enable_auto_commit=False)
     told: list[Any] = []
-    if subscribes:  # the last word of a rebalance is a commit, too
+    if subscribes:  # the last commit before a rebalance counts too
         last = {PARTITIONS[1]: 9}
         a.subscribe(
             ["t"], on_revoked=lambda c, _: c.commit_async(last, lambda *end: told.append(end))
@@ -269,14 +271,14 @@ def test_close_waits_for_commits_and_calls_their_callbacks(subscribes: bool) -> 
 
 
 @PROTOCOLS
-def test_close_without_a_cluster_tells_of_commits_in_time(protocol: str) -> None:
+def test_close_without_a_cluster_fails_pending_commits_in_time(protocol: str) -> None:
     scene, a = read_by_hand(protocol)
     every_broker(scene.cluster, "crash")
     told: list[Any] = []
 
     def again(_: object, error: KafkaError | None) -> None:
         told.append(error)
-        a.commit_async({PARTITIONS[0]: 1}, again)  # which nobody waits for any more
+        a.commit_async({PARTITIONS[0]: 1}, again)  # no caller waits for this one
 
     a.commit_async({PARTITIONS[0]: 1}, again)
     began = scene.world.now
@@ -288,7 +290,7 @@ def test_close_without_a_cluster_tells_of_commits_in_time(protocol: str) -> None
 
 
 @pytest.mark.parametrize("ends", ["before it begins", "meanwhile"])
-def test_a_client_that_ends_tells_of_its_commits_at_close(ends: str) -> None:
+def test_commits_of_a_client_that_ends_are_reported_at_close(ends: str) -> None:
     scene = Scene()
     scene.write(range(8))
     a = one_partition(scene, enable_auto_commit=False)
@@ -307,7 +309,7 @@ def test_a_client_that_ends_tells_of_its_commits_at_close(ends: str) -> None:
     scene.world.advance(1.0)
     with pytest.raises(ClientBrokenError):
         a.poll(0.5)
-    with pytest.raises(ClientBrokenError):  # then it is no secret any more
+    with pytest.raises(ClientBrokenError):  # then its content is no secret
         a.commit_async(callback=lambda _, error: told.append(error))
     a.close()
     a.close()
@@ -322,7 +324,7 @@ def test_unsubscribe_after_assign_waits_for_commits_and_calls_their_callbacks() 
 
     def note(offsets: Any, error: KafkaError | None) -> None:
         told.append((offsets[PARTITIONS[0]].offset, error))
-        a.unsubscribe()  # inside of which it doesn't wait for itself
+        a.unsubscribe()  # a call inside of a callback doesn't wait for itself
 
     scene.read(a, 2)
     a.commit_async({PARTITIONS[0]: 1}, note)
@@ -340,7 +342,7 @@ def test_unsubscribe_after_assign_waits_for_commits_and_calls_their_callbacks() 
     assert len(told) == 2
 
 
-def test_commits_that_callbacks_begin_while_it_closes_are_told_of_or_refused() -> None:
+def test_commits_that_callbacks_begin_during_close_are_finished_or_refused() -> None:
     scene = Scene()
     scene.write(range(8))
     a = scene.subscribed(enable_auto_commit=False)
@@ -362,7 +364,7 @@ def test_commits_that_callbacks_begin_while_it_closes_are_told_of_or_refused() -
     assert 1 <= len(told) <= 3
 
 
-def test_a_commit_that_finds_out_that_its_member_is_fenced_says_what_to_do() -> None:
+def test_a_commit_of_a_fenced_member_says_what_to_do() -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.subscribed(group_instance_id="one", heartbeat_interval_ms=9_000)
@@ -375,7 +377,7 @@ def test_a_commit_that_finds_out_that_its_member_is_fenced_says_what_to_do() -> 
         a.commit()
 
 
-def test_close_of_a_static_member_that_was_fenced_is_quiet(
+def test_close_of_a_fenced_static_member_logs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scene = Scene()
@@ -383,7 +385,7 @@ def test_close_of_a_static_member_that_was_fenced_is_quiet(
     a = scene.subscribed(group_instance_id="one")
     scene.read(a, 40)
     scene.subscribed("b", group_instance_id="one")
-    scene.world.advance(10)  # a was told by a heartbeat, and nobody has asked it for records
+    scene.world.advance(10)  # a heartbeat told it, and poll() hasn't been called since
     assert "FencedInstanceIdError" in str(a.explain().group)
     a.close()
     assert "a lost 0 1 2 3" in scene.log
@@ -421,14 +423,14 @@ def test_committed_waits_for_offsets_of_an_open_transaction(isolation: str) -> N
 
 
 def hangs_with_the_offset_of_the_first(scene: Scene) -> Producer:
-    """A producer whose transaction has sent an offset of the first partition, and stays open."""
+    """Return a producer with an open transaction that has sent an offset of the first partition."""
     producer = scene.transactional("hangs", transaction_timeout_ms=100_000)
     producer.begin_transaction()
     producer.send_offsets_to_transaction({PARTITIONS[0]: 1}, ConsumerGroupMetadata("g"))
     return producer
 
 
-def test_a_partition_whose_offset_is_not_stable_holds_up_no_other_and_is_told_of(
+def test_a_partition_with_an_unstable_offset_delays_no_other_and_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scene = Scene()
@@ -436,16 +438,16 @@ def test_a_partition_whose_offset_is_not_stable_holds_up_no_other_and_is_told_of
     producer = hangs_with_the_offset_of_the_first(scene)
     a = scene.member(enable_auto_commit=False)
     a.assign(PARTITIONS[:2])
-    assert scene.read(a, 2) == [1, 5]  # of the other partition, at once
+    assert scene.read(a, 2) == [1, 5]  # of the other partition, immediately
     assert scene.world.now < 5
     assert "not reading t-0: its committed offset" in str(a.explain())
-    while scene.world.now < 80:  # beyond the time of one look-up
+    while scene.world.now < 80:  # longer than one lookup
         assert a.poll(1.0) == []
     said = [r.getMessage() for r in caplog.records if "its committed offset" in r.getMessage()]
     assert len(said) == 1
     assert "UNSTABLE_OFFSET_COMMIT" in said[0]
     assert "transaction.timeout.ms" in said[0]
-    # The transaction ends by its own time.
+    # The transaction times out.
     assert scene.read(a, 2) == [0, 4]
     assert "its committed offset" not in str(a.explain())
     for client in (a, producer):
@@ -453,11 +455,12 @@ def test_a_partition_whose_offset_is_not_stable_holds_up_no_other_and_is_told_of
 
 
 @pytest.mark.parametrize("how", ["seek", "assign"])
-def test_an_offset_that_nobody_wants_any_more_is_not_asked_for(
+def test_a_committed_offset_that_is_no_longer_needed_is_not_requested_again(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a `seek()`, or once other partitions are assigned, it doesn't matter what is
-    committed: to go on would ask for a minute, and warn of a partition that is read.
+    """It isn't after a `seek()`, or once other partitions are assigned.
+
+    Otherwise the client would request it for a minute, and warn of a partition that is read.
     """
     scene = Scene()
     scene.write(range(80))
@@ -478,7 +481,7 @@ def test_an_offset_that_nobody_wants_any_more_is_not_asked_for(
     assert a.poll(1.0)
     while scene.world.now < 75:
         a.poll(1.0)
-    others = 1 if how == "assign" else 0  # the other partition's own look-up
+    others = 1 if how == "assign" else 0  # the lookup of the other partition
     assert sum(n for name, n in asked.items() if "OffsetFetch" in name) <= 1 + others, asked
     assert "its committed offset" not in str(a.explain())
     assert "its committed offset" not in caplog.text
@@ -487,9 +490,10 @@ def test_an_offset_that_nobody_wants_any_more_is_not_asked_for(
 
 
 @PROTOCOLS
-def test_who_takes_over_amid_a_transaction_begins_after_it(protocol: str) -> None:
-    """The isolation.level of who reads and processes is its own affair: the topic that it reads
-    needn't be written by transactions at all. Exactly once is promised all the same (KIP-447).
+def test_a_new_owner_starts_after_the_open_transaction_of_the_former_one(protocol: str) -> None:
+    """The consumer of a transactional application waits with each isolation.level (KIP-447).
+
+    The topic it reads needn't be written in transactions at all.
     """
     scene = Scene(protocol)
     scene.write(range(8))
@@ -500,11 +504,11 @@ def test_who_takes_over_amid_a_transaction_begins_after_it(protocol: str) -> Non
     producer.begin_transaction()
     ends = {p: a.position(p) for p in PARTITIONS}
     producer.send_offsets_to_transaction(ends, a.group_metadata())
-    scene.world.advance(12.0)  # the application stalls; its group goes on without it
+    scene.world.advance(12.0)  # the application stalls, and its group continues without it
     b = scene.subscribed("b", **config)
     while len(b.assignment()) < 4:
         assert b.poll(0.5) == []
-    producer.commit_transaction()  # it wasn't too late: nobody has read on meanwhile
+    producer.commit_transaction()  # it commits in time: no other member has read on meanwhile
     for _ in range(20):
         assert b.poll(0.5) == []
     assert {p: b.position(p) for p in PARTITIONS} == ends
@@ -513,8 +517,8 @@ def test_who_takes_over_amid_a_transaction_begins_after_it(protocol: str) -> Non
 
 
 @PROTOCOLS
-def test_a_revocation_waits_for_a_commit_that_was_asked_for_just_before_it(protocol: str) -> None:
-    """The commit's first step comes after the revocation's: it was refused as of a former owner."""
+def test_a_revocation_waits_for_a_commit_that_was_requested_just_before_it(protocol: str) -> None:
+    """The first step of the commit follows that of the revocation; it was refused before."""
     scene, a = read_by_hand(protocol)
     engine, group = a._engine, a._engine.group
     assert group is not None
@@ -532,7 +536,7 @@ def test_a_revocation_waits_for_a_commit_that_was_asked_for_just_before_it(proto
 
 
 @PROTOCOLS
-def test_positions_of_a_partition_that_is_given_back_are_not_committed_any_more(
+def test_positions_of_a_revoked_partition_are_not_committed(
     protocol: str,
 ) -> None:
     scene, a = read_by_hand(protocol)

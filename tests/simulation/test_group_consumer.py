@@ -1,4 +1,4 @@
-"""The consumer's side of groups, in virtual time and both protocols: callbacks, topics, ends."""
+"""Group membership of a consumer in both protocols: callbacks, topics, close; in virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
 
 @PROTOCOLS
-def test_a_group_of_one_reads_all_and_leaves_what_it_read(protocol: str) -> None:
+def test_a_single_member_reads_all_and_commits_at_close(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     started = scene.world.now
@@ -49,7 +49,7 @@ def test_a_group_of_one_reads_all_and_leaves_what_it_read(protocol: str) -> None
 
 
 @PROTOCOLS
-def test_what_stays_goes_on_and_what_goes_is_committed_before_the_other_reads(
+def test_kept_partitions_continue_and_revoked_ones_are_committed_first(
     protocol: str,
 ) -> None:
     scene = Scene(protocol)
@@ -68,7 +68,7 @@ def test_what_stays_goes_on_and_what_goes_is_committed_before_the_other_reads(
             assert b.poll(0.05, 1) == [] or b.assignment()
     assert b is not None
     assert len(a.assignment()) == len(b.assignment()) == 2
-    # Nothing is left out or read twice of what stays, nor of what the other goes on with.
+    # No record is lost or duplicated in kept or moved partitions.
     for offsets in got.values():
         assert offsets == list(range(len(offsets)))
     for tp in b.assignment():
@@ -113,7 +113,9 @@ def test_a_callback_may_use_the_consumer(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_what_a_callback_raises_comes_out_of_poll_and_the_group_goes_on(protocol: str) -> None:
+def test_an_exception_in_a_callback_is_raised_by_poll_and_the_group_continues(
+    protocol: str,
+) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
 
@@ -127,7 +129,7 @@ def test_what_a_callback_raises_comes_out_of_poll_and_the_group_goes_on(protocol
     assert scene.read(a, 40) == list(range(40))
 
 
-def test_a_listener_of_kafka_pythons_shape() -> None:
+def test_a_listener_in_the_form_of_kafka_python() -> None:
     scene = Scene()
     scene.write(range(4))
 
@@ -148,7 +150,7 @@ def test_a_listener_of_kafka_pythons_shape() -> None:
 
 
 @PROTOCOLS
-def test_partitions_that_are_lost_while_on_revoked_runs_are_not_told_of_again(
+def test_partitions_lost_during_on_revoked_are_not_reported_again(
     protocol: str,
 ) -> None:
     scene = Scene(protocol)
@@ -199,7 +201,7 @@ def test_a_loop_gives_partitions_back_between_two_records(protocol: str) -> None
 
 
 @PROTOCOLS
-def test_a_pattern_finds_topics_that_come_later(protocol: str) -> None:
+def test_a_pattern_finds_topics_that_are_created_later(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("orders-eu", partitions=2)
     a = scene.member(metadata_max_age_ms=5000)
@@ -213,7 +215,7 @@ def test_a_pattern_finds_topics_that_come_later(protocol: str) -> None:
     assert {tp.topic for tp in a.assignment()} == {"orders-eu", "orders-us"}
 
 
-def test_flags_of_a_pattern_go_to_the_broker_or_are_refused() -> None:
+def test_flags_of_a_pattern_are_sent_to_the_broker_or_refused() -> None:
     assert with_flags("a.*") == "a.*"
     assert with_flags(re.compile("a.*", re.ASCII)) == "a.*"
     assert with_flags(re.compile("a.*", re.IGNORECASE | re.DOTALL)) == "(?is)a.*"
@@ -230,12 +232,12 @@ def test_flags_of_a_pattern_go_to_the_broker_or_are_refused() -> None:
 
 @pytest.mark.parametrize("internal", [False, True])
 @PROTOCOLS
-def test_a_pattern_leaves_out_what_kafka_keeps_for_itself(protocol: str, internal: bool) -> None:
-    """Brokers that match a pattern (KIP-848) match their internal topics, too."""
+def test_a_pattern_excludes_internal_topics(protocol: str, internal: bool) -> None:
+    """Brokers that evaluate a pattern (KIP-848) include their internal topics."""
     scene = Scene(protocol)
     scene.write(range(4))
     with scene.subscribed() as first:
-        scene.read(first, 4)  # now there are committed offsets, in a topic of Kafka's
+        scene.read(first, 4)  # now there is a topic of committed offsets
     a = scene.member(exclude_internal_topics=not internal)
     a.subscribe(pattern=re.compile(r"T|__.*", re.IGNORECASE))
     a.poll(3.0)
@@ -261,7 +263,7 @@ def test_an_internal_topic_can_be_subscribed_by_its_name(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_a_subscribed_topic_that_comes_later_is_read_soon(protocol: str) -> None:
+def test_a_subscribed_topic_that_is_created_later_is_read_soon(protocol: str) -> None:
     scene = Scene(protocol)
     a = scene.member()
     a.subscribe(["later", "t"])
@@ -273,7 +275,7 @@ def test_a_subscribed_topic_that_comes_later_is_read_soon(protocol: str) -> None
 
 
 @PROTOCOLS
-def test_another_subscription_takes_the_place_of_the_first(protocol: str) -> None:
+def test_another_subscription_replaces_the_first(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("u", partitions=1)
     scene.write(range(40))
@@ -296,7 +298,7 @@ def test_another_subscription_takes_the_place_of_the_first(protocol: str) -> Non
         ({"pattern": ""}, "is empty"),
     ],
 )
-def test_what_is_no_subscription(given: dict[str, Any], says: str) -> None:
+def test_invalid_subscriptions_are_refused(given: dict[str, Any], says: str) -> None:
     scene = Scene()
     a = scene.member()
     with pytest.raises(ConfigurationError, match=says):
@@ -309,7 +311,7 @@ def test_what_is_no_subscription(given: dict[str, Any], says: str) -> None:
 
 
 @PROTOCOLS
-def test_the_coordinators_crash_costs_no_partition_and_no_record(protocol: str) -> None:
+def test_a_crash_of_the_coordinator_costs_no_partition_and_no_record(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed()
@@ -324,7 +326,7 @@ def test_the_coordinators_crash_costs_no_partition_and_no_record(protocol: str) 
     assert scene.log == ["a assigned 0 1 2 3"]
 
 
-def test_who_was_never_told_of_a_partition_is_not_told_that_it_goes() -> None:
+def test_a_partition_that_was_never_reported_as_assigned_is_not_reported_as_revoked() -> None:
     scene = Scene()
     a = scene.subscribed()
     scene.world.advance(3)
@@ -334,13 +336,13 @@ def test_who_was_never_told_of_a_partition_is_not_told_that_it_goes() -> None:
 
 
 @PROTOCOLS
-def test_a_static_member_that_is_fenced_is_told_at_every_poll(protocol: str) -> None:
+def test_a_fenced_static_member_gets_an_error_at_every_poll(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed(group_instance_id="one")
     scene.read(a, 40)
     b = scene.subscribed("b", group_instance_id="one")
-    # With KIP-848 the second one waits for the place of the first.
+    # With KIP-848 the second one waits until the first has left.
     scene.world.advance(10 if protocol == "classic" else 70)
     fenced = a if protocol == "classic" else b
     for _ in range(2):
@@ -382,7 +384,7 @@ def test_a_member_that_a_group_refuses_is_told_what_to_set(first: str) -> None:
 
 
 @PROTOCOLS
-def test_explain_says_where_the_membership_stands(protocol: str) -> None:
+def test_explain_reports_the_state_of_the_membership(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(8))
     a = scene.member()
@@ -404,7 +406,7 @@ def test_explain_says_where_the_membership_stands(protocol: str) -> None:
     assert a.explain().to_dict()["group"]["assigned"] == 4
 
 
-def test_a_thread_that_is_late_brings_nothing_and_breaks_nothing(
+def test_a_heartbeat_thread_that_is_late_does_no_harm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
@@ -418,7 +420,7 @@ def test_a_thread_that_is_late_brings_nothing_and_breaks_nothing(
     assert scene.read(a, 4) == list(range(4))
 
 
-def test_a_rebalance_that_is_asked_for() -> None:
+def test_a_requested_rebalance() -> None:
     scene = Scene("classic")
     scene.write(range(40))
     with scene.subscribed(**COOPERATIVE) as a:

@@ -20,7 +20,7 @@ from odradek.testing import KafkaSimulation
 
 RETENTION = 900.0
 QUIET: dict[str, Any] = {"fetch_max_wait_ms": 20_000}
-"""Of consumers that read nothing for long: few fetches."""
+"""Settings of consumers that read nothing for long: few fetches."""
 
 
 def expiring(protocol: str) -> Scene:
@@ -55,7 +55,7 @@ def test_idle_partitions_keep_their_offsets_after_close(protocol: str) -> None:
     while sum(len(a.poll(0.5)) for _ in range(3)):
         pass
     idle(scene, a, 2 * RETENTION)
-    assert max(ages(scene)) <= RENEW_AFTER  # what a killed member leaves
+    assert max(ages(scene)) <= RENEW_AFTER  # offsets after the member was killed
     a.close()
     assert max(ages(scene)) < 5.0
     scene.world.advance(RETENTION - 60.0)
@@ -91,7 +91,7 @@ def test_renewals_are_spread_over_time() -> None:
 
 
 @PROTOCOLS
-def test_an_offset_that_the_caller_committed_is_repeated_as_it_was(protocol: str) -> None:
+def test_an_offset_that_the_caller_committed_is_renewed_unchanged(protocol: str) -> None:
     scene = expiring(protocol)
     a = scene.subscribed(**QUIET)
     while sum(len(a.poll(0.5)) for _ in range(3)):
@@ -105,7 +105,7 @@ def test_an_offset_that_the_caller_committed_is_repeated_as_it_was(protocol: str
     assert kept.at > scene.world.now - 5.0
 
 
-def test_a_program_that_commits_by_itself_renews_its_commits_itself() -> None:
+def test_without_auto_commit_the_application_renews_its_commits_itself() -> None:
     scene = expiring("consumer")
     a = scene.subscribed(enable_auto_commit=False, **QUIET)
     while sum(len(a.poll(0.5)) for _ in range(3)):
@@ -134,7 +134,7 @@ def test_commits_of_all_positions_renew_idle_partitions(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_workers_keep_the_offsets_of_idle_partitions(protocol: str) -> None:
+def test_workers_renew_the_offsets_of_idle_partitions(protocol: str) -> None:
     with KafkaSimulation(seed=1) as simulation:
         settings = simulation.cluster.group_settings
         settings.offsets_retention, settings.offsets_check_interval = RETENTION, 10.0
@@ -166,7 +166,8 @@ def test_workers_keep_the_offsets_of_idle_partitions(protocol: str) -> None:
             task = asyncio.create_task(run())
             await asyncio.sleep(2 * RETENTION)
             kept = [c.at for shard in shards() for c in shard.committed("g").stable.values()]
-            assert min(kept) > simulation.world.now - RENEW_AFTER  # what a killed worker leaves
+            # offsets after the worker was killed
+            assert min(kept) > simulation.world.now - RENEW_AFTER
             workers.stop()
             await task
             await asyncio.sleep(RETENTION - 60.0)
@@ -180,7 +181,7 @@ def test_workers_keep_the_offsets_of_idle_partitions(protocol: str) -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("auto", [True, False])
-def test_a_commit_whose_answer_is_late_is_not_replaced_at_the_end(
+def test_a_commit_whose_response_is_late_is_not_overwritten_by_close(
     protocol: str, auto: bool
 ) -> None:
     """The caller's commit is stored and times out; close() must not renew the older offset."""
@@ -205,7 +206,7 @@ def test_a_commit_whose_answer_is_late_is_not_replaced_at_the_end(
 
 
 @PROTOCOLS
-def test_a_commit_in_flight_is_not_replaced_at_the_end(protocol: str) -> None:
+def test_a_commit_in_flight_is_not_overwritten_by_close(protocol: str) -> None:
     """close() begins before the caller's commit is answered."""
     scene = expiring(protocol)
     with scene.subscribed("first") as first:
@@ -224,7 +225,7 @@ def test_a_commit_in_flight_is_not_replaced_at_the_end(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_offsets_of_transactions_are_not_replaced(protocol: str) -> None:
+def test_offsets_of_transactions_are_not_overwritten(protocol: str) -> None:
     scene = expiring(protocol)
     with scene.subscribed("first") as first:
         scene.read(first, 40)
@@ -244,7 +245,7 @@ def test_offsets_of_transactions_are_not_replaced(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_last_commit_that_fails_says_what_will_be_read_again(
+def test_a_last_commit_that_fails_names_the_records_that_will_be_read_again(
     first: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene()

@@ -1,4 +1,4 @@
-"""What a producer learns of a group's offsets, and the Spark sink's transactions on top of it."""
+"""Committed offsets that a producer requests, and the Spark sink's transactions that use them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from odradek.spark.sink.sink_schema import SinkColumns
 
 
 @PROTOCOLS
-def test_offsets_of_open_transactions_are_waited_for_and_all_topics_told(version: int) -> None:
+def test_offsets_of_open_transactions_are_waited_for_and_all_topics_returned(version: int) -> None:
     scene = Scene(version)
     scene.cluster.create_topic("s", partitions=1)
     first = scene.producer()
@@ -42,14 +42,14 @@ def test_offsets_of_open_transactions_are_waited_for_and_all_topics_told(version
     plain = scene.uninitialised(transactional_id=None)
     with pytest.raises(KafkaTimeoutError, match="committed offsets of group 'g'"):
         plain.committed_offsets("g", timeout=2)
-    second = scene.producer()  # aborts what the first one left open
+    second = scene.producer()  # aborts the open transaction of the first one
     wanted = {P0: marker, TopicPartition("s", 0): OffsetAndMetadata(5)}
     assert second.committed_offsets("g") == wanted == plain.committed_offsets("g")
     assert scene.visible() == [0, 1, 2]
 
 
 class Sink:
-    """Attempts of one sink partition, each with a producer of its own."""
+    """Task attempts of one sink partition, each with its own producer."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -96,13 +96,13 @@ def rows(*numbers: int) -> Any:
 
 
 @PROTOCOLS
-def test_the_spark_sink_writes_once_whoever_overtakes_whom(version: int) -> None:
+def test_the_spark_sink_writes_once_although_attempts_overtake_each_other(version: int) -> None:
     sink = Sink(Scene(version))
     assert not sink.write(0, 1, 2, 3).skipped
     assert sink.write(0, 3, 1, 2).skipped
 
     def overtaken() -> Any:
-        """While the first attempt reads its rows, a second one writes them all."""
+        """Yield rows of the first attempt; a second attempt writes them all meanwhile."""
         yield from rows(4)
         assert not sink.write(1, 4, 5).skipped
         yield from rows(5)

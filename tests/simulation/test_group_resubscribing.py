@@ -1,4 +1,4 @@
-"""Members of groups in odd moments: subscribed twice, back in time, behind markers, in outages."""
+"""Members that subscribe again, return in time, skip transaction markers, or lose brokers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from odradek.simulation.world.environment import ReceivedRequest
 
 
 def sticky(protocol: str) -> dict[str, Any]:
-    """So that what stays is kept."""
+    """Return settings with the cooperative-sticky assignor, which keeps partitions."""
     return {"partition_assignment_strategy": "cooperative-sticky"} if protocol == "classic" else {}
 
 
 @PROTOCOLS
-def test_a_second_subscription_before_the_first_has_led_to_anything(protocol: str) -> None:
+def test_a_second_subscription_before_the_first_has_had_an_effect(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     scene.cluster.create_topic("u", partitions=1)
@@ -34,10 +34,10 @@ def test_a_second_subscription_before_the_first_has_led_to_anything(protocol: st
 
 @PROTOCOLS
 @pytest.mark.parametrize("closes", [False, True])
-def test_who_leaves_before_it_knows_its_id_holds_up_nobody(protocol: str, closes: bool) -> None:
-    """A coordinator waits for members that have their ids and nothing else (KIP-394), as Kafka's
-    does: for the time of a session.
-    """
+def test_a_member_that_leaves_before_its_join_is_answered_delays_no_other(
+    protocol: str, closes: bool
+) -> None:
+    """A coordinator waits for members that have an id (KIP-394) until their session ends."""
     scene = Scene(protocol)
     scene.write(range(40))
     asked = False
@@ -60,7 +60,7 @@ def test_who_leaves_before_it_knows_its_id_holds_up_nobody(protocol: str, closes
 
 
 @pytest.mark.parametrize("instance", [None, "i"])
-def test_a_join_that_was_given_up_is_not_made_once_brokers_are_back(instance: str | None) -> None:
+def test_an_abandoned_join_is_not_sent_after_brokers_return(instance: str | None) -> None:
     scene = Scene("classic")
     asked: list[type[object]] = []
     scene.cluster.observers.append(lambda _, __, request: asked.append(type(request.body)))
@@ -91,7 +91,7 @@ def test_a_topic_that_is_subscribed_again_before_it_was_given_back(protocol: str
 
 
 @PROTOCOLS
-def test_who_waits_behind_an_aborted_transaction_holds_up_no_rebalance(protocol: str) -> None:
+def test_a_consumer_waiting_after_an_aborted_transaction_delays_no_rebalance(protocol: str) -> None:
     scene = Scene(protocol)
     reads = {"isolation_level": "read_committed", **sticky(protocol)}
     a = scene.subscribed("a", **reads)
@@ -104,7 +104,7 @@ def test_who_waits_behind_an_aborted_transaction_holds_up_no_rebalance(protocol:
             end(timeout=30)
     assert scene.read(a, 8) == list(range(8))
     b = scene.subscribed("b", **reads)
-    a.poll(30.0)  # one call, in which nothing comes but the end of what was aborted
+    a.poll(30.0)  # one call, which reads nothing but aborted records
     b.poll(5.0)
     assert len(a.assignment()) == len(b.assignment()) == 2
     b.close()
@@ -125,7 +125,7 @@ def test_a_pattern_is_looked_up_again_soon_after_an_outage() -> None:
         assert scene.world.now - begun < 20
 
 
-def test_a_topic_that_went_before_an_outage_leaves_no_leader_turning() -> None:
+def test_a_topic_deleted_before_an_outage_does_not_make_a_leader_spin() -> None:
     scene = Scene("classic")
     scene.cluster.create_topic("u", partitions=1)
     scene.write(range(8))
@@ -143,7 +143,7 @@ def test_a_topic_that_went_before_an_outage_leaves_no_leader_turning() -> None:
     assert not scene.world.hot_loops
 
 
-def test_who_was_overdue_is_given_nothing_before_it_hears_of_it() -> None:
+def test_an_overdue_member_gets_no_records_before_the_coordinator_responds() -> None:
     scene = Scene("consumer")
     scene.write(range(400))
     a = scene.subscribed("a", max_poll_interval_ms=10000, enable_auto_commit=False)
@@ -160,8 +160,8 @@ def test_who_was_overdue_is_given_nothing_before_it_hears_of_it() -> None:
 
 
 @pytest.mark.parametrize("answer", ["Heartbeat", "SyncGroup"])
-def test_leaving_in_the_very_step_of_an_answer(answer: str) -> None:
-    """What the answer would have begun doesn't begin any more."""
+def test_leaving_in_the_step_of_a_response(answer: str) -> None:
+    """The actions that the response would have begun are cancelled."""
     scene = Scene("classic")
     scene.write(range(8))
     a = scene.member("a", enable_auto_commit=False)
@@ -193,7 +193,7 @@ def test_leaving_in_the_very_step_of_an_answer(answer: str) -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("what", [{"topics": ["t", "u"]}, {"pattern": "t|u"}], ids=str)
-def test_the_same_subscription_again_replaces_the_callbacks_alone(
+def test_an_equal_subscription_replaces_the_callbacks_only(
     protocol: str, what: dict[str, Any]
 ) -> None:
     scene = Scene(protocol)
@@ -209,7 +209,7 @@ def test_the_same_subscription_again_replaces_the_callbacks_alone(
         a.poll(0.2), b.poll(0.2)
     generation, held = a.group_metadata().generation_id, len(a._engine.metadata.held_by)
     scene.log.clear()
-    for _ in range(50):  # as loops do it that subscribe in each turn
+    for _ in range(50):  # like loops that subscribe in each iteration
         a.subscribe(**what, **scene.callbacks("new"))
         a.poll(0.2), b.poll(0.2)
     assert scene.log == []
@@ -223,7 +223,7 @@ def test_the_same_subscription_again_replaces_the_callbacks_alone(
 
 
 @PROTOCOLS
-def test_subscriptions_that_follow_each_other_leave_nothing_of_those_before(protocol: str) -> None:
+def test_consecutive_subscriptions_leave_no_state_of_earlier_ones(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("u", partitions=1)
     a = scene.subscribed()
@@ -249,10 +249,10 @@ def test_subscriptions_that_follow_each_other_leave_nothing_of_those_before(prot
 
 @PROTOCOLS
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_static_member_that_comes_back_with_other_topics_reads_them(
+def test_a_static_member_that_returns_with_other_topics_reads_them(
     protocol: str, others: int
 ) -> None:
-    """KIP-345: its coordinator has kept its place, with what was assigned to it there."""
+    """KIP-345: its coordinator has kept its membership with the former assignment."""
     scene = Scene(protocol)
     scene.cluster.create_topic("u", partitions=1)
     leader = [scene.subscribed("b", group_instance_id="b") for _ in range(others)]
@@ -280,10 +280,8 @@ def test_a_static_member_that_comes_back_with_other_topics_reads_them(
 @pytest.mark.parametrize(
     ("how", "late"), [("close", 3.0), ("unsubscribe", 3.0), ("unsubscribe", 9.0)]
 )
-def test_a_member_whose_first_join_is_answered_late_is_not_left_behind(
-    how: str, late: float
-) -> None:
-    """With the old limit of 1 s others waited for it until its session had ended."""
+def test_a_member_whose_first_join_is_answered_late_delays_no_other(how: str, late: float) -> None:
+    """With the former timeout of 1 s others waited until its session had ended."""
     scene = Scene()
     a = scene.member(session_timeout_ms=45_000)
     slow_api(scene.cluster, "JoinGroup", late)
@@ -303,7 +301,7 @@ def test_a_member_whose_first_join_is_answered_late_is_not_left_behind(
 
 @PROTOCOLS
 def test_assign_inside_a_callback_of_unsubscribe(protocol: str) -> None:
-    """The error says which callback it is; nothing was interrupted."""
+    """The error names this callback; no rebalance was interrupted."""
     scene = Scene(protocol)
     scene.write(range(4))
     texts: list[str] = []

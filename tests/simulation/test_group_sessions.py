@@ -1,4 +1,4 @@
-"""Sessions of classic groups that end, or seem to (R-RB-9)."""
+"""Sessions of classic groups that end, or may have ended (R-RB-9)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from odradek.simulation.brokers.injected_errors import Injection
 from odradek.simulation.world.environment import ReceivedRequest
 
 
-def test_an_outage_of_everything_that_outlasts_the_session_doubles_nothing() -> None:
-    """Java hands on what it has; here nothing is handed out until the coordinator has spoken."""
+def test_an_outage_longer_than_the_session_duplicates_nothing() -> None:
+    """Java returns buffered records; Odradek returns none until the coordinator has responded."""
     scene = Scene()
     scene.write(range(40))
     a = scene.subscribed("a", session_timeout_ms=10_000, heartbeat_interval_ms=1000)
     assert len(scene.read(a, 20, most=20)) == 20
     for broker in (1, 2, 3):
         scene.cluster.pause(broker)
-    a.poll(0.1, 1)  # what is buffered is still handed out: the session may be a good one
+    a.poll(0.1, 1)  # buffered records are still returned: the session may not have ended
     end = scene.world.now + 12.0
     while not a._engine.subscription.suspended and scene.world.now < end:
         a.poll(0.5, 1)
@@ -38,8 +38,8 @@ def test_an_outage_of_everything_that_outlasts_the_session_doubles_nothing() -> 
     assert scene.log == ["a assigned 0 1 2 3"]
 
 
-def test_a_session_counts_from_the_question_however_late_its_answer_is() -> None:
-    """What the coordinator knows of is the heartbeat; when its answer arrives proves nothing."""
+def test_a_session_counts_from_the_heartbeat_request() -> None:
+    """The coordinator counts from the request; the arrival of the response proves nothing."""
     scene = Scene()
     scene.write(range(4))
     a = scene.subscribed("a", session_timeout_ms=10_000, heartbeat_interval_ms=3000)
@@ -66,15 +66,15 @@ def test_a_session_counts_from_the_question_however_late_its_answer_is() -> None
     assert ends == [pytest.approx(asked[0] + 10.0, abs=0.1)]
 
 
-def test_who_waits_for_a_member_that_was_killed_is_told_once(
+def test_a_member_waiting_for_a_dead_one_is_notified_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scene = Scene()
     scene.write(range(4))
     scene.read(scene.subscribed("a"), 4)
-    scene.world.hosts["a"].freeze()  # as good as killed
+    scene.world.hosts["a"].freeze()  # like a killed process
     b = scene.subscribed("b")
-    assert b.poll(60.0)  # said while it waits
+    assert b.poll(60.0)  # reported while it waits
     assert 30.0 < scene.world.now < 60.0, "session.timeout.ms is 45 s"
     told = [r.getMessage() for r in caplog.records if "has assigned this" in r.getMessage()]
     assert len(told) == 1
@@ -87,8 +87,8 @@ def test_who_waits_for_a_member_that_was_killed_is_told_once(
     assert "after 45 s" in over[0]
 
 
-def test_an_answer_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
-    """The coordinator waits to be told that the partitions are given back; who gets them, too."""
+def test_a_response_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
+    """The coordinator and the next owner wait for the confirmation of the revocation."""
     scene = Scene("consumer")
     a = scene.subscribed("a")
     b = scene.subscribed("b")
@@ -107,7 +107,7 @@ def test_an_answer_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
             asked.append(client)
 
     end = scene.world.now + 30.0
-    while state() is not MemberState.RECONCILING:  # it is to give back, and isn't polled meanwhile
+    while state() is not MemberState.RECONCILING:  # it has to revoke, and isn't polled meanwhile
         b.poll(0.1)
         assert scene.world.now < end
     for broker in scene.cluster.brokers.values():
@@ -115,7 +115,7 @@ def test_an_answer_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
     scene.cluster.observers.append(note)
     while "a" not in asked:
         b.poll(0.1)
-    while len(a.assignment()) > 2:  # its heartbeat is out, and says nothing of this
+    while len(a.assignment()) > 2:  # the heartbeat in flight doesn't contain the revocation
         a.poll(0.1)
     end = scene.world.now + 15.0
     while len(b.assignment()) < 2:
@@ -125,7 +125,7 @@ def test_an_answer_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
 
 
 @PROTOCOLS
-def test_explain_says_since_when_a_group_gives_nothing(protocol: str) -> None:
+def test_explain_reports_since_when_a_group_has_no_assignment(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(4))
     with scene.subscribed() as a:
@@ -149,7 +149,7 @@ def test_explain_says_since_when_a_group_gives_nothing(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_explain_names_what_is_subscribed_and_not_there(protocol: str) -> None:
+def test_explain_names_subscribed_topics_that_do_not_exist(protocol: str) -> None:
     scene = Scene(protocol)
     with scene.member() as a:
         a.subscribe(["tt"])
@@ -160,6 +160,6 @@ def test_explain_names_what_is_subscribed_and_not_there(protocol: str) -> None:
         assert picture.diagnosis.endswith("did you mean t?).")
         assert "topics not found: tt" in str(picture.group)
         a.subscribe(["t"])
-        picture = a.explain()  # nobody has been asked for it yet
+        picture = a.explain()  # no broker has been asked for it yet
         assert picture.group is not None
         assert picture.group.missing == ()

@@ -1,6 +1,6 @@
-"""Whole groups under random faults, with every checker on: members, and those that write.
+"""Groups and their producers under random faults, with all checkers.
 
-`ODRADEK_GROUP_SEEDS=5000 pytest tests/simulation/test_groups.py` tries so many seeds.
+`ODRADEK_GROUP_SEEDS=5000 pytest tests/simulation/test_groups.py` runs 5000 seeds.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from odradek.simulation.runs.schedule import Schedule, ScheduledClient
 SEEDS = int(os.environ.get("ODRADEK_GROUP_SEEDS", 800 if WHOLE else 16))
 CHUNKS = 10 if WHOLE else 4
 STAY = 0.6
-"""Seconds between two records of a partition that stays, where one is written each 0.1 s."""
+"""Allowed seconds between two records of a kept partition, to which one is written each 0.1 s."""
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_random_groups_share_all_partitions_and_lose_nothing(chunk: int) -> None:
+def test_random_groups_read_all_partitions_and_lose_nothing(chunk: int) -> None:
     found = list(explore(range(chunk, SEEDS, CHUNKS), family="groups"))
     assert not [told(o) for o in found if not o.ok]
     assert sum(o.records for o in found)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_what_is_made_of_records_is_there_once(chunk: int) -> None:
+def test_output_of_transactional_processors_is_written_once(chunk: int) -> None:
     found = list(explore(range(chunk, SEEDS // 2, CHUNKS), family="read-process-write"))
     assert not [told(o) for o in found if not o.ok]
     assert sum(o.records for o in found)
@@ -57,7 +57,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 
 
 def members(count: int, protocol: str, **config: Any) -> tuple[ScheduledClient, ...]:
-    """Members that come one after the other, two seconds apart."""
+    """Create members one after the other, two seconds apart."""
     common = PROTOCOLS[protocol]
     if protocol != "consumer":
         common = common | {"heartbeat.interval.ms": 300, "session.timeout.ms": 6000}
@@ -69,7 +69,7 @@ def members(count: int, protocol: str, **config: Any) -> tuple[ScheduledClient, 
 
 
 class SteadyRun(GroupRun):
-    """One record per partition each tenth of a second; notes when which was handed out."""
+    """A run with one record per partition each 0.1 s; records when each one was returned."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -91,7 +91,7 @@ class SteadyRun(GroupRun):
 
 
 class Noting:
-    """A ledger that tells somebody of each record."""
+    """A ledger that calls a function for each record."""
 
     def __init__(self, ledger: Any, record: Any) -> None:
         self._ledger = ledger
@@ -102,12 +102,12 @@ class Noting:
 
 
 def longest_pause(times: list[float]) -> float:
-    """Between two records."""
+    """Return the longest time between two records."""
     return max((b - a for a, b in itertools.pairwise(times)), default=0.0)
 
 
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "consumer"])
-def test_partitions_that_stay_are_read_on_through_every_rebalance(protocol: str) -> None:
+def test_kept_partitions_are_read_during_every_rebalance(protocol: str) -> None:
     schedule = Schedule(5, members(4, protocol), partitions=4, heal_at=12.0)
     run = SteadyRun(schedule)
     run.play()
@@ -124,7 +124,7 @@ def test_partitions_that_stay_are_read_on_through_every_rebalance(protocol: str)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_without_faults_nothing_is_handed_out_twice(protocol: str) -> None:
+def test_without_faults_no_record_is_returned_twice(protocol: str) -> None:
     plans = members(3, protocol, **{"auto.commit.interval.ms": 60000})
     schedule = Schedule(6, plans, partitions=5, heal_at=9.0)
     run = GroupRun(schedule)
@@ -133,10 +133,10 @@ def test_without_faults_nothing_is_handed_out_twice(protocol: str) -> None:
     assert run.ledger.again == 0
 
 
-# What is broken on purpose must be found
+# Mutations must be detected
 
 
-def test_a_coordinator_that_gives_one_partition_to_two_is_found(
+def test_a_coordinator_that_assigns_one_partition_to_two_members_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from odradek.simulation.coordinators import consumer_protocol_group as group
@@ -155,7 +155,7 @@ def _all_to_all(subscriptions: Any) -> Any:
     }
 
 
-def test_offsets_that_are_committed_too_far_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_that_are_committed_too_high_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = StoredGroupOffsets.commit
 
     def further(self: StoredGroupOffsets, partition: Any, committed: Any) -> None:
@@ -166,13 +166,13 @@ def test_offsets_that_are_committed_too_far_are_found(monkeypatch: pytest.Monkey
     assert "but returned records end at" in str(outcome.violation)
 
 
-def test_a_client_that_gives_nothing_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_never_revokes_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     revoked = MemberDriver._told
 
     def deaf(
         self: MemberDriver, call: CallKind, note: Any, partitions: list[TopicPartition]
     ) -> None:
-        if call is CallKind.ASSIGNED:  # the application never hears that something goes
+        if call is CallKind.ASSIGNED:  # the application isn't notified of revocations
             revoked(self, call, note, partitions)
 
     monkeypatch.setattr(MemberDriver, "_told", deaf)
@@ -199,20 +199,22 @@ def _in_hand(self: AutoCommit, states: Any) -> AskedCommit:
 
 REVOKE = ConsumerGroup.revoke
 BREAKAGES = {
-    "nobody is told before a partition goes": (ConsumerGroup, "revoke", _dropped),
-    "the membership goes on before on_revoked has": (ConsumerGroup, "revoke", _not_awaited),
-    "what is in the caller's hands is committed": (AutoCommit, "_due", _in_hand),
+    "no callback before a revocation": (ConsumerGroup, "revoke", _dropped),
+    "the revocation does not wait for on_revoked": (ConsumerGroup, "revoke", _not_awaited),
+    "records in progress are committed": (AutoCommit, "_due", _in_hand),
 }
 
 
 @pytest.mark.parametrize("name", BREAKAGES)
-def test_a_client_that_breaks_a_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_breaks_a_rule_is_detected(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(*BREAKAGES[name])
     found = (o.violation for o in explore(range(40), family="groups"))
     assert next((violation for violation in found if violation), None)
 
 
-def test_a_client_that_forgets_to_commit_what_goes_is_found(
+def test_a_client_that_does_not_commit_at_a_revocation_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def forgotten(_: AutoCommit, __: Any, ___: float) -> Flow[float]:

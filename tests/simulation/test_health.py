@@ -1,4 +1,4 @@
-"""`health()`: what it calls unwell, what it doesn't, and that it costs nobody anything."""
+"""`health()`: which conditions it reports, which not, and that it costs next to nothing."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from odradek.testing import KafkaSimulation
 P0 = TopicPartition("t", 0)
 
 
-def test_a_client_that_did_nothing_is_in_nobodys_way() -> None:
+def test_a_client_without_any_request_is_healthy() -> None:
     stage = Stage()
     with stage.client(Admin) as admin:
         assert admin.health() == Health(True, None, None, None, (), None, None)
 
 
-def test_all_is_well_since_the_first_answer() -> None:
+def test_a_client_is_healthy_since_the_first_response() -> None:
     stage = Stage()
     with stage.producer() as producer:
         producer.send("t", b"x", partition=0).result(5.0)
@@ -55,7 +55,7 @@ def test_all_is_well_since_the_first_answer() -> None:
         ("ready_then_close", "closes the connection at the first request", "read its log"),
     ],
 )
-def test_an_outage_has_a_beginning_a_reason_and_a_cure(fault: str, reason: str, cure: str) -> None:
+def test_an_outage_has_a_start_a_reason_and_a_remedy(fault: str, reason: str, cure: str) -> None:
     stage = Stage()
     producer = stage.producer()
     producer.send("t", b"x").result(5.0)
@@ -81,7 +81,7 @@ def test_an_outage_has_a_beginning_a_reason_and_a_cure(fault: str, reason: str, 
     assert producer.health().reason == "this Producer is closed"
 
 
-def test_one_broker_of_three_is_told_of_and_is_no_outage() -> None:
+def test_one_broker_of_three_is_reported_and_is_no_outage() -> None:
     stage = Stage()
     producer = stage.producer()
     for n in range(3):
@@ -97,7 +97,7 @@ def test_one_broker_of_three_is_told_of_and_is_no_outage() -> None:
     producer.close()
 
 
-def test_a_record_that_finds_no_leader_is_trouble_after_a_while() -> None:
+def test_a_record_without_a_leader_is_reported_after_a_while() -> None:
     stage = Stage(brokers=3, partitions=3)
     topic = stage.cluster.topics["t"]
     producer = stage.producer(delivery_timeout_ms=600_000)
@@ -121,7 +121,7 @@ def test_a_record_that_finds_no_leader_is_trouble_after_a_while() -> None:
         producer.close(0)
 
 
-def test_a_topic_that_is_not_there_has_a_cure_and_stops_no_other() -> None:
+def test_a_missing_topic_has_a_remedy_and_stops_no_other() -> None:
     stage = Stage()
     producer = stage.producer()
     producer.send("tt", b"x")
@@ -139,7 +139,7 @@ def test_a_topic_that_is_not_there_has_a_cure_and_stops_no_other() -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("topics", [["tt"], ["tt", "t"]])
-def test_a_member_whose_topics_are_all_missing_can_not_work(
+def test_a_member_whose_topics_are_all_missing_is_not_working(
     protocol: str, topics: list[str]
 ) -> None:
     scene = Scene(protocol)
@@ -181,7 +181,7 @@ def test_an_assigned_partition_that_does_not_exist(
 
 
 @PROTOCOLS
-def test_a_member_has_its_state_and_its_lag(protocol: str) -> None:
+def test_a_member_reports_its_state_and_its_lag(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     consumer = scene.subscribed()
@@ -198,7 +198,7 @@ def test_a_member_has_its_state_and_its_lag(protocol: str) -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("instance", [None, "one"])
-def test_a_program_that_does_not_poll(
+def test_an_application_that_does_not_poll(
     protocol: str, instance: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(protocol)
@@ -226,7 +226,7 @@ def test_a_program_that_does_not_poll(
 
 
 @PROTOCOLS
-def test_a_member_that_got_nothing_for_long(protocol: str) -> None:
+def test_a_member_without_an_assignment_for_long(protocol: str) -> None:
     scene = Scene(protocol)
     members = [scene.subscribed("m0", max_poll_interval_ms=600_000)]
     while not members[0].assignment():
@@ -234,7 +234,7 @@ def test_a_member_that_got_nothing_for_long(protocol: str) -> None:
     members.append(scene.subscribed("m1", max_poll_interval_ms=600_000))
     begun = scene.world.now
     while members[1].health().ok and scene.world.now < begun + 120:
-        members[1].poll(1.0)  # the other one doesn't poll: in a classic group it holds all up
+        members[1].poll(1.0)  # the other one doesn't poll, which blocks a classic group
     if protocol == "classic":
         assert "has assigned this consumer no partitions for 1" in str(members[1].health().reason)
         assert scene.world.now - begun == pytest.approx(STUCK, abs=2.0)
@@ -243,7 +243,7 @@ def test_a_member_that_got_nothing_for_long(protocol: str) -> None:
         assert members[1].health().ok
 
 
-def test_what_ended_a_client() -> None:
+def test_the_error_that_ended_a_client_is_reported() -> None:
     stage = Stage()
     admin = stage.client(Admin)
     admin.list_topics(5.0)
@@ -262,7 +262,7 @@ def test_what_ended_a_client() -> None:
 
 
 @pytest.mark.parametrize("trouble", [False, True])
-def test_it_sends_nothing_starts_nothing_and_takes_no_lock(trouble: bool) -> None:
+def test_it_sends_no_request_starts_no_thread_and_takes_no_lock(trouble: bool) -> None:
     stage = Stage()
     consumer = stage.consumer()
     consumer.assign([P0])
@@ -273,7 +273,7 @@ def test_it_sends_nothing_starts_nothing_and_takes_no_lock(trouble: bool) -> Non
     engine, counts = consumer._engine, dict(consumer._engine.events.counts)
     before = (engine.flows, len(engine.effects), len(engine.inputs))
     seen: list[Health] = []
-    with engine.lock:  # of this thread: another one that wants it would wait for ever
+    with engine.lock:  # held by this thread: another one would wait forever
         other = threading.Thread(target=lambda: seen.append(consumer.health()))
         other.start()
         other.join(30.0)
@@ -284,8 +284,10 @@ def test_it_sends_nothing_starts_nothing_and_takes_no_lock(trouble: bool) -> Non
     consumer.close()
 
 
-def test_its_cost_does_not_grow_with_what_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While all is well nothing is put into words: the addresses aren't explained."""
+def test_its_cost_does_not_grow_with_the_number_of_healthy_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the client is healthy no text is built: addresses aren't explained."""
     stage = Stage()
     with stage.client(Producer) as producer:
         producer.send("t", b"x").result(5.0)
@@ -297,7 +299,7 @@ def _not_called(*_: Any) -> Callable[..., Any]:
     raise AssertionError("it was explained")
 
 
-def test_texts_of_peers_are_printable() -> None:
+def test_texts_from_brokers_are_printable() -> None:
     stage = Stage()
     producer = stage.producer()
     producer.send("t", b"x").result(5.0)
@@ -307,7 +309,7 @@ def test_texts_of_peers_are_printable() -> None:
     producer.close()
 
 
-async def test_asyncio_clients_say_the_same(kafka_simulation: KafkaSimulation) -> None:
+async def test_asyncio_clients_report_the_same(kafka_simulation: KafkaSimulation) -> None:
     kafka_simulation.create_topic("t", partitions=3)
     servers = {"bootstrap.servers": kafka_simulation.bootstrap_servers}
     async with AsyncProducer(servers) as producer, AsyncConsumer(servers) as consumer:
@@ -334,10 +336,10 @@ async def test_asyncio_clients_say_the_same(kafka_simulation: KafkaSimulation) -
 
 
 @pytest.mark.parametrize(("asked", "kept"), [(5.0, 5.0), (2_000_000.0, 60.0)])
-def test_a_broker_that_wants_quiet_is_named_and_gets_a_minute_at_most(
+def test_a_broker_that_throttles_is_named_and_obeyed_for_a_minute_at_most(
     asked: float, kept: float
 ) -> None:
-    """KIP-219. The field holds 24 days, and brokers ask for their quota's window, some seconds."""
+    """KIP-219. The field can hold 24 days; brokers send their quota window of some seconds."""
     stage = Stage(brokers=1)
     admin = stage.client(Admin)
     stage.cluster.throttle(1, asked)

@@ -1,4 +1,4 @@
-"""A broker holds a fetch while it has nothing. What else it is asked doesn't wait for that."""
+"""Other requests don't wait for a fetch that a broker holds because it has no records."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from odradek.simulation.brokers.broker_faults import release
 from odradek.simulation.world.environment import Verdict
 
 WAIT = 10.0
-"""fetch.max.wait.ms of these consumers: what waited for a held fetch would take about as long."""
+"""fetch.max.wait.ms of these consumers; a request that waits for a held fetch takes about as long.
+"""
 SOON = 0.05
 TPS = [TopicPartition("t", number) for number in range(3)]
 
 
 class Scene(Stage):
-    """One broker with thirty numbers in three partitions, and who has read all of some of them."""
+    """One broker, thirty numbers in three partitions, and a reader at the end of some of them."""
 
     def __init__(self, partitions: int = 3, **config: object) -> None:
         super().__init__(brokers=1)
@@ -31,7 +32,7 @@ class Scene(Stage):
         self.reader: Consumer = self.consumer(fetch_max_wait_ms=int(WAIT * 1000), **config)
         self.reader.assign(TPS[:partitions])
         self.read(self.reader, 10 * partitions)
-        self.world.advance(1.0)  # the fetch at the ends of the logs is held from here on
+        self.world.advance(1.0)  # from here on the broker holds a fetch at the ends of the logs
 
     @property
     def fetches(self) -> int:
@@ -39,12 +40,12 @@ class Scene(Stage):
 
     @property
     def purposes(self) -> list[str]:
-        """What each of the reader's connections is for."""
+        """Return the purpose of each connection of the reader."""
         network = self.reader._engine.network
         return sorted(purpose for _, purpose in network.connections)
 
     def soon(self, count: int) -> list[int]:
-        """Numbers that have come within a moment."""
+        """Return the numbers that arrive within a moment."""
         begin = self.world.now
         found: list[int] = []
         while len(found) < count:
@@ -75,7 +76,7 @@ def test_a_resume() -> None:
     scene = Scene()
     scene.reader.pause(TPS[:1])
     scene.reader.seek(TPS[0], 0)
-    scene.world.advance(WAIT)  # it is in no fetch now
+    scene.world.advance(WAIT)  # no fetch contains it now
     scene.reader.resume(TPS[:1])
     assert scene.soon(10) == list(range(0, 30, 3))
 
@@ -87,7 +88,7 @@ def test_an_assignment() -> None:
 
 
 def test_a_partition_that_another_broker_leads_now() -> None:
-    """It was so before, too: simulated brokers answer what they hold when leaders move."""
+    """This was always so: simulated brokers answer held fetches when leaders move."""
     stage = Stage(brokers=2, partitions=2)
     stage.write(range(10))
     reader = stage.consumer(fetch_max_wait_ms=int(WAIT * 1000))
@@ -104,8 +105,8 @@ def test_a_partition_that_another_broker_leads_now() -> None:
     assert stage.world.now - begin < SOON
 
 
-def test_new_records_come_as_they_are_written() -> None:
-    """What was sought beside the held fetch and found empty joins it at its end at the latest."""
+def test_new_records_arrive_when_they_are_written() -> None:
+    """A partition that was empty on the second connection joins the held fetch after it."""
     scene = Scene()
     scene.reader.seek(TPS[0], 10)
     assert scene.reader.poll(SOON) == []
@@ -116,7 +117,7 @@ def test_new_records_come_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize("call", ["end_offsets", "beginning_offsets", "offsets_for_times"])
-def test_a_question_for_offsets(call: str) -> None:
+def test_a_request_for_offsets(call: str) -> None:
     scene = Scene()
     begin = scene.world.now
     if call == "offsets_for_times":
@@ -127,7 +128,7 @@ def test_a_question_for_offsets(call: str) -> None:
     assert scene.world.now - begin < SOON
 
 
-def test_who_only_reads_has_one_connection() -> None:
+def test_a_reader_without_seeks_has_one_connection() -> None:
     stage = Stage(brokers=1)
     stage.write(range(3_000), batch_size=1_000)
     reader = stage.consumer(max_partition_fetch_bytes=1_000, fetch_max_bytes=4_000)
@@ -138,8 +139,8 @@ def test_who_only_reads_has_one_connection() -> None:
     assert [purpose for _, purpose in reader._engine.network.connections] == ["data"]
 
 
-def test_the_second_connection_leads_to_another_cluster() -> None:
-    """R-RB-5: neither its offsets nor its records are taken, where topics go by name."""
+def test_a_second_connection_to_a_wrong_cluster() -> None:
+    """R-RB-5: neither its offsets nor its records are used if topics go by name."""
     scene = Scene()
     other = SimulatedCluster(scene.world, 1, "foreign-0001", name="foreign", bootstrap_name=None)
     other.create_topic("t", 3)
@@ -151,8 +152,8 @@ def test_the_second_connection_leads_to_another_cluster() -> None:
     assert set(other.brokers[1].requests) <= {"ApiVersions", "DescribeCluster", "Metadata"}
 
 
-def test_the_second_connection_leads_to_another_broker() -> None:
-    """Before KIP-1242 nobody says so: an error on it counts for nothing."""
+def test_a_second_connection_to_another_broker() -> None:
+    """Before KIP-1242 no broker reports the mismatch: an error there has no effect."""
     stage = Stage(brokers=2, partitions=2)
     for number in stage.cluster.brokers:
         release(stage.cluster, number, "3.9")
@@ -175,8 +176,8 @@ def test_the_second_connection_leads_to_another_broker() -> None:
 
 
 @pytest.mark.parametrize("latency", [0.05, 0.2])
-def test_the_second_connection_takes_a_while(latency: float) -> None:
-    """To a distant broker, or on a busy machine, the request still doesn't wait for the fetch."""
+def test_a_slow_second_connection(latency: float) -> None:
+    """With a distant broker or a busy machine the request still doesn't wait for the fetch."""
     scene = Scene()
     scene.world.change_link(latency=latency)
     begin = scene.world.now
@@ -184,7 +185,9 @@ def test_the_second_connection_takes_a_while(latency: float) -> None:
     assert scene.world.now - begin < 10 * latency
 
 
-def test_no_second_connection_is_had_until_the_fetch_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_connection_that_is_established_after_the_fetch_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The request waits no longer than it would have on the first connection."""
     slow = 1000 * int(3 * WAIT)
     scene = Scene(
@@ -203,8 +206,8 @@ def test_no_second_connection_is_had_until_the_fetch_ends(monkeypatch: pytest.Mo
     assert scene.world.now - begin < WAIT
 
 
-def test_the_second_connection_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was asked on it is asked on the other one; what wasn't doesn't notice."""
+def test_a_second_connection_that_becomes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its requests are sent again on the first one; other requests aren't affected."""
     scene, peers = Scene(), list[Any]()
     broker = scene.cluster.brokers[1]
     accept = broker.accept
@@ -228,8 +231,8 @@ def test_the_second_connection_falls_silent(monkeypatch: pytest.MonkeyPatch) -> 
     assert scene.reader.explain().outage is None
 
 
-def test_what_was_found_empty_is_in_the_next_fetch_of_the_others() -> None:
-    """However often another partition is sought meanwhile, whose answers take their time."""
+def test_a_partition_found_empty_is_in_the_next_fetch_of_the_others() -> None:
+    """Even if another partition is sought repeatedly meanwhile, whose responses are slow."""
     stage = Stage(brokers=1, partitions=2)
     stage.write(range(2_000), size=1_000)
     reader = stage.consumer()
@@ -255,7 +258,7 @@ def test_what_was_found_empty_is_in_the_next_fetch_of_the_others() -> None:
     assert stage.world.now - began < 2.0
 
 
-def test_what_had_no_room_beside_the_others_is_asked_for_again() -> None:
+def test_a_partition_without_space_in_a_response_is_requested_again() -> None:
     stage = Stage(brokers=1)
     stage.write(range(600), size=1_000)
     reader = stage.consumer(
@@ -278,7 +281,7 @@ def test_what_had_no_room_beside_the_others_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("verdict", Verdict)
-def test_a_second_connection_that_cant_be_had_is_no_outage(
+def test_a_second_connection_that_fails_is_no_outage(
     verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(default_api_timeout_ms=30_000)
@@ -298,14 +301,14 @@ def test_a_second_connection_that_cant_be_had_is_no_outage(
     assert scene.reader.health().ok
 
 
-def test_a_login_that_is_refused_by_now_is_tried_once_in_a_long_while() -> None:
+def test_refused_credentials_are_tried_rarely_on_a_second_connection() -> None:
     scene = SaslScene()
     scene.write(range(30))
     reader = scene.consumer()
     reader.assign(TPS)
     scene.read(reader, 30)
     scene.world.advance(1.0)
-    scene.sasl.users["alice"] = "another"  # connections that are there go on
+    scene.sasl.users["alice"] = "another"  # existing connections continue
     for number in range(40):
         reader.seek(TPS[number % 3], 9)
         assert len(scene.read(reader, 1)) == 1
@@ -313,8 +316,8 @@ def test_a_login_that_is_refused_by_now_is_tried_once_in_a_long_while() -> None:
     assert scene.sasl.refused == 1
 
 
-def test_a_second_connection_hides_no_refused_login() -> None:
-    """R-CS-4: a connection that asks for nothing is no good connection."""
+def test_a_second_connection_hides_no_refused_credentials() -> None:
+    """R-CS-4: an open connection without requests doesn't count as a healthy one."""
     scene = SaslScene()
     scene.write(range(30))
     reader = scene.consumer(fetch_max_wait_ms=int(WAIT * 1000))
@@ -337,7 +340,7 @@ def test_a_second_connection_hides_no_refused_login() -> None:
             assert scene.world.now - begin < 5.0
 
 
-def test_a_second_connection_is_given_back_soon() -> None:
+def test_a_second_connection_is_closed_soon() -> None:
     scene = Scene()
     scene.reader.seek(TPS[0], 7)
     scene.soon(3)
@@ -348,16 +351,16 @@ def test_a_second_connection_is_given_back_soon() -> None:
     assert scene.soon(3) == [21, 24, 27]
 
 
-def test_a_commit_does_not_wait_for_its_coordinator_to_be_found() -> None:
+def test_a_commit_does_not_wait_for_the_lookup_of_its_coordinator() -> None:
     stage = Stage(brokers=1)
     stage.write(range(30))
     reader = stage.consumer(
         group_id="g", enable_auto_commit=False, fetch_max_wait_ms=int(WAIT * 1000)
     )
-    reader.assign(dict.fromkeys(TPS, 0))  # nobody was asked for committed offsets
+    reader.assign(dict.fromkeys(TPS, 0))  # no committed offsets were requested
     stage.read(reader, 30)
     stage.world.advance(1.0)
     begin = stage.world.now
     reader.commit(timeout=5.0)
-    assert stage.world.now - begin < 0.5, "the group's topic is made meanwhile"
+    assert stage.world.now - begin < 0.5, "the group's topic is created meanwhile"
     assert reader.committed(TPS)[TPS[0]] is not None

@@ -1,4 +1,4 @@
-"""Records that cost far more than they have bytes, or are torn: named, left out on request."""
+"""Records that need far more memory than their bytes, or are corrupt: named, skipped on request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MB = 1 << 20
 
 
 def reader_of(hostile: Callable[[int], bytes] | None = None, **config: Any) -> Consumer:
-    """Of four batches of five records; the third one's bytes are replaced."""
+    """Return a reader of four batches of five records; the third batch has these bytes instead."""
     stage = Stage(7, brokers=1, partitions=1)
     with stage.producer() as producer:
         for _ in range(4):
@@ -77,11 +77,11 @@ HOSTILE: dict[str, tuple[Callable[[int], bytes], set[int], str]] = {
     "bomb": (bomb, {10, 11, 12, 13, 14}, "max.decompression.ratio"),
     "torn": (torn, {10, 11, 12, 13, 14}, "its checksum is wrong"),
 }
-"""By name: a hostile batch, the offsets that are left out, and the reason."""
+"""Hostile batches by name, with the number of skipped offsets and the reason."""
 
 
 def offsets(client: Consumer, how: str) -> Iterator[int]:
-    """Read until nothing comes any more."""
+    """Read until no more records arrive."""
     if how == "records":
         for record in client.records(1.0):
             yield record.offset
@@ -94,13 +94,13 @@ def offsets(client: Consumer, how: str) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("how", ["poll", "records", "arrow"])
-def test_a_record_beyond_a_limit_is_named_and_passed_by_a_seek(how: str) -> None:
+def test_a_record_beyond_a_limit_is_named_and_skipped_by_a_seek(how: str) -> None:
     client = reader_of(MANY)
     found: list[int] = []
     with pytest.raises(RecordLimitError) as caught:
         for offset in offsets(client, how):
             found.append(offset)  # noqa: PERF402 - what came before the error
-    assert found == list(range(12))  # its neighbours aren't to blame
+    assert found == list(range(12))  # other batches aren't affected
     error = caught.value
     assert (error.partition, error.offset, error.next_offset) == (TP, 12, 13)
     assert (error.option, error.found, error.record) == ("max.headers.per.record", 8_400_000, 12)
@@ -114,7 +114,7 @@ def test_a_record_beyond_a_limit_is_named_and_passed_by_a_seek(how: str) -> None
 
 
 @pytest.mark.parametrize(("lies", "how"), pairs(HOSTILE, ["poll", "records", "arrow"]))
-def test_what_is_left_out_on_request_is_told_once(
+def test_skipped_records_are_reported_once(
     lies: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     hostile, left_out, reason = HOSTILE[lies]
@@ -156,8 +156,8 @@ def test_limits_are_options() -> None:
         assert caught.value.option == option
 
 
-def test_many_records_with_headers_come_in_pieces_as_columns() -> None:
-    """What is too much at once is no fault of any record: none is left out."""
+def test_columns_of_many_records_with_headers_are_split() -> None:
+    """No single record exceeds the limit, so none is skipped."""
     counts = (4000, 4000, 4000, 4000, 4000)
     client = reader_of(with_headers(counts), **{"max.decompressed.batch.bytes": 200_000})
     batches = []
@@ -168,10 +168,11 @@ def test_many_records_with_headers_come_in_pieces_as_columns() -> None:
     client = reader_of(with_headers(counts), **{"max.decompressed.batch.bytes": 50_000})
     with pytest.raises(RecordLimitError, match="max.decompressed.batch.bytes is 50000") as caught:
         list(offsets(client, "arrow"))
-    assert (caught.value.offset, caught.value.next_offset) == (10, 11)  # one alone is too much
+    # a single record exceeds the limit
+    assert (caught.value.offset, caught.value.next_offset) == (10, 11)
 
 
-def test_columns_without_headers_come_all_the_same() -> None:
+def test_columns_without_headers_are_not_limited() -> None:
     client = reader_of(MANY)
     found: list[int] = []
     while (batch := client.poll_arrow(1.0)) is not None:
@@ -179,13 +180,13 @@ def test_columns_without_headers_come_all_the_same() -> None:
     assert found == list(range(20))
 
 
-def test_headers_of_a_record_are_its_own() -> None:
+def test_headers_of_a_record_belong_to_it() -> None:
     client = reader_of()
     first = client.poll(1.0, 2)
     assert [r.headers for r in first] == [(("n", b"0"),), (("n", b"1"),)]
     assert isinstance(first[0].headers, tuple)
     assert first[0][7] == first[0].headers
-    batch = client.poll_arrow(1.0, include_headers=True)  # what is left of the same answer
+    batch = client.poll_arrow(1.0, include_headers=True)  # the rest of the same response
     assert batch is not None
     assert batch.column("headers").to_pylist()[0] == [{"key": "n", "value": b"2"}]
     assert client.position(TP) > 2

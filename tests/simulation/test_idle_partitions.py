@@ -1,4 +1,4 @@
-"""What a step costs grows with the partitions in use, not with all that were used once."""
+"""The cost of a step depends on partitions in use, not on those that were used once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sends(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(1, 600), (150, 2)])
-def test_partitions_used_once_cost_a_send_nothing(topics: int, partitions: int) -> None:
+def test_idle_partitions_do_not_slow_down_a_send(topics: int, partitions: int) -> None:
     _, _, few = make(1, 2)
     _, _, many = make(topics, partitions)
     counts = []
@@ -42,7 +42,7 @@ def test_partitions_used_once_cost_a_send_nothing(topics: int, partitions: int) 
     assert counts[1] < 1.2 * counts[0], counts
 
 
-def test_a_partition_that_rested_goes_on_with_its_sequences() -> None:
+def test_an_idle_partition_continues_with_its_sequences() -> None:
     world, cluster, producer = make(1, 3)
     for n in range(5):
         producer.send("t0", b"%d" % n, partition=0).result(timeout=5)
@@ -53,10 +53,10 @@ def test_a_partition_that_rested_goes_on_with_its_sequences() -> None:
     assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, n) for n in range(5)]
 
 
-def test_very_many_that_rest_are_forgotten_behind_a_new_epoch(
+def test_a_limited_number_of_idle_partitions_is_kept_before_a_new_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Their sequences can't be begun again under the epoch they had: a leader would refuse."""
+    """Sequences can't restart within an epoch: a leader would refuse them."""
     monkeypatch.setattr(partition_queue, "MOST_RESTING", 20)
     _, cluster, producer = make(1, 100)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""`odradek groups lag --prometheus`: what is told of groups, with the client that ships."""
+"""`odradek groups lag --prometheus`: the metrics of groups, from a simulated cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERVAL = 15.0
 
 
 class Scene(Stage):
-    """A cluster, an admin client that sets where groups are, and an exporter."""
+    """A cluster, an admin client that commits offsets, and an exporter."""
 
     def __init__(self, groups: WhichGroups = WhichGroups(), timeout: float = 10.0) -> None:  # noqa: B008
         super().__init__()
@@ -39,7 +39,7 @@ class Scene(Stage):
         self.exporter.look(self.run)
 
     def told(self, name: str) -> dict[tuple[str, ...], float]:
-        """The series of a family, by the values of their labels."""
+        """Return the series of a family by the values of their labels."""
         families = text_string_to_metric_families(
             b"".join(self.exporter.pieces(self.admin)).decode()
         )
@@ -51,7 +51,7 @@ class Scene(Stage):
         return value
 
     def at(self, group: str, **offsets: int) -> None:
-        """Set where a group is: `p0=5`."""
+        """Commit offsets of a group: `p0=5`."""
         places = {TopicPartition("t", int(p[1:])): offset for p, offset in offsets.items()}
         self.setting.alter_group_offsets(group, places)
 
@@ -64,7 +64,7 @@ def scene() -> Iterator[Scene]:
     one.setting.close(0.0)
 
 
-def test_all_groups_and_partitions_are_told(scene: Scene) -> None:
+def test_all_groups_and_partitions_are_exported(scene: Scene) -> None:
     scene.write(range(30))
     scene.at("a", p0=4, p1=10)
     scene.at('b"\\\n', p2=0)
@@ -89,7 +89,7 @@ def test_all_groups_and_partitions_are_told(scene: Scene) -> None:
     assert set(scene.told(LAG)) == {("new", "t", "0"), ('b"\\\n', "t", "2")}
 
 
-def test_members_and_what_they_have_not_committed(scene: Scene) -> None:
+def test_members_and_partitions_without_commits_are_exported(scene: Scene) -> None:
     scene.write(range(6))
     member = scene.consumer(group_id="g")
     member.subscribe(["t"])
@@ -97,15 +97,15 @@ def test_members_and_what_they_have_not_committed(scene: Scene) -> None:
     scene.look()
     assert scene.told("kafka_consumergroup_members") == {("g",): 1}
     assert scene.told("kafka_consumergroup_state") == {("g", "Stable"): 1}
-    assert scene.told(LAG) == {}, "nothing was committed, so nobody knows what is left"
+    assert scene.told(LAG) == {}, "no lag without a committed offset"
     member.commit()
     scene.look()
     assert set(scene.told(LAG).values()) == {0}
     member.close()
 
 
-def test_a_lag_in_seconds_is_near_the_records_age(scene: Scene) -> None:
-    """Also of records from before the exporter's first look."""
+def test_a_lag_in_seconds_is_close_to_the_age_of_the_record(scene: Scene) -> None:
+    """Also for records written before the exporter's first collection."""
     born = []
     with scene.producer() as producer:
         for n in range(200):
@@ -122,8 +122,8 @@ def test_a_lag_in_seconds_is_near_the_records_age(scene: Scene) -> None:
         assert scene.one(SECONDS) == pytest.approx(true, rel=0.05, abs=2 * INTERVAL)
 
 
-def test_ends_and_times_of_all_groups_are_asked_together(scene: Scene) -> None:
-    """At each leader, however many groups there are."""
+def test_offsets_and_timestamps_of_all_groups_are_requested_together(scene: Scene) -> None:
+    """Each leader gets one request, for any number of groups."""
     asked: Counter[str] = Counter()
 
     def note(_: Any, client: str, request: Any) -> None:
@@ -145,12 +145,12 @@ def test_ends_and_times_of_all_groups_are_asked_together(scene: Scene) -> None:
     assert asked["ListOffsets"] == 3, "what is known needn't be asked for again"
     assert asked["ListGroups"] == 3
     assert asked["FindCoordinator"] == 0, "who lists a group coordinates it"
-    # The brokers and the leaders are asked for once, each broker for its groups, for what they are
-    # (first as one kind, then as the other), for what is committed, and for ends of logs.
+    # Brokers and leaders are requested once; each broker gets requests for its groups, their
+    # descriptions (of both kinds), committed offsets and log end offsets.
     assert asked.total() <= 2 + 5 * 3, asked
 
 
-def test_a_look_that_fails_leaves_what_was_told(scene: Scene) -> None:
+def test_a_collection_that_fails_keeps_the_last_values(scene: Scene) -> None:
     scene.write(range(9))
     scene.at("g", p0=1)
     assert scene.one("odradek_lag_up") == 0, "before the first look"
@@ -165,10 +165,8 @@ def test_a_look_that_fails_leaves_what_was_told(scene: Scene) -> None:
     assert scene.one("odradek_lag_age_seconds") == pytest.approx(5.0, abs=0.1)
 
 
-def test_what_is_wrong_is_said_once_for_as_long_as_it_lasts(
-    scene: Scene, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What was tried in vain, and how long ago, is another in each look."""
+def test_a_permanent_error_is_logged_once(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """The number of attempts and the elapsed time in its text differ each time."""
     scene.at("g", p0=1)
     told: set[str] = set()
     for turn, lines in enumerate((0, 1, 0, 0)):
@@ -180,8 +178,8 @@ def test_what_is_wrong_is_said_once_for_as_long_as_it_lasts(
                 scene.cluster.crash(broker)
 
 
-def test_all_scrapes_of_a_look_share_its_text(scene: Scene) -> None:
-    """Sixteen readers that hardly read hold it once, not sixteen times."""
+def test_all_scrapes_share_the_text_of_a_collection(scene: Scene) -> None:
+    """Sixteen slow readers hold it once, not sixteen times."""
     scene.at("g", p0=0)
     scene.look()
     first, second = (scene.exporter.pieces(scene.admin)[1] for _ in range(2))
@@ -190,7 +188,7 @@ def test_all_scrapes_of_a_look_share_its_text(scene: Scene) -> None:
     assert exporting._encoded("\ud800") == b"?", "what a broker says may be no text"
 
 
-def test_a_last_look_that_has_seen_nothing_is_an_error(scene: Scene) -> None:
+def test_no_groups_in_the_only_collection_are_an_error(scene: Scene) -> None:
     for broker in scene.cluster.brokers:
         scene.cluster.crash(broker)
     assert exporting._look(scene.run, scene.exporter, set())
@@ -208,7 +206,7 @@ def test_the_cluster_moves(scene: Scene) -> None:
     assert scene.one("odradek_lag_up") == 1
 
 
-def test_what_one_group_is_refused_hides_no_other(scene: Scene) -> None:
+def test_an_error_of_one_group_leaves_the_others(scene: Scene) -> None:
     scene.write(range(9))
     scene.at("a", p0=1)
     scene.at("b", p0=1)
@@ -225,7 +223,7 @@ def test_what_one_group_is_refused_hides_no_other(scene: Scene) -> None:
     assert not scene.exporter.answer(told_to_end=True).failed
 
 
-def test_a_silent_broker_hides_no_group_of_the_others(scene: Scene) -> None:
+def test_a_silent_broker_leaves_the_groups_of_the_others(scene: Scene) -> None:
     scene.write(range(9))
     for n in range(9):
         scene.at(f"g{n}", p0=1)
@@ -250,7 +248,7 @@ def test_groups_that_are_included() -> None:
     assert set(scene.told(LAG)) == {("billing", "t", "0")}
 
 
-def test_no_more_is_told_than_is_allowed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_series_is_limited(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "MOST_ROWS", 2)
     scene.write(range(9))
     scene.at("g", p0=0, p1=1, p2=2)
@@ -259,8 +257,8 @@ def test_no_more_is_told_than_is_allowed(scene: Scene, monkeypatch: pytest.Monke
     assert scene.one("odradek_lag_partitions_left_out") == 1
 
 
-def test_a_time_that_is_refused_is_told(scene: Scene) -> None:
-    """The lag in records is there all the same."""
+def test_a_refused_timestamp_lookup_is_reported(scene: Scene) -> None:
+    """The lag in records is exported anyway."""
     scene.write(range(9))
     scene.world.advance(100.0)
     scene.at("g", p0=1)
@@ -268,7 +266,7 @@ def test_a_time_that_is_refused_is_told(scene: Scene) -> None:
     refused: list[Any] = []
 
     class ByTime(Injection):
-        """Refuses records by time alone."""
+        """A cluster that refuses the lookup of records by time."""
 
         def answering(self, body: Any, reply: Any) -> Any:
             if any(p.timestamp >= 0 for t in body.topics for p in t.partitions):

@@ -1,6 +1,6 @@
-"""R-MD-7: a large answer is read in pieces, one in a step; a wrong one is nobody's metadata.
+"""R-MD-7: a large response is decoded in pieces, one per step; an invalid one is dropped.
 
-And what an admin client asks about very many partitions is one request to each broker that knows.
+An admin client's requests about very many partitions are one request per broker.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def ask_for_all(stage: Stage, producer: Producer) -> None:
     assert knows_all(producer)
 
 
-def test_each_step_reads_a_piece(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two pieces the engine's step ends, so that everything else goes on."""
+def test_each_step_decodes_a_piece(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's step ends between two pieces, so other work continues."""
     said: list[str] = []
     step, read_on = Engine.step, PackedMetadataResponse.read_on
 
@@ -82,10 +82,10 @@ def test_each_step_reads_a_piece(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
     assert producer.partitions_for(TOPICS[7])
 
 
-def test_no_step_compares_more_topics_than_a_piece_has(
+def test_no_step_compares_more_topics_than_a_piece_contains(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The step that takes in the whole answer finds its topics ready, old and new ones."""
+    """The step that applies the response finds old and new topics already compared."""
     compared = [0]
     step = Engine.step
 
@@ -114,7 +114,7 @@ def test_no_step_compares_more_topics_than_a_piece_has(
 
 
 def spoilt_once(patch: pytest.MonkeyPatch) -> None:
-    """The first answer with many topics ends in bytes that don't belong there."""
+    """End the first response with many topics with invalid bytes."""
     whole = MetadataResponse.WRITERS
     left = [b"\1\2"]
 
@@ -130,7 +130,7 @@ def spoilt_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def ends_with_an_error(patch: pytest.MonkeyPatch, code: int, times: int = 1) -> None:
-    """As many answers with many topics have an error of the whole, which stands behind them."""
+    """Set the trailing error code of the next responses with many topics."""
     whole = MetadataResponse.WRITERS
     left = [code] * times
 
@@ -146,7 +146,7 @@ def ends_with_an_error(patch: pytest.MonkeyPatch, code: int, times: int = 1) -> 
 
 
 def asked_again(stage: Stage) -> list[str]:
-    """List all topics, and give what went wrong before."""
+    """List all topics, and return the errors raised before."""
     admin = stage.client(Admin, background=False)
     events: list[Event] = []
     admin._engine.events.listen(events.append)
@@ -154,10 +154,10 @@ def asked_again(stage: Stage) -> list[str]:
     return [str(e.fields["error"]) for e in events if e.kind == "retry"]
 
 
-def test_a_list_that_ends_with_an_error_is_asked_for_again(
+def test_a_list_that_ends_with_an_error_is_requested_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one is whose error is seen at once; an error that stays is raised."""
+    """Like one with an error in front; a permanent error is raised."""
     ends_with_an_error(monkeypatch, LeaderNotAvailableError.code)
     (error,) = asked_again(stage)
     assert error.startswith("LeaderNotAvailableError")
@@ -169,7 +169,7 @@ def test_a_list_that_ends_with_an_error_is_asked_for_again(
     assert "requires a rebootstrap" in error
 
 
-def test_a_list_that_turns_out_wrong_is_asked_for_again(
+def test_a_list_that_is_invalid_is_requested_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoilt_once(monkeypatch)
@@ -178,9 +178,7 @@ def test_a_list_that_turns_out_wrong_is_asked_for_again(
     assert "unread bytes" in error
 
 
-def test_an_answer_that_turns_out_wrong_counts_as_none(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_response_counts_as_none(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     spoilt_once(monkeypatch)
     producer = stage.producer()
     events: list[Event] = []
@@ -213,5 +211,5 @@ def test_ten_thousand_partitions_are_one_request_to_each_leader(topics: int) -> 
               for p in t.partitions}  # fmt: skip
     found = admin.list_offsets(wanted)
     assert len(found) == 10_000
-    assert sum(requests("Metadata")) == before + 2  # who leads them
+    assert sum(requests("Metadata")) == before + 2  # the leaders are looked up
     assert requests("ListOffsets") == [1, 1, 1]

@@ -1,7 +1,7 @@
-"""Each time at the largest value that its option takes: what is read must work, too.
+"""Each time option at its largest value: an accepted value must work.
 
-A time that travels has fewer bits in a request than in an option. One that was taken and couldn't
-be written failed later, at every poll.
+A time in a request has fewer bits than an option. A larger one was accepted and failed later, at
+every poll.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from odradek.common.options.group import NOT_WITH_NEW
 from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER
 from odradek.common.types import TopicPartition
 
-FIRST = "reconnect.first.jitter.ms"  # with which nothing works for as long: that is its sense
+FIRST = "reconnect.first.jitter.ms"  # they delay all work for as long, as intended
 TIMES = [n for n in OPTIONS if n.endswith(".ms") and "sasl" not in n and n != FIRST]
 BESIDE = {
     "fetch.max.wait.ms": {"request.timeout.ms": 2**31 - 1},
     "heartbeat.interval.ms": {"session.timeout.ms": 2**31 - 1},
 }
-"""What an option must be below."""
+"""Exclusive limits of options."""
 REFUSED: dict[str, type[KafkaError]] = {
     "session.timeout.ms": InvalidSessionTimeoutError,
     "heartbeat.interval.ms": InvalidSessionTimeoutError,
     "transaction.timeout.ms": InvalidTransactionTimeoutError,
 }
-"""What brokers don't take so long; but they were told."""
+"""Options that brokers limit to less than the client does."""
 
 
 def largest(client: str, name: str) -> dict[str, Any]:
-    """The configuration with this one at its largest."""
+    """Return a configuration with this option at its largest value."""
     base = {n: v for n, v in BESIDE.get(name, {}).items() if client in OPTIONS[n].clients}
     for value in (2**63 - 1, 10**15, 2**31 - 1, 2**31 - 2):
         try:
@@ -112,8 +112,8 @@ def test_of_an_admin(name: str, stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("idle", [0, -1, 100, 2**63 - 1])
-def test_idle_times_at_their_edges(idle: int, stage: Stage) -> None:
-    """0 closed each connection before it was used: nothing was ever delivered."""
+def test_smallest_and_largest_idle_times(idle: int, stage: Stage) -> None:
+    """0 closed each connection before it was used, so nothing was ever delivered."""
     producer = stage.producer(connections_max_idle_ms=idle)
     for i in range(3):
         assert producer.send("t", b"x", partition=0).result(1).offset == i

@@ -1,6 +1,6 @@
-"""Offsets of a transaction that are carried out late, when their call has ended without an answer.
+"""Offsets of a transaction whose call ended without a response, and that are stored late.
 
-They count neither over those of a later call nor in a transaction after theirs.
+They must neither replace those of a later call nor be part of a later transaction.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ P1 = TopicPartition("t", 1)
 
 
 class Interrupted(BaseException):
-    """What a signal handler raises."""
+    """The exception of a signal handler."""
 
 
 class Late:
-    """The next TxnOffsetCommit is carried out so many seconds after it arrived."""
+    """Store the next TxnOffsetCommit this many seconds after it arrived."""
 
     def __init__(self, scene: Scene, patch: pytest.MonkeyPatch, seconds: float) -> None:
         self.arrived: list[int] = []
@@ -59,7 +59,7 @@ class Late:
 
 
 @VERSIONS
-def test_a_later_call_in_the_transaction_has_the_last_word(
+def test_a_later_call_in_the_transaction_wins(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(version)
@@ -72,14 +72,14 @@ def test_a_later_call_in_the_transaction_has_the_last_word(
             with pytest.raises(KafkaTimeoutError):
                 producer.send_offsets_to_transaction({P0: 5}, "g", timeout=3)
             producer.send_offsets_to_transaction({P0: 9}, "g")
-            scene.world.advance(3.0)  # the program works on
+            scene.world.advance(3.0)  # the program continues
     assert late.carried_out == [5, 9]
     assert scene.committed(P0) == [OffsetAndMetadata(9)]
 
 
 @VERSIONS
 @pytest.mark.parametrize("how", ["timeout", "interruption"])
-def test_what_an_aborted_transaction_asked_for_is_in_no_later_one(
+def test_offsets_of_an_aborted_transaction_are_in_no_later_one(
     version: int, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(version)
@@ -87,7 +87,7 @@ def test_what_an_aborted_transaction_asked_for_is_in_no_later_one(
     with scene.producer() as producer:
         with producer.transaction():
             producer.send_offsets_to_transaction({P0: 1}, "g")
-        # The group's coordinator isn't the transaction's: nothing else goes through its connection.
+        # The group's coordinator isn't the transaction's: its connection carries nothing else.
         other = scene.coordinator() % 3 + 1
         cluster.move_leader("__consumer_offsets", groups.index("g"), to=other)
         for p in range(3):

@@ -1,5 +1,6 @@
-"""Brokers that lack something: versions of ApiVersions (Azure Event Hubs closes on those that it
-doesn't know instead of answering), idempotence, KIP-848, KIP-890, topic ids.
+"""Brokers that lack versions of ApiVersions, idempotence, KIP-848, KIP-890 or topic ids.
+
+Azure Event Hubs closes the connection on unknown versions of ApiVersions instead of answering.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from odradek.simulation.brokers import broker_faults
 
 
 class Scene(Stage):
-    """One broker that speaks ApiVersions up to a version, and a producer's events."""
+    """One broker with a highest version of ApiVersions, and a producer's events."""
 
     def __init__(self, newest: int) -> None:
         spoken = {ApiVersionsRequest.API_KEY: (0, newest)}
@@ -40,7 +41,7 @@ class Scene(Stage):
 
 
 @pytest.mark.parametrize(("newest", "dials"), [(5, 1), (4, 2), (3, 3), (2, 4), (0, 4)])
-def test_a_broker_that_closes_on_a_new_version_is_asked_in_an_older_one(
+def test_a_broker_that_closes_on_a_new_version_is_asked_with_an_older_one(
     newest: int, dials: int
 ) -> None:
     scene = Scene(newest)
@@ -50,14 +51,14 @@ def test_a_broker_that_closes_on_a_new_version_is_asked_in_an_older_one(
         assert scene.world.now - began < 1.0
         assert scene.count("dial") == dials
         assert scene.count("dial_failed") == scene.count("rebootstrap") == 0  # no outage
-        # It is remembered: the next connection asks rightly at once.
+        # The version is remembered: the next connection uses it immediately.
         scene.broker.disconnect_all()
         assert producer.send("t", b"y").result(10.0).offset == 1
         assert scene.count("dial") == dials + 1
 
 
-def test_what_an_answer_says_is_asked_for_next() -> None:
-    """A load balancer without a broker ends connections as well, and brokers are upgraded."""
+def test_the_version_in_a_response_is_used_next() -> None:
+    """A load balancer without a broker closes connections as well, and brokers are upgraded."""
     scene = Scene(0)
     with scene.producer() as producer:
         producer.send("t", b"x").result(10.0)
@@ -71,19 +72,19 @@ def test_what_an_answer_says_is_asked_for_next() -> None:
         assert scene.count("dial_failed") == 0
 
 
-def test_one_that_says_it_knows_what_it_closes_on_is_believed_once() -> None:
+def test_a_response_with_a_version_that_fails_is_trusted_once() -> None:
     scene = Scene(3)
     with scene.producer() as producer:
         producer.send("t", b"x").result(10.0)
         record = producer._engine.network.states.state(scene.broker.address)
-        record.api_versions = record.api_versions_answered = 0  # as after ends for other reasons
+        record.api_versions = record.api_versions_answered = 0  # like other closed connections
         record.stepped_up = True
         scene.broker.disconnect_all()
         producer.send("t", b"y").result(10.0)
         assert record.api_versions == 0
 
 
-def test_kip_511_costs_one_question_more_and_only_once() -> None:
+def test_kip_511_costs_one_additional_request_only_once() -> None:
     scene = Scene(4)
     scene.broker.closes_on_unknown = False
     with scene.producer() as producer:
@@ -94,9 +95,10 @@ def test_kip_511_costs_one_question_more_and_only_once() -> None:
 
 
 @pytest.mark.parametrize("answered", [3, 5])
-def test_brokers_that_all_close_are_no_reason_for_a_storm(answered: int) -> None:
-    """R-CS-8 holds for ends that say nothing against the address, too: where no address has
-    answered the newest version (3), each broker is excused for it.
+def test_brokers_that_all_close_cause_no_overload(answered: int) -> None:
+    """R-CS-8 also limits attempts whose closing doesn't count as a failure of the address.
+
+    Until an address answers the newest version (3), a closed connection doesn't count.
     """
     scene = Scene(5)
     cluster = SimulatedCluster(scene.world, 20, "large-0002", name="large", bootstrap_name=None)
@@ -115,26 +117,27 @@ def test_brokers_that_all_close_are_no_reason_for_a_storm(answered: int) -> None
         times = [event.at for event in scene.events if event.kind == "dial"]
         with pytest.raises(KafkaTimeoutError):
             producer.close(0)
-    later = [at for at in times if at > min(times) + 0.01]  # not those before the first end
+    # without those before the first one was closed
+    later = [at for at in times if at > min(times) + 0.01]
     assert len(later) > 20
     assert max(sum(at <= t < at + 1.0 for t in later) for at in later) <= 6
 
 
-def test_one_that_closes_whatever_it_is_asked_is_a_failure_after_the_first_pass() -> None:
+def test_a_broker_that_closes_on_every_version_counts_as_failed_after_the_first_pass() -> None:
     scene = Scene(5)
     scene.cluster.versions[ApiVersionsRequest.API_KEY] = (9, 9)
     with scene.producer() as producer:
         with pytest.raises(KafkaTimeoutError):
             producer.partitions_for("t", timeout=20.0)
         free = scene.count("dial") - scene.count("dial_failed")
-        assert free <= 4  # three excused ones, and perhaps one that is under way
+        assert free <= 4  # three that don't count, and perhaps one in flight
         assert scene.count("dial_failed") >= 8
-        # Versions go round, so that it is met rightly once it is there.
+        # Versions rotate, so a broker that starts gets the right one.
         scene.cluster.versions[ApiVersionsRequest.API_KEY] = (0, 3)
         assert producer.partitions_for("t", timeout=20.0)
 
 
-def test_who_has_answered_a_version_is_asked_in_no_older_one() -> None:
+def test_an_address_that_answered_a_version_gets_no_older_one() -> None:
     scene = Scene(4)
     with scene.producer() as producer:
         producer.send("t", b"x").result(10.0)
@@ -148,14 +151,14 @@ def test_who_has_answered_a_version_is_asked_in_no_older_one() -> None:
         producer.flush(20.0)
 
 
-# What they lack
+# Missing features
 
 WITHOUT_IDEMPOTENCE = ["Azure Event Hubs", "no idempotence"]
 WARNING = "continues without idempotence"
 
 
 class Limited(Stage):
-    """Two brokers of a limited kind, with topic t."""
+    """Two brokers with a kind of limitation, and topic t."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(2, brokers=2, partitions=2)
@@ -171,7 +174,7 @@ class Limited(Stage):
 
 
 @pytest.mark.parametrize("kind", list(broker_faults.LIMITED))
-def test_limited_brokers_are_written_to_and_read_alone_and_in_groups(kind: str) -> None:
+def test_limited_brokers_can_be_written_and_read_alone_and_in_groups(kind: str) -> None:
     limited = Limited(kind)
     with limited.producer() as producer:
         assert limited.send(producer, range(20)) == [n // 2 for n in range(20)]
@@ -192,7 +195,7 @@ def test_limited_brokers_are_written_to_and_read_alone_and_in_groups(kind: str) 
 
 
 @pytest.mark.parametrize("kind", WITHOUT_IDEMPOTENCE)
-def test_brokers_without_idempotence_are_written_to_without_it_and_that_is_said_once(
+def test_without_idempotence_of_brokers_records_are_written_with_one_warning(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     limited = Limited(kind)
@@ -209,7 +212,7 @@ def test_brokers_without_idempotence_are_written_to_without_it_and_that_is_said_
 
 
 @pytest.mark.parametrize("kind", WITHOUT_IDEMPOTENCE)
-def test_idempotence_that_was_asked_for_by_name_is_an_error_there(kind: str) -> None:
+def test_idempotence_that_is_set_explicitly_is_an_error_there(kind: str) -> None:
     limited = Limited(kind)
     with limited.producer(enable_idempotence=True) as producer:
         with pytest.raises(UnsupportedVersionError, match=r"remove enable\.idempotence") as found:
@@ -218,7 +221,7 @@ def test_idempotence_that_was_asked_for_by_name_is_an_error_there(kind: str) -> 
     assert not limited.cluster.records("t", 0) + limited.cluster.records("t", 1)
 
 
-def test_a_broker_that_refuses_initproducerid_is_no_other_than_one_that_lacks_it() -> None:
+def test_a_broker_that_refuses_initproducerid_is_treated_as_one_without_it() -> None:
     limited = Limited("no KIP-848")
     unsupported = UnsupportedVersionError.code
     assert unsupported is not None
@@ -229,7 +232,7 @@ def test_a_broker_that_refuses_initproducerid_is_no_other_than_one_that_lacks_it
 
 
 @pytest.mark.parametrize("kind", WITHOUT_IDEMPOTENCE)
-def test_transactions_say_what_is_lacking(kind: str) -> None:
+def test_the_error_of_a_transaction_names_the_missing_feature(kind: str) -> None:
     limited = Limited(kind)
     with (
         limited.producer(transactional_id="x") as producer,
@@ -239,7 +242,7 @@ def test_transactions_say_what_is_lacking(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["no KIP-890", "Kafka 0.11"])
-def test_without_kip_890_transactions_are_whole_all_the_same(kind: str) -> None:
+def test_without_kip_890_transactions_are_atomic(kind: str) -> None:
     limited = Limited(kind)
     with limited.producer(transactional_id="x") as producer:
         producer.init_transactions(10.0)

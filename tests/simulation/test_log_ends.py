@@ -1,7 +1,7 @@
-"""Where a log ends is known from the first answer on, whatever became of the position meanwhile.
+"""The log end offset is known from the first response on, even if the position has changed.
 
-A broker says it once in a fetch session, and then when it changes (KIP-227). So an answer that a
-seek or a new assignment has overtaken counts for the log, though its records don't.
+A broker sends it once in a fetch session, and then when it changes (KIP-227). So a response that a
+seek or an assignment has overtaken counts for it, though its records don't.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RECORDS = 10
 
 
 class Scene(Stage):
-    """A consumer at the end of a partition, whose first fetch its broker holds."""
+    """A consumer at the end of a partition whose first fetch its broker holds."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__(brokers=1, partitions=2)
@@ -61,7 +61,7 @@ def look_at_less(reader: Consumer) -> None:
     "overtake", [seek, seek_back_and_read, seek_to_end, assign_anew, look_at_less]
 )
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-def test_an_answer_that_was_overtaken_says_where_the_log_ends(
+def test_a_response_overtaken_by_a_seek_sets_the_log_end_offset(
     overtake: Callable[[Consumer], None], level: str
 ) -> None:
     scene = Scene(isolation_level=level)
@@ -71,7 +71,7 @@ def test_an_answer_that_was_overtaken_says_where_the_log_ends(
     assert scene.reader._engine.subscription.at_end(P0)
 
 
-def test_it_says_nothing_of_a_topic_that_came_in_its_place() -> None:
+def test_a_response_does_not_count_for_a_recreated_topic() -> None:
     scene = Scene()
     scene.cluster.delete_topic("t")
     scene.cluster.create_topic("t", partitions=2)
@@ -79,7 +79,7 @@ def test_it_says_nothing_of_a_topic_that_came_in_its_place() -> None:
     assert scene.told == (0, 0)
 
 
-def test_it_says_nothing_of_the_position() -> None:
+def test_an_overtaken_response_does_not_change_the_position() -> None:
     scene = Scene()
     subscription = scene.reader._engine.subscription
     scene.reader.seek(P0, 2)

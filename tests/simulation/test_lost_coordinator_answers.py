@@ -1,4 +1,4 @@
-"""Requests of transactions that are carried out after their retries: late packets (KAFKA-17754).
+"""Requests of transactions that arrive after their retries: late packets (KAFKA-17754).
 
 R-TX-1: before version 2 a late EndTxn or TxnOffsetCommit must find another epoch in the next
 transaction. R-TX-2: at any version late offsets must not replace newer ones of their transaction.
@@ -28,11 +28,11 @@ VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
 BEFORE_2 = pytest.mark.parametrize("version", [0, 1])
 P1 = TopicPartition("t", 1)
 LATE = 0.4
-"""Seconds until the connection ends, and again until what was sent on it arrives."""
+"""Seconds until the connection ends, and again until its requests arrive."""
 
 
 class Apart(Scene):
-    """The transaction's coordinator, the group's and the leader of topic t are three brokers."""
+    """The coordinators of transaction and group and the leader of topic t are different brokers."""
 
     def __init__(self, version: int) -> None:
         super().__init__(version)
@@ -59,7 +59,7 @@ class Apart(Scene):
         self.first.send("t", value, partition=partition).result(timeout=10)
 
     def late(self, broker: int) -> None:
-        """Let what is sent to a broker on its connections arrive after what is sent later."""
+        """Let a broker's current connections deliver their requests after later ones."""
         broker_faults.late_packets(self.cluster, broker, LATE)
 
     def epoch(self) -> tuple[int, int]:
@@ -78,14 +78,14 @@ def test_a_late_abort_removes_no_record_of_the_next_transaction(version: int) ->
     producer.begin_transaction()
     scene.send(b"2")
     scene.world.advance(3 * LATE)
-    scene.send(b"3", partition=1)  # it would begin a transaction of its own after the late abort
+    scene.send(b"3", partition=1)  # it would begin its own transaction after the late abort
     producer.commit_transaction()
     assert scene.cluster.late["EndTxn"] == 1
     assert scene.visible() == [0, 2, 3]
 
 
 @VERSIONS
-def test_a_late_commit_shows_no_record_of_an_aborted_transaction(version: int) -> None:
+def test_a_late_commit_exposes_no_record_of_an_aborted_transaction(version: int) -> None:
     scene = Apart(version)
     producer = scene.first
     producer.begin_transaction()
@@ -102,7 +102,7 @@ def test_a_late_commit_shows_no_record_of_an_aborted_transaction(version: int) -
 
 
 @VERSIONS
-def test_late_offsets_come_into_no_later_transaction(version: int) -> None:
+def test_late_offsets_are_part_of_no_later_transaction(version: int) -> None:
     scene = Apart(version)
     producer = scene.first
     producer.begin_transaction()
@@ -120,14 +120,14 @@ def test_late_offsets_come_into_no_later_transaction(version: int) -> None:
 
 
 @VERSIONS
-def test_late_offsets_replace_none_of_their_transaction(version: int) -> None:
+def test_late_offsets_replace_no_newer_ones_of_their_transaction(version: int) -> None:
     scene = Apart(version)
     producer = scene.first
     producer.begin_transaction()
     scene.send(b"1")
     scene.late(scene.of_group)
     producer.send_offsets_to_transaction({P0: 10}, "g")
-    for offsets in ({P0: 10}, {P1: 5}, {P0: 10, P1: 6}):  # neither replaces another one late
+    for offsets in ({P0: 10}, {P1: 5}, {P0: 10, P1: 6}):  # neither replaces the other late
         producer.send_offsets_to_transaction(offsets, "g")
     producer.send_offsets_to_transaction({P0: 20}, "another")
     with pytest.raises(AbortableTransactionError, match=r"offset 20 of t-0 .* offset 10 had no"):
@@ -143,8 +143,8 @@ def test_late_offsets_replace_none_of_their_transaction(version: int) -> None:
 
 
 @VERSIONS
-def test_offsets_that_were_answered_late_may_be_replaced(version: int) -> None:
-    """Their broker was only slow (R-RB-9): it has carried them out before the newer ones come."""
+def test_offsets_whose_response_was_late_may_be_replaced(version: int) -> None:
+    """Their broker was only slow (R-RB-9): it stored them before the newer ones arrive."""
     scene = Apart(version)
     producer = scene.first
     before = scene.epoch()
@@ -164,7 +164,7 @@ def test_offsets_that_were_answered_late_may_be_replaced(version: int) -> None:
 @pytest.mark.parametrize(
     "api", ["AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", ""]
 )
-def test_one_new_epoch_is_asked_for_after_a_lost_answer_only(version: int, api: str) -> None:
+def test_one_new_epoch_is_requested_after_a_lost_response_only(version: int, api: str) -> None:
     scene = Apart(version)
     producer = scene.first
     before = scene.epoch()
@@ -175,7 +175,7 @@ def test_one_new_epoch_is_asked_for_after_a_lost_answer_only(version: int, api: 
             scene.send(b"1")
             producer.send_offsets_to_transaction({P0: 3}, "g")
     assert scene.epoch() == (before[0], before[1] + bool(api))
-    # (It may be asked twice: the first time the markers of the transaction are still written.)
+    # Two requests are possible: at the first one the markers are still being written.
     assert bool(scene.asked["InitProducerId"]) is bool(api)
     assert scene.visible() == [0, 1, 1, 1]
 
@@ -183,10 +183,10 @@ def test_one_new_epoch_is_asked_for_after_a_lost_answer_only(version: int, api: 
 @VERSIONS
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("with_end", [True, False])
-def test_a_late_batch_comes_into_no_later_transaction(
+def test_a_late_batch_is_part_of_no_later_transaction(
     version: int, commit: bool, with_end: bool
 ) -> None:
-    """Its sequence is known, or its epoch is over: leaders accept it neither way (R-PR-1)."""
+    """Its sequence is known or its epoch fenced: leaders accept neither (R-PR-1)."""
     scene = Apart(version)
     producer = scene.first
     broker_faults.late_requests(scene.cluster, "Produce", LATE)
@@ -206,7 +206,7 @@ def test_a_late_batch_comes_into_no_later_transaction(
 
 
 @BEFORE_2
-def test_a_commit_that_succeeded_is_not_said_to_have_failed_for_the_lack_of_an_epoch(
+def test_a_commit_that_succeeded_is_not_reported_as_failed_for_lack_of_an_epoch(
     version: int,
 ) -> None:
     scene = Apart(version)
@@ -220,7 +220,7 @@ def test_a_commit_that_succeeded_is_not_said_to_have_failed_for_the_lack_of_an_e
     assert scene.visible() == [0, 1]
 
 
-def test_brokers_that_give_no_new_epoch_end_the_producer() -> None:
+def test_a_producer_that_gets_no_new_epoch_ends() -> None:
     scene = Apart(0)
     scene.cluster.versions[InitProducerIdRequest.API_KEY] = (0, 2)
     producer = scene.producer()

@@ -1,4 +1,4 @@
-"""A leader that takes no position, not even the one that it has just named, meets no storm."""
+"""A leader that refuses each position, even the one it has just returned, isn't overloaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BAD, SOUND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Scene(Stage):
-    """Two partitions; answers refuse the position of one, so often."""
+    """Two partitions; the next `often` responses refuse the position of one."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *partitions: TopicPartition) -> None:
         self.refused, self.left = 0, 0
@@ -40,17 +40,18 @@ class Scene(Stage):
         return found
 
     def reads_at_once(self) -> bool:
-        """All five records of a partition come without a pause."""
+        """Assert that all five records of a partition arrive without a pause."""
         begin, found = self.world.now, 0
         while found < 5:
             found += len(self.reader.poll(1.0))
         return self.world.now - begin < 0.1
 
 
-def test_resets_in_a_row_wait_longer_and_longer(
+def test_resets_in_a_row_wait_longer_each_time(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scene = Scene(monkeypatch, BAD)  # alone: another one's long poll would slow it down
+    # without the other partition, whose long poll would slow it down
+    scene = Scene(monkeypatch, BAD)
     scene.left = 1_000_000
     assert scene.read_for(20.0) == []
     assert 15 <= scene.refused <= 40
@@ -59,7 +60,7 @@ def test_resets_in_a_row_wait_longer_and_longer(
     assert scene.read_for(2.0) == [(0, n) for n in range(5)]
 
 
-def test_the_other_partitions_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_partitions_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch, BAD, SOUND)
     scene.left = 1_000_000
     assert scene.read_for(5.0) == [(1, n) for n in range(5)]
@@ -71,11 +72,11 @@ def test_a_single_reset_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.reads_at_once()
 
 
-def test_the_count_begins_anew_with_a_good_answer_and_with_a_seek(
+def test_the_backoff_restarts_after_a_good_response_and_after_a_seek(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene(monkeypatch, BAD)
-    for refused in (8, 1_000_000):  # a good answer comes in the end, or none
+    for refused in (8, 1_000_000):  # with or without a good response in the end
         scene.left = refused
         scene.read_for(10.0)
         scene.left = 1

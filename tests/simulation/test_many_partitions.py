@@ -1,4 +1,4 @@
-"""What a consumer of very many partitions, or of a cluster of very many topics, does for each."""
+"""The work of a consumer per partition, with very many partitions or topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDS = 20
 
 
 def filled(partitions: int) -> tuple[Stage, Consumer]:
-    """A batch in each partition; an answer has room for some of them only."""
+    """Write a batch to each partition; a response has space for some of them only."""
     stage = Stage(partitions=0)
     topic = stage.cluster.create_topic("many", partitions)
     data = encode((n, 1, CREATE_TIME, b"k", bytes(80), ()) for n in range(RECORDS))
@@ -49,7 +49,7 @@ def read(client: Consumer, records: int) -> None:
 def test_a_partitions_leader_is_looked_up_once_for_a_reset_and_once_for_fetches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However many fetches come between: most passes meet partitions whose leader is busy."""
+    """For any number of fetches: the leaders of most partitions are busy at each attempt."""
     asked: Counter[int] = Counter()
     look_up = Cluster.partition
 
@@ -64,7 +64,7 @@ def test_a_partitions_leader_is_looked_up_once_for_a_reset_and_once_for_fetches(
     assert max(asked.values()) <= 3, asked.most_common(5)
 
 
-def test_another_leader_is_looked_up_anew() -> None:
+def test_another_leader_is_looked_up_again() -> None:
     stage, client = filled(30)
     read(client, 30 * RECORDS)
     stage.cluster.stop(1)
@@ -77,7 +77,7 @@ def test_another_leader_is_looked_up_anew() -> None:
     read(client, 30 * 3)
 
 
-def test_the_list_of_topics_is_read_in_pieces_and_no_partition_is(
+def test_the_list_of_topics_is_decoded_in_pieces_without_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(packed_metadata, "SLICE", 2000)
@@ -109,8 +109,8 @@ def test_the_list_of_topics_is_read_in_pieces_and_no_partition_is(
     assert all("step" in said[a:b] for a, b in pairwise(at))
 
 
-def test_a_fetch_without_news_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them are asked for already; one that gets a record, or goes on, is seen to again."""
+def test_a_fetch_without_changes_visits_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are in the fetch session already; only those with records or changes are visited."""
     stage, client = filled(100)
     read(client, 100 * RECORDS)
     assert client.poll_arrow(3.0) is None
@@ -145,7 +145,7 @@ def test_a_fetch_without_news_looks_at_no_partition(monkeypatch: pytest.MonkeyPa
     read(client, 1)
 
 
-def test_what_is_read_no_more_is_let_go() -> None:
+def test_partitions_that_are_no_longer_read_are_released() -> None:
     _, client = filled(30)
     read(client, 30 * RECORDS)
     fetcher = client._calls.engine.fetcher

@@ -1,4 +1,4 @@
-"""`metrics()`: after a known run every number is right, also through a move and refusals."""
+"""`metrics()`: after a known run every number is right, also with a move and with errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NODES = "producer-node-metrics"
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Requests that hosts were given to send, by client: counted outside of the engine."""
+    """Return the number of requests that hosts sent by client, counted outside of the engine."""
     found: Counter[str] = Counter()
     send = SimulatedHost._send
 
@@ -47,13 +47,13 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def requests_add_up(found: Metrics) -> bool:
-    """Each that was sent was answered, or is in flight, or was lost."""
+    """Assert that each request was answered, is in flight, or was lost."""
     value = found.value
     lost = value("request-total") - value("response-total") - value("requests-in-flight")
     return lost >= 0
 
 
-def test_the_catalogue_has_all_that_clients_tell_and_nothing_else() -> None:
+def test_the_catalogue_contains_the_metrics_of_all_clients_and_no_others() -> None:
     scene = Scene()
     scene.write(range(8))
     with scene.producer() as producer, scene.client(Admin) as admin:
@@ -70,8 +70,9 @@ def test_the_catalogue_has_all_that_clients_tell_and_nothing_else() -> None:
 
 
 def worked(records: int, concurrency: int) -> list[Metrics]:
-    """A consumer's metrics in the second and in the fifth second of workers' first run, in which
-    each record takes two seconds and the first of them fails, and after a second run.
+    """Return metrics of a consumer in seconds 2 and 5 of a run of workers, and after a second run.
+
+    In the first run each record takes two seconds, and the first of them fails.
     """
     with KafkaSimulation(seed=1) as simulation:
         simulation.create_topic("t", partitions=1)
@@ -106,7 +107,7 @@ def worked(records: int, concurrency: int) -> list[Metrics]:
         return found
 
 
-def test_what_workers_do() -> None:
+def test_metrics_of_workers() -> None:
     first, later, last = worked(10, 4)
 
     def told(metrics: Metrics) -> dict[str, float]:
@@ -123,14 +124,14 @@ def test_what_workers_do() -> None:
         "oldest-seconds": 1,
         "longest-seconds": 1,
     }
-    # Three are done at 2 s and four at 4 s, the record that failed among those that run.
+    # Three are done at 2 s and four at 4 s; the failed record is among the running ones.
     seen = told(later)
     assert (seen["finished-total"], seen["retry-total"], seen["oldest-seconds"]) == (7, 1, 5)
     assert (seen["running"], seen["longest-seconds"]) == (3, 1)
     assert told(last) == {"finished-total": 11, "retry-total": 1, "dead-letter-total": 1}
 
 
-def test_a_client_that_did_nothing_has_counted_nothing() -> None:
+def test_a_client_without_any_request_has_counted_nothing() -> None:
     with Stage().client(Admin) as admin:
         found = admin.metrics()
     assert (found.client, found.client_id) == ("Admin", "odradek")
@@ -187,8 +188,8 @@ def test_averages_are_of_the_last_minute() -> None:
     assert after.value("request-total") == before.value("request-total") + 1
 
 
-def test_what_is_refused_is_counted_as_it_ends(scripted: Scripted) -> None:
-    """Sent again: 6 (not the leader); given up: 87 (invalid), with all its records."""
+def test_errors_are_counted_by_their_effect(scripted: Scripted) -> None:
+    """Retried: 6 (not the leader); failed: 87 (invalid), with all its records."""
     _, cluster, producer, script = scripted(3)
 
     def arrived(*said: int) -> int:
@@ -213,13 +214,13 @@ def test_what_is_refused_is_counted_as_it_ends(scripted: Scripted) -> None:
     assert counted("send", "error") == [arrived(), failed]
     assert producer.metrics().value("record-error-total", topic="t") == failed
     script.rule = times(1, APPENDED, 7, lambda arrival: arrival.partition == 2)
-    producer.send("t", b"x", partition=2).result(20.0)  # written, though the answer said: timed out
+    producer.send("t", b"x", partition=2).result(20.0)  # written, though the response was a timeout
     assert counted("send", "retry") == [arrived(), arrived(6) + arrived(7)]
     assert counted("acknowledged") == [sum(len(cluster.records("t", p)) for p in range(3))]
     assert written >= 5
 
 
-def test_records_whose_topic_never_comes_are_errors() -> None:
+def test_records_of_a_missing_topic_are_errors() -> None:
     stage = Stage()
     with stage.producer(max_block_ms=5_000) as producer:
         futures = [producer.send("nowhere", b"x") for _ in range(3)]
@@ -231,7 +232,7 @@ def test_records_whose_topic_never_comes_are_errors() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_through_a_move_of_the_cluster(seed: int, sent: Counter[str]) -> None:
+def test_during_a_move_of_the_cluster(seed: int, sent: Counter[str]) -> None:
     stage = Stage(seed)
     producer = stage.producer()
     consumer = stage.consumer()
@@ -287,7 +288,7 @@ def test_through_a_move_of_the_cluster(seed: int, sent: Counter[str]) -> None:
     assert consumer.metrics().value("records-consumed-total") == 60
 
 
-def test_while_the_cluster_is_away() -> None:
+def test_while_the_cluster_is_unreachable() -> None:
     stage = Stage()
     producer = stage.producer()
     producer.send("t", b"x", partition=0).result(5.0)
@@ -305,7 +306,7 @@ def test_while_the_cluster_is_away() -> None:
         producer.close(0)
 
 
-def test_each_way_of_reading_counts_what_the_program_had() -> None:
+def test_each_way_of_reading_counts_the_returned_records() -> None:
     stage = Stage(partitions=1)
     stage.write(range(100))
     consumer = stage.consumer()
@@ -319,7 +320,7 @@ def test_each_way_of_reading_counts_what_the_program_had() -> None:
     for n in range(3):
         next(records)
         assert consumed() == 8 + n
-    consumer.seek(P0, 50)  # what was decoded and not handed out isn't counted
+    consumer.seek(P0, 50)  # decoded records that weren't returned don't count
     assert consumed() == 10
     table = consumer.poll_arrow(5.0)
     assert table is not None
@@ -356,8 +357,8 @@ def test_bytes_are_those_of_the_log() -> None:
         assert found("fetch-latency-max") < 1000.0
 
 
-def test_the_time_of_decoding_is_that_of_the_hosts_clock() -> None:
-    """Virtual time stands still meanwhile: here each look at the clock takes a millisecond."""
+def test_the_time_of_decoding_is_measured_with_the_hosts_clock() -> None:
+    """Virtual time doesn't pass meanwhile: here each look at the clock takes a millisecond."""
     stage = Stage(partitions=1)
     stage.write(range(30))
     consumer = stage.consumer()
@@ -426,7 +427,7 @@ def test_a_member_of_a_group(protocol: str) -> None:
     assert 3.0 <= found("last-rebalance-seconds-ago") < 60.0
 
 
-def test_logins_and_refused_ones() -> None:
+def test_successful_and_refused_authentications() -> None:
     scene = SaslScene()
     with scene.producer() as producer:
         producer.send("t", b"1", partition=0).result(5.0)
@@ -441,7 +442,7 @@ def test_logins_and_refused_ones() -> None:
         assert found("failed-authentication-total") == found("dial-total") >= 1
 
 
-def test_quiet_that_brokers_ask_for() -> None:
+def test_throttle_times_of_brokers() -> None:
     stage = Stage(brokers=1)
     with stage.producer() as producer:
         producer.send("t", b"x", partition=0).result(5.0)
@@ -453,7 +454,7 @@ def test_quiet_that_brokers_ask_for() -> None:
     assert found("produce-throttle-time-avg") == 125.0
 
 
-def test_a_question_that_was_asked_twice() -> None:
+def test_requests_that_were_hedged() -> None:
     stage = Stage()
     producer = stage.producer()
     for partition in range(3):
@@ -472,7 +473,7 @@ def test_a_question_that_was_asked_twice() -> None:
     producer.close()
 
 
-def test_it_sends_nothing_starts_nothing_and_takes_no_lock() -> None:
+def test_it_sends_no_request_starts_no_thread_and_takes_no_lock() -> None:
     stage = Stage()
     stage.write(range(5))
     consumer = stage.consumer(group_id="g")
@@ -481,7 +482,7 @@ def test_it_sends_nothing_starts_nothing_and_takes_no_lock() -> None:
     engine, counts = consumer._engine, dict(consumer._engine.events.counts)
     before = (engine.flows, len(engine.effects), len(engine.inputs))
     seen: list[Metrics] = []
-    with engine.lock:  # of this thread: another one that wants it would wait for ever
+    with engine.lock:  # held by this thread: another one would wait forever
         other = threading.Thread(target=lambda: seen.append(consumer.metrics()))
         other.start()
         other.join(30.0)
@@ -491,7 +492,7 @@ def test_it_sends_nothing_starts_nothing_and_takes_no_lock() -> None:
     consumer.close()
 
 
-async def test_asyncio_clients_have_the_same(kafka_simulation: KafkaSimulation) -> None:
+async def test_asyncio_clients_have_the_same_metrics(kafka_simulation: KafkaSimulation) -> None:
     kafka_simulation.create_topic("t", partitions=1)
     servers = {"bootstrap.servers": kafka_simulation.bootstrap_servers}
     async with AsyncProducer(servers) as producer, AsyncConsumer(servers) as consumer:
@@ -508,8 +509,8 @@ async def test_asyncio_clients_have_the_same(kafka_simulation: KafkaSimulation) 
     assert had.value("records-consumed-total") == 3
 
 
-def test_a_connection_that_just_ends_is_not_counted_twice() -> None:
-    """Another thread may look after its numbers went to its broker's, and before it is gone."""
+def test_a_connection_that_is_being_closed_is_not_counted_twice() -> None:
+    """Another thread may look between adding its numbers to its broker's and removing it."""
     stage = Stage(brokers=1)
     with stage.producer() as producer:
         producer.send("t", b"x", partition=0).result(5.0)
@@ -522,7 +523,7 @@ def test_a_connection_that_just_ends_is_not_counted_twice() -> None:
         assert after.value(total) == before.value(total) > 0
 
 
-def test_a_snapshot_is_pickled_and_copied() -> None:
+def test_a_snapshot_can_be_pickled_and_copied() -> None:
     stage = Stage()
     with stage.producer() as producer:
         producer.send("t", b"x", partition=0).result(5.0)

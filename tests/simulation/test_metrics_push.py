@@ -1,4 +1,4 @@
-"""KIP-714: what brokers subscribe to is pushed, in time, once, and never at a program's cost."""
+"""KIP-714: the metrics of a broker's subscription are pushed in time, once, without delays."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_deltas_are_pushed_at_the_interval_and_once_more_at_the_end() -> None:
     assert len(receiver.asked) == 1
 
 
-def test_sums_and_gauges_are_what_opentelemetry_reads() -> None:
+def test_sums_and_gauges_can_be_read_by_opentelemetry() -> None:
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 3)
@@ -116,7 +116,7 @@ def receiver_time(stage: Stage, receiver: TelemetryReceiver) -> float:
     return (stage.world.wall_clock() - now) * 1e9
 
 
-def test_cumulative_sums_go_on() -> None:
+def test_cumulative_sums_continue() -> None:
     stage, receiver = staged(interval=10.0, delta=False)
     producer = stage.producer()
     send(producer, 3)
@@ -130,7 +130,7 @@ def test_cumulative_sums_go_on() -> None:
 
 
 def sums(pushed: Pushed) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Each sum's value and the time from which on it counts, by name and attributes."""
+    """Return each sum's value and start time by name and attributes."""
     return {
         (m.name, *sorted(a.value.string_value for a in p.attributes)): (
             p.as_int,
@@ -141,8 +141,8 @@ def sums(pushed: Pushed) -> dict[tuple[str, ...], tuple[int, int]]:
     }
 
 
-def test_a_cumulative_sum_that_begins_again_counts_from_a_later_time() -> None:
-    """A topic to which nothing is sent is forgotten after a while; then it counts from 0."""
+def test_a_cumulative_sum_that_restarts_has_a_later_start_time() -> None:
+    """Metrics of a topic are removed after a while without records; then they restart at 0."""
     stage, receiver = staged(interval=10.0, delta=False)
     producer = stage.producer(metadata_max_idle_ms=30_000, metadata_max_age_ms=10_000)
     for count in (3, 1):
@@ -163,7 +163,7 @@ def test_a_cumulative_sum_that_begins_again_counts_from_a_later_time() -> None:
     assert values[0][1] == begun < values[-1][1]
 
 
-def test_a_push_under_way_is_not_told_again_by_the_last_one() -> None:
+def test_a_push_in_flight_is_not_repeated_by_the_last_one() -> None:
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 3)
@@ -174,8 +174,8 @@ def test_a_push_under_way_is_not_told_again_by_the_last_one() -> None:
     assert [points(p, SENT) for p in receiver.pushed] == [[3], [0]]
 
 
-def test_no_push_is_due_while_the_last_one_is_under_way() -> None:
-    """It would tell the sums of the last one a second time, as that has no answer yet."""
+def test_no_push_is_due_while_the_last_one_is_in_flight() -> None:
+    """It would repeat the sums of the last one, which isn't answered yet."""
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 1)
@@ -189,8 +189,8 @@ def test_no_push_is_due_while_the_last_one_is_under_way() -> None:
     assert [p.terminating for p in receiver.pushed] == [False, True]
 
 
-def test_a_slow_receiver_delays_no_record(caplog: pytest.LogCaptureFixture) -> None:
-    """A broker answers the requests of one connection in order: pushes have their own."""
+def test_a_slow_telemetry_receiver_delays_no_record(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker answers the requests of a connection in order, so pushes have their own."""
     stage, receiver = staged(interval=5.0)
     stage.cluster.brokers[1].delays[PushTelemetryRequest.API_KEY] = 20.0
     caplog.set_level("INFO", "odradek")
@@ -210,7 +210,7 @@ def test_a_slow_receiver_delays_no_record(caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.parametrize("interval", [-1.0, -0.001, 0.0, 0.001, 0.099])
-def test_an_interval_that_no_broker_means_is_five_minutes(interval: float) -> None:
+def test_an_invalid_interval_is_replaced_by_five_minutes(interval: float) -> None:
     stage, receiver = staged(interval=interval)
     with stage.producer() as producer:
         send(producer, 1)
@@ -229,8 +229,8 @@ def test_an_interval_that_no_broker_means_is_five_minutes(interval: float) -> No
         errors.TelemetryTooLargeError,
     ],
 )
-def test_a_refused_subscription_is_asked_for_after_an_interval(error: Any) -> None:
-    """Not at once, whatever the error (R-RT-1)."""
+def test_a_refused_subscription_is_requested_after_an_interval(error: Any) -> None:
+    """Not immediately, for any error (R-RT-1)."""
     stage, receiver = staged(interval=10.0)
     asked = stage.cluster.brokers[1].requests
     stage.cluster.brokers[1].injections.append(
@@ -248,9 +248,7 @@ def test_a_refused_subscription_is_asked_for_after_an_interval(error: Any) -> No
 @pytest.mark.parametrize(
     ("accepted", "used"), [((9, 4), 4), ((-1, 99, 1, 4), 1), ((9,), 0), ((0, 4), 0)]
 )
-def test_codecs_that_this_client_does_not_know_are_skipped(
-    accepted: tuple[int, ...], used: int
-) -> None:
+def test_unknown_codecs_are_skipped(accepted: tuple[int, ...], used: int) -> None:
     stage, receiver = staged(compression_types=accepted)
     with stage.producer() as producer:
         send(producer, 5)
@@ -260,7 +258,7 @@ def test_codecs_that_this_client_does_not_know_are_skipped(
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_it_is_packed_as_the_broker_likes_best(codec: int) -> None:
+def test_pushes_are_compressed_with_the_brokers_first_codec(codec: int) -> None:
     stage, receiver = staged(compression_types=(codec, 1))
     with stage.producer() as producer:
         send(producer, 5)
@@ -269,7 +267,7 @@ def test_it_is_packed_as_the_broker_likes_best(codec: int) -> None:
     assert points(last, SENT) == [5]
 
 
-def test_only_what_is_asked_for_is_pushed() -> None:
+def test_subscribed_metrics_are_pushed_only() -> None:
     wanted = ("org.apache.kafka.producer.record.", "org.apache.kafka.producer.connection.count")
     stage, receiver = staged(requested_metrics=wanted)
     with stage.producer() as producer:
@@ -280,7 +278,7 @@ def test_only_what_is_asked_for_is_pushed() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "*"])
-def test_all_metrics_are_asked_for_by_two_words(word: str) -> None:
+def test_two_words_mean_all_metrics(word: str) -> None:
     stage, receiver = staged(requested_metrics=(word,))
     with stage.producer() as producer:
         send(producer, 1)
@@ -288,7 +286,7 @@ def test_all_metrics_are_asked_for_by_two_words(word: str) -> None:
     assert {SENT, "odradek.dial.total"} <= names
 
 
-def test_a_broker_that_wants_nothing_is_asked_again_and_gets_nothing() -> None:
+def test_a_broker_without_a_subscription_is_asked_again_and_gets_no_push() -> None:
     stage, receiver = staged(requested_metrics=(), interval=10.0)
     with stage.producer() as producer:
         send(producer, 1)
@@ -298,7 +296,7 @@ def test_a_broker_that_wants_nothing_is_asked_again_and_gets_nothing() -> None:
     assert receiver.pushed == []
 
 
-def test_without_a_receiver_nobody_is_asked() -> None:
+def test_without_a_receiver_no_broker_is_asked() -> None:
     stage = Stage(brokers=1, partitions=1)
     with stage.producer() as producer:
         send(producer, 1)
@@ -317,7 +315,7 @@ def test_it_can_be_turned_off() -> None:
     assert (receiver.asked, receiver.pushed) == ([], [])
 
 
-def test_another_subscription_is_asked_for_at_once() -> None:
+def test_another_subscription_is_requested_immediately() -> None:
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 3)
@@ -356,7 +354,7 @@ def test_refusals(error: Any, asked: int, goes_on: bool) -> None:
     assert len(stage.values()) == 2
 
 
-def test_a_client_that_pushed_too_early_still_says_goodbye() -> None:
+def test_a_client_that_pushed_too_early_still_sends_its_last_push() -> None:
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 1)
@@ -368,7 +366,7 @@ def test_a_client_that_pushed_too_early_still_says_goodbye() -> None:
     assert receiver.pushed[-1].terminating
 
 
-def test_more_than_a_broker_takes_is_not_sent() -> None:
+def test_pushes_above_the_brokers_limit_are_not_sent() -> None:
     stage, receiver = staged(interval=10.0, max_bytes=50)
     with stage.producer() as producer:
         send(producer, 1)
@@ -377,8 +375,8 @@ def test_more_than_a_broker_takes_is_not_sent() -> None:
     assert stage.cluster.brokers[1].requests["PushTelemetry"] == 0
 
 
-def test_through_an_outage_and_a_move() -> None:
-    """It dials for nobody, loses no sum, and goes on where there is a connection again."""
+def test_during_an_outage_and_a_move() -> None:
+    """Pushes open no connection, lose no sum, and continue once another request has opened one."""
     stage, receiver = staged(interval=5.0)
     producer = stage.producer()
     send(producer, 3)
@@ -397,7 +395,7 @@ def test_through_an_outage_and_a_move() -> None:
     assert len({p.client_instance_id for p in receiver.pushed}) == 1
 
 
-def test_a_silent_broker_keeps_no_close_waiting() -> None:
+def test_a_silent_broker_does_not_delay_close() -> None:
     stage, _ = staged()
     producer = stage.producer()
     send(producer, 1)
@@ -407,8 +405,8 @@ def test_a_silent_broker_keeps_no_close_waiting() -> None:
     assert stage.world.now - begun < 1.0
 
 
-def test_quiet_that_is_asked_for_is_kept() -> None:
-    """KIP-219: also where the push is due before it is over."""
+def test_throttle_times_are_kept() -> None:
+    """KIP-219: also if the next push is due earlier."""
     stage, receiver = staged(interval=1.0)
     producer = stage.producer()
     stage.cluster.throttle(1, 5.0)
@@ -423,7 +421,7 @@ def test_quiet_that_is_asked_for_is_kept() -> None:
 
 
 @PROTOCOLS
-def test_a_member_of_a_group_says_who_it_is(protocol: str) -> None:
+def test_a_member_of_a_group_sends_its_group_labels(protocol: str) -> None:
     scene, receiver = Scene(protocol), TelemetryReceiver(interval=5.0)
     scene.cluster.receive_telemetry(receiver)
     scene.write(range(8))
@@ -454,7 +452,7 @@ async def test_asyncio_clients_push_too(kafka_simulation: KafkaSimulation) -> No
     assert len(receiver.pushed) >= 2
 
 
-def test_a_client_knows_the_id_that_it_was_given() -> None:
+def test_a_client_knows_its_instance_id() -> None:
     stage, receiver = staged(interval=10.0)
     with stage.producer() as producer, stage.consumer() as consumer, stage.client(Admin) as admin:
         clients: tuple[Client[Any], ...] = (producer, consumer, admin)
@@ -466,7 +464,7 @@ def test_a_client_knows_the_id_that_it_was_given() -> None:
     assert {p.client_instance_id for p in receiver.pushed} == {UUID(int=n).bytes for n in (1, 2, 3)}
 
 
-def test_why_a_client_has_no_id() -> None:
+def test_why_a_client_has_no_instance_id() -> None:
     stage, receiver = staged(interval=10.0)
     with (
         stage.producer(enable_metrics_push=False) as producer,
@@ -496,19 +494,19 @@ def test_why_a_client_has_no_id() -> None:
     assert len(receiver.asked) == 1
 
 
-async def test_a_client_in_a_loop_knows_its_id(kafka_simulation: KafkaSimulation) -> None:
+async def test_a_client_in_an_event_loop_knows_its_id(kafka_simulation: KafkaSimulation) -> None:
     kafka_simulation.cluster.receive_telemetry(TelemetryReceiver(interval=10.0))
     async with AsyncProducer(bootstrap_servers=kafka_simulation.bootstrap_servers) as producer:
         assert await producer.client_instance_id(5.0) == UUID(int=1)
 
 
 def test_an_interrupted_client_keeps_its_id() -> None:
-    """A Ctrl-C amid a step leaves it a new engine."""
+    """A Ctrl-C in a step leads to a new engine."""
     stage, _ = staged()
     consumer = stage.consumer()
     consumer.assign([TopicPartition("t", 0)])
     known, engine = consumer.client_instance_id(5.0), consumer._engine
-    engine.torn = True  # as a step leaves it that was interrupted
+    engine.torn = True  # as an interrupted step leaves it
     consumer._calls._renew()
     assert consumer.client_instance_id(5.0) == known
     assert consumer._engine is not engine

@@ -1,4 +1,4 @@
-"""KIP-1242 (R-RB-8): brokers are told whom we mean, and say so when they are somebody else."""
+"""KIP-1242 (R-RB-8): requests name the expected broker, and other brokers report the mismatch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from odradek.simulation import SimulatedCluster
 
 OLDER = {ApiVersionsRequest.API_KEY: (0, 4)}
 Meant = tuple[str, int, str | None, int]
-"""An address, and the version, cluster id and node id of what was said there in ApiVersions."""
+"""An address, and the version, cluster id and node id of an ApiVersions request to it."""
 
 
 class Overheard:
-    """What a client says in ApiVersions."""
+    """Record the ApiVersions requests of clients."""
 
     def __init__(self) -> None:
         self.meant: list[Meant] = []
@@ -33,7 +33,7 @@ class Overheard:
         self._places[number] = str(address)
 
     def connected(self, number: int) -> None:
-        """Nothing to note."""
+        """Record nothing."""
 
     def sent(self, number: int, request: OutgoingRequest) -> None:
         body = request.body
@@ -42,14 +42,14 @@ class Overheard:
             self.meant.append((place, request.version, body.cluster_id, body.node_id))
 
     def answered(self, number: int, correlation_id: int) -> None:
-        """Nothing to note."""
+        """Record nothing."""
 
     def ended(self, number: int) -> None:
-        """Nothing to note."""
+        """Record nothing."""
 
 
 class Scene(Stage):
-    """A cluster with topic `t`, and what is said to whom in ApiVersions."""
+    """A cluster with topic `t`, and its ApiVersions requests by address."""
 
     def __init__(self, brokers: int, **more: Any) -> None:
         super().__init__(1, brokers, brokers, **more)
@@ -63,7 +63,7 @@ class Scene(Stage):
         return made
 
     def elsewhere(self, brokers: int = 1, **more: Any) -> SimulatedCluster:
-        """Another cluster."""
+        """Create another cluster."""
         named: Any = {"name": "other", "bootstrap_name": None, **more}
         return SimulatedCluster(self.world, brokers, "other-0009", **named)
 
@@ -72,7 +72,7 @@ class Scene(Stage):
         return self.overheard.meant
 
     def swap(self) -> None:
-        """Brokers 1 and 2 come back at each other's address."""
+        """Restart brokers 1 and 2 at each other's address."""
         one, two = self.cluster.brokers[1], self.cluster.brokers[2]
         self.cluster.crash(1)
         self.cluster.crash(2)
@@ -93,31 +93,33 @@ def all_partitions(producer: Producer, count: int) -> list[int]:
         ({"metadata_recovery_strategy": "none"}, False),
     ],
 )
-def test_only_learned_brokers_are_told_whom_we_mean(options: dict[str, Any], told: bool) -> None:
+def test_requests_to_known_brokers_contain_the_expected_broker(
+    options: dict[str, Any], told: bool
+) -> None:
     scene = Scene(3)
     with scene.producer(**options) as producer:
         all_partitions(producer, 3)
     cluster_id = scene.cluster.cluster_id
     ids = {str(broker.address): broker.id for broker in scene.cluster.brokers.values()}
-    assert {place for place, *_ in scene.meant} > set(ids)  # and the front door
+    assert {place for place, *_ in scene.meant} > set(ids)  # and the bootstrap address
     for place, version, cluster, node in scene.meant:
         learned = told and place in ids
         assert version == 5
         assert (cluster, node) == ((cluster_id, ids[place]) if learned else (None, -1))
 
 
-def test_a_broker_whose_address_is_a_bootstrap_address_is_told_nothing() -> None:
+def test_a_broker_at_a_bootstrap_address_gets_no_expected_broker() -> None:
     scene = Scene(1)
     with scene.producer(bootstrap_servers=str(scene.cluster.brokers[1].address)) as producer:
         all_partitions(producer, 1)
-        scene.cluster.brokers[1].disconnect_all()  # the next dial knows the cluster
+        scene.cluster.brokers[1].disconnect_all()  # the next attempt knows the cluster
         all_partitions(producer, 1)
     assert len(scene.meant) > 1
     assert {(c, n) for _, _, c, n in scene.meant} == {(None, -1)}
 
 
-def test_brokers_that_share_an_address_are_told_nothing() -> None:
-    """As where all are advertised behind one load balancer: any of them may answer."""
+def test_brokers_that_share_an_address_get_no_expected_broker() -> None:
+    """With one advertised load balancer any of them may respond."""
     scene = Scene(2)
     scene.cluster.brokers[2].address = scene.cluster.brokers[1].address
     with scene.producer() as producer:
@@ -125,7 +127,7 @@ def test_brokers_that_share_an_address_are_told_nothing() -> None:
         assert producer._engine.network.meant_by(scene.cluster.brokers[1].address) == (None, -1)
 
 
-def test_swapped_brokers_are_noticed_before_anything_is_asked_of_them() -> None:
+def test_swapped_brokers_are_detected_before_other_requests() -> None:
     scene = Scene(2)
     with scene.producer() as producer:
         all_partitions(producer, 2)
@@ -139,15 +141,15 @@ def test_swapped_brokers_are_noticed_before_anything_is_asked_of_them() -> None:
     assert "REBOOTSTRAP_REQUIRED" in str(rebootstraps[0])
 
 
-def test_an_older_broker_is_asked_in_its_own_version() -> None:
+def test_an_older_broker_gets_its_own_version() -> None:
     scene = Scene(1, versions=OLDER)
     with scene.producer() as producer:
         all_partitions(producer, 1)
     assert [v for _, v, _, _ in scene.meant] == [5, 4] * (len(scene.meant) // 2)
 
 
-def test_an_address_that_leads_elsewhere_for_minutes_ends_no_other_connection() -> None:
-    """R-RB-3: one start from the bootstrap addresses finds nothing new, and a hundred wouldn't."""
+def test_an_address_misrouted_for_minutes_closes_no_other_connection() -> None:
+    """R-RB-3: one rebootstrap finds nothing new, and a hundred wouldn't."""
     scene = Scene(3)
     other = scene.elsewhere()
     with scene.producer() as producer:
@@ -169,8 +171,8 @@ def test_an_address_that_leads_elsewhere_for_minutes_ends_no_other_connection() 
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_topics_and_producer_ids_are_asked_of_no_other_cluster(older: bool) -> None:
-    """R-RB-5: one that doesn't know KIP-1242 is asked whose it is before anything is done there."""
+def test_topics_and_producer_ids_are_requested_from_no_wrong_cluster(older: bool) -> None:
+    """R-RB-5: before KIP-1242, the cluster id of an address is checked before its first use."""
     scene = Scene(1)
     other = scene.elsewhere(versions=OLDER if older else None)
     address = scene.cluster.brokers[1].address
@@ -192,8 +194,8 @@ def test_topics_and_producer_ids_are_asked_of_no_other_cluster(older: bool) -> N
     assert "new" in scene.cluster.topics
 
 
-def test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is() -> None:
-    """Topic ids keep records apart, but such a connection would go on for ever."""
+def test_the_cluster_id_of_an_old_broker_without_known_topics_is_checked() -> None:
+    """Topic ids protect records, but otherwise this connection would be used forever."""
     scene = Scene(2)
     other = scene.elsewhere(versions=OLDER)
     other.create_topic("t", 2)
@@ -207,13 +209,14 @@ def test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is() -> 
         scene.cluster.brokers[1].disconnect_all()
         future = producer.send("t", b"y", partition=0)
         assert consumer.poll(1.0) == []
-        scene.world.divert(address, None)  # whoever is in there stays, unless it goes by itself
+        # open connections of other clients are kept unless they time out
+        scene.world.divert(address, None)
         assert future.result(20.0).offset == 1
         assert len(consumer.poll(20.0)) == 1
 
 
-def test_another_cluster_at_a_learned_address_is_left_for_the_bootstrap() -> None:
-    """Its broker says so itself; the front door still leads to our cluster."""
+def test_a_wrong_cluster_at_a_known_address_leads_to_the_bootstrap_address() -> None:
+    """Its broker reports the mismatch; the bootstrap address still leads to the right cluster."""
     scene = Scene(2)
     other = scene.elsewhere(2)
     other.create_topic("t", 2)

@@ -1,4 +1,4 @@
-"""R-IN-6: nobody waits in silence for a topic or a partition that isn't there."""
+"""R-IN-6: a client that waits for a missing topic or partition logs it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPO = "Flihgts"
 
 
 class Scene(Stage):
-    """A cluster with topic `flights`, of three partitions; counts what clients ask."""
+    """A cluster with topic `flights`, of three partitions; counts the requests of clients."""
 
     def __init__(self, **cluster: Any) -> None:
         super().__init__(partitions=0, **cluster)
@@ -104,7 +104,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def found(scene: Scene, client: Any) -> None:
-    """It is noticed that nothing is missing any more."""
+    """Return whether the client has noticed that nothing is missing any more."""
     end = scene.world.now + 60
     while client.explain().missing and scene.world.now < end:
         if isinstance(client, Consumer):
@@ -116,7 +116,7 @@ def found(scene: Scene, client: Any) -> None:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_topic_that_is_not_there_is_told_of_once_with_the_cure(
+def test_a_missing_topic_is_logged_once_with_a_remedy(
     use: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene()
@@ -158,7 +158,7 @@ def an_assignment(scene: Scene) -> Any:
         ("flights", 7, "topic flights still has no partition 7 after 4 s"),
     ],
 )
-def test_a_send_in_a_with_block_says_within_five_seconds_what_it_waits_for(
+def test_a_send_in_a_with_block_warns_within_five_seconds(
     caplog: pytest.LogCaptureFixture, topic: str, partition: int | None, problem: str
 ) -> None:
     scene = Scene()
@@ -179,7 +179,9 @@ def test_a_send_in_a_with_block_says_within_five_seconds_what_it_waits_for(
 
 
 @pytest.mark.parametrize("use", [a_send, an_assignment])
-def test_so_is_a_partition(use: Callable[[Scene], Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_partition_is_logged_once_too(
+    use: Callable[[Scene], Any], caplog: pytest.LogCaptureFixture
+) -> None:
     scene = Scene()
     client = use(scene)
     (line,) = told(caplog)
@@ -196,7 +198,7 @@ def test_so_is_a_partition(use: Callable[[Scene], Any], caplog: pytest.LogCaptur
     client.close(0)
 
 
-def test_a_topic_that_is_made_soon_is_nobodys_trouble(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_is_created_soon_causes_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
     scene.world.after(3.0, lambda: scene.cluster.create_topic("soon"))
     client = scene.producer()
@@ -207,10 +209,10 @@ def test_a_topic_that_is_made_soon_is_nobodys_trouble(caplog: pytest.LogCaptureF
     client.close()
 
 
-def test_names_like_it_are_left_out_where_no_broker_lists_any(
+def test_similar_names_are_left_out_if_no_broker_lists_topics(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The cluster dies amid the wait: what is told doesn't wait for ever for the list."""
+    """The cluster dies during the wait: the warning doesn't wait forever for the list."""
     scene = Scene()
     for number in scene.cluster.brokers:
         scene.world.after(3.5, partial(scene.cluster.crash, number))
@@ -223,7 +225,7 @@ def test_names_like_it_are_left_out_where_no_broker_lists_any(
     client.close(0)
 
 
-def test_a_producer_has_topics_created_and_a_consumer_if_it_is_configured_so() -> None:
+def test_producers_create_topics_and_consumers_do_if_configured() -> None:
     """KIP-361."""
     scene = Scene(auto_create=True)
     producer = scene.producer()
@@ -239,7 +241,7 @@ def test_a_producer_has_topics_created_and_a_consumer_if_it_is_configured_so() -
 
 
 @pytest.mark.parametrize("use", ["assign", "subscribe, classic", "subscribe, consumer"])
-def test_a_consumer_creates_no_topic_and_says_which_one_is_missing(
+def test_a_consumer_creates_no_topic_and_names_the_missing_one(
     use: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By default; poll() doesn't raise, because the topic may be created later."""
@@ -258,8 +260,8 @@ def test_a_consumer_creates_no_topic_and_says_which_one_is_missing(
     consumer.close(0)
 
 
-def test_a_broker_that_can_not_be_forbidden_to_creates_topics_for_a_consumer() -> None:
-    """Metadata has no field for it before version 4; the consumer works anyway."""
+def test_a_broker_before_metadata_version_4_creates_topics_for_consumers() -> None:
+    """Its Metadata request has no field to forbid it; the consumer works anyway."""
     scene = Scene(auto_create=True, versions={MetadataRequest.API_KEY: (0, 3)})
     consumer = scene.consumer()
     consumer.assign([TopicPartition("flights", 0), TopicPartition("new", 0)])
@@ -270,7 +272,7 @@ def test_a_broker_that_can_not_be_forbidden_to_creates_topics_for_a_consumer() -
 
 
 @pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
-def test_nobody_else_has_topics_made(kind: Any) -> None:
+def test_other_clients_create_no_topics(kind: Any) -> None:
     scene = Scene(auto_create=True)
     off: dict[str, Any] = {"allow.auto.create.topics": "false"} if kind is Producer else {}
     client: Any = scene.client(kind, **off)
@@ -287,8 +289,8 @@ def test_nobody_else_has_topics_made(kind: Any) -> None:
     client.close(0)
 
 
-def test_a_call_that_gave_up_before_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever looks whether a topic is there, and has the answer, waits for nothing."""
+def test_a_call_that_has_ended_causes_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """A call that checks whether a topic exists has its answer and doesn't wait."""
     scene = Scene()
     client = scene.producer()
     for name in ("probe", "another"):
@@ -302,8 +304,10 @@ def test_a_call_that_gave_up_before_is_not_told_of(caplog: pytest.LogCaptureFixt
     client.close()
 
 
-def test_what_nobody_asks_for_any_more_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    """A partitioner that is broken names many partitions: they aren't kept for ever."""
+def test_missing_names_that_are_no_longer_requested_are_removed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A broken partitioner names many partitions, which must not be kept forever."""
     scene = Scene()
     client = scene.producer(max_block_ms=500)
     for number in range(10, 30):
@@ -317,8 +321,8 @@ def test_what_nobody_asks_for_any_more_is_forgotten(caplog: pytest.LogCaptureFix
     client.close()
 
 
-def test_explain_keeps_the_groups_own_trouble_beside_a_missing_topic() -> None:
-    """A topic's name may be a letter that stands in any sentence."""
+def test_explain_reports_a_group_error_beside_a_missing_topic() -> None:
+    """A topic's name may be a letter that occurs in any sentence."""
     scene = Scene()
     client = scene.consumer(group_id="g")
     client.subscribe(["a"])
@@ -330,7 +334,7 @@ def test_explain_keeps_the_groups_own_trouble_beside_a_missing_topic() -> None:
     client.close(0)
 
 
-def test_a_question_about_a_topic_that_is_not_there_has_names_like_it() -> None:
+def test_the_error_of_a_lookup_suggests_similar_names() -> None:
     scene = Scene()
     with scene.consumer() as consumer:
         with pytest.raises(
@@ -351,7 +355,7 @@ def test_a_question_about_a_topic_that_is_not_there_has_names_like_it() -> None:
         ("(f|g)li", None, "fli"),
     ],
 )
-def test_a_pattern_without_a_match_is_told_once(
+def test_a_pattern_without_a_match_is_logged_once(
     pattern: str,
     meant: str | None,
     topic: str,
@@ -382,7 +386,7 @@ def test_a_pattern_without_a_match_is_told_once(
 
 
 @PROTOCOLS
-def test_a_pattern_with_a_match_is_not_told(
+def test_a_pattern_with_a_match_is_not_logged(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene()
@@ -396,8 +400,8 @@ def test_a_pattern_with_a_match_is_not_told(
     assert all(m.health().reason is None for m in members)
 
 
-def test_a_pattern_that_slows_regular_expressions_is_only_matched_as_it_is() -> None:
-    """Python's `re` takes longer than the universe for a variant of it, which matches nothing."""
+def test_a_slow_pattern_is_not_tried_in_variants() -> None:
+    """Python's `re` would need years for a variant of it to find no match."""
     scene = Scene()
     scene.cluster.create_topic("customerordersserviceinternalevents" * 2)
     with scene.consumer(group_id="g") as consumer:

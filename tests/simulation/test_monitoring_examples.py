@@ -1,6 +1,6 @@
-"""`examples/monitoring`: its expressions name metrics that exist and behave as the rules need.
+"""`examples/monitoring`: its expressions use metrics that exist and behave as its alerts need.
 
-Prometheus' expressions themselves are not evaluated here.
+The Prometheus expressions themselves aren't evaluated here.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from odradek.testing import KafkaSimulation
 EXAMPLES = Path(__file__).parents[2] / "examples/monitoring"
 SCRAPE = 5.0
 QUIET = 5000
-"""Milliseconds that a fetch waits: few fetches."""
+"""fetch.max.wait.ms of this consumer: few fetches."""
 
 
 class Scrapes:
-    """Scraped values by metric, and by labels."""
+    """Scraped values by metric and labels."""
 
     def __init__(self) -> None:
         self.series: dict[str, dict[frozenset[tuple[str, str]], list[float]]] = {}
@@ -43,13 +43,13 @@ class Scrapes:
                 self.series.setdefault(sample.name, {}).setdefault(labels, []).append(sample.value)
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """All values of the one series with these labels."""
+        """Return all values of the only series with these labels."""
         (found,) = (v for k, v in self.series[name].items() if labels.items() <= dict(k).items())
         return found
 
 
 class MonitoredService(Scene):
-    """Writes a record a second and reads them, until it is told to stop either."""
+    """A service that writes a record per second and reads them, until either is stopped."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class MonitoredService(Scene):
         self.consumer_.subscribe(["t"])
 
     def live(self, length: float) -> None:
-        """Work, scrape, and look as the exporter does, for this virtual time."""
+        """Work, scrape and collect as the exporter does, for this virtual time."""
         end, looked = self.world.now + length, 0.0
         while self.world.now < end:
             if self.writes:
@@ -86,7 +86,7 @@ class MonitoredService(Scene):
 
 
 def scraped_workers(work: Callable[[ConsumerRecord], Awaitable[object]], length: float) -> Scrapes:
-    """Scrape workers that read a record a second and try each three times."""
+    """Scrape workers that read a record per second and try each three times."""
     scrapes = Scrapes()
 
     async def live(servers: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ def scraped_workers(work: Callable[[ConsumerRecord], Awaitable[object]], length:
 
 
 async def brief(_: ConsumerRecord) -> None:
-    """Work that succeeds."""
+    """Process a record quickly."""
     await asyncio.sleep(0.01)
 
 
@@ -148,7 +148,7 @@ def test_every_metric_and_label_exists(service: MonitoredService) -> None:
             assert not any(math.isnan(values[-1]) for values in told[name].values()), expression
 
 
-def test_a_move_is_seen_and_is_over(service: MonitoredService) -> None:
+def test_a_move_is_visible_in_the_metrics_and_ends(service: MonitoredService) -> None:
     service.live(60.0)
     outages = [
         service.scrapes.values("odradek_outage_seconds", client_id=name)
@@ -164,7 +164,7 @@ def test_a_move_is_seen_and_is_over(service: MonitoredService) -> None:
     assert again[0] < again[-1]
 
 
-def test_a_group_that_reads_no_more_is_late(service: MonitoredService) -> None:
+def test_a_group_that_stops_reading_is_late(service: MonitoredService) -> None:
     service.live(30.0)
     service.reads = False
     service.consumer_.close(5.0)
@@ -175,7 +175,7 @@ def test_a_group_that_reads_no_more_is_late(service: MonitoredService) -> None:
     assert service.scrapes.values("kafka_consumergroup_members", consumergroup="bills")[-1] == 0
 
 
-def test_what_the_exporter_cannot_see_is_said(service: MonitoredService) -> None:
+def test_the_exporter_reports_what_it_cannot_read(service: MonitoredService) -> None:
     service.live(30.0)
     for broker in service.cluster.brokers:
         service.cluster.crash(broker)
@@ -184,7 +184,7 @@ def test_what_the_exporter_cannot_see_is_said(service: MonitoredService) -> None
     assert service.scrapes.values("odradek_lag_up")[-1] == 0
 
 
-def test_workers_that_are_well_have_no_dead_letters() -> None:
+def test_successful_workers_have_no_dead_letters() -> None:
     scrapes = scraped_workers(brief, 100.0)
     assert scrapes.values("odradek_work_dead_letter_total")[-1] == 0
     assert max(scrapes.values("odradek_work_oldest_seconds")) < SCRAPE
@@ -200,7 +200,7 @@ def test_dead_letters_are_counted() -> None:
     assert (values[8], values[11]) == (0, 1)
 
 
-def test_a_record_that_never_ends_grows_old() -> None:
+def test_the_age_of_a_record_in_progress_grows() -> None:
     async def work(record: ConsumerRecord) -> None:
         await asyncio.sleep(1e6 if record.value == b"25" else 0.01)  # at 25 s
 
@@ -208,7 +208,7 @@ def test_a_record_that_never_ends_grows_old() -> None:
     assert values[63] < 300.0 < values[67]  # KafkaWorkIsStuck, at 325 s
 
 
-def test_all_that_an_alert_says_is_there() -> None:
+def test_names_and_links_in_alerts_exist() -> None:
     for rule in rules():
         assert rule["annotations"]["summary"]
         assert rule["labels"]["severity"] in ("info", "warning", "critical")

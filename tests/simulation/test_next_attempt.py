@@ -1,4 +1,4 @@
-"""R-EV-1: whoever asks during an outage is told when something happens next."""
+"""R-EV-1: during an outage explain() returns the time of the next attempt."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""R-RB-8: an address leads to another broker of our own cluster, which denies what the cluster says
-of the one that is meant. Brokers before 4.4 don't say that they aren't it (KIP-1242).
+"""R-RB-8: an address leads to another broker of the cluster than metadata names.
+
+It responds NOT_LEADER or NOT_COORDINATOR. Brokers before 4.4 don't report the mismatch (KIP-1242).
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from odradek.simulation.brokers.broker import SimulatedBroker
 
 BOTH = [TopicPartition("t", 0), TopicPartition("t", 1)]
 LAG = 5.0
-"""Seconds for which a name leads where its broker was."""
+"""Seconds after a restart in which a name still resolves to the old address."""
 AGES = pytest.mark.parametrize("release", ["3.9", "newest"])
 
 
 class Pods(Stage):
-    """Two brokers with names, each of which leads a partition of topic t."""
+    """Two brokers with host names, each of which leads a partition of topic t."""
 
     def __init__(self, release: str = "3.9", partitions: int = 2, **more: Any) -> None:
         super().__init__(1, 2, partitions, **more)
@@ -41,15 +42,15 @@ class Pods(Stage):
             self.is_named(i, at=i)
 
     def stands(self, i: int, *, at: int) -> None:
-        """A broker is where the broker `at` was in the beginning."""
+        """Move a broker to the initial address of the broker `at`."""
         self.world.divert(self.ips[at], self.cluster.brokers[i])
 
     def is_named(self, i: int, *, at: int) -> None:
-        """Its name leads there."""
+        """Let the broker's name resolve to that address."""
         self.world.dns_change(f"pod-{i}", [self.ips[at].host])
 
     def swap(self, lag: float = LAG) -> None:
-        """Both start again, in each other's place; names follow later."""
+        """Restart both brokers with swapped addresses; DNS follows after `lag`."""
         for i in (1, 2):
             self.cluster.crash(i)
             self.stands(i, at=3 - i)
@@ -65,8 +66,8 @@ def dials_of(scene: Stage, client: str, since: float) -> int:
 
 
 @AGES
-def test_producer_and_consumer_go_on_once_names_are_right(release: str) -> None:
-    """Nothing is lost, doubled or out of order, and nobody dials more than backoffs let him."""
+def test_producer_and_consumer_resume_after_dns_is_updated(release: str) -> None:
+    """No record is lost, duplicated or out of order, and connection attempts are limited."""
     scene = Pods(release)
     with scene.producer(linger_ms=0) as producer, scene.consumer() as consumer:
         consumer.assign(BOTH)
@@ -94,7 +95,7 @@ def test_producer_and_consumer_go_on_once_names_are_right(release: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_and_a_transaction_find_their_coordinators(protocol: str) -> None:
-    """The consumer's heartbeats and commits, the producer's transactions: NOT_COORDINATOR."""
+    """Heartbeats, commits and transactions get NOT_COORDINATOR meanwhile."""
     scene = Pods()
     own: dict[str, Any] = {"group_id": "g", "group_protocol": protocol}
     with (
@@ -117,7 +118,7 @@ def test_a_group_and_a_transaction_find_their_coordinators(protocol: str) -> Non
     assert {p: at.offset for p, at in found.items()} == dict.fromkeys(BOTH, 4)
 
 
-def test_an_admin_finds_leaders_and_coordinators() -> None:
+def test_an_admin_client_finds_leaders_and_coordinators() -> None:
     scene = Pods()
     scene.write(range(6))
     with scene.consumer(group_id="g") as consumer:
@@ -132,8 +133,8 @@ def test_an_admin_finds_leaders_and_coordinators() -> None:
         assert admin.describe_consumer_groups(["g"], timeout=20.0)["g"].group_id == "g"
 
 
-def test_one_that_denies_for_ever_is_dialled_ever_more_seldom() -> None:
-    """It is the right one, but has no news of its controller, say."""
+def test_a_broker_that_denies_permanently_is_connected_ever_more_rarely() -> None:
+    """It is the right broker, but has, for example, no news of its controller."""
     scene = Pods()
     with scene.producer(linger_ms=0) as producer, scene.consumer() as consumer:
         producer.send("t", b"0", partition=0).result(5.0)
@@ -154,10 +155,10 @@ def test_one_that_denies_for_ever_is_dialled_ever_more_seldom() -> None:
         assert scene.read(consumer, 2) == [0, 1]
 
 
-def test_elections_end_no_connection() -> None:
-    """A new leader is denied once or twice, until metadata know it."""
+def test_elections_close_no_connection() -> None:
+    """A new leader responds NOT_LEADER once or twice, until metadata is refreshed."""
     scene = Stage(1, 3, 3)
-    broker_faults.release_of_all(scene.cluster, "3.5")  # whose refusals don't name the new leader
+    broker_faults.release_of_all(scene.cluster, "3.5")  # whose errors don't name the new leader
     with scene.producer(linger_ms=0) as producer:
         for n in range(3):
             producer.send("t", b"%d" % n, partition=n).result(5.0)
@@ -174,10 +175,10 @@ def test_elections_end_no_connection() -> None:
         assert dials_of(scene, "producer", began) == 0
 
 
-def test_no_write_that_is_unanswered_is_put_in_doubt() -> None:
-    """Without idempotence it would be written twice: who leads others still goes on with those."""
+def test_unanswered_produce_requests_are_not_abandoned() -> None:
+    """Without idempotence they would be written twice; the connection is used meanwhile."""
     scene = Stage(1, 2, 4)
-    broker_faults.release_of_all(scene.cluster, "3.5")  # whose refusals don't name the new leader
+    broker_faults.release_of_all(scene.cluster, "3.5")  # whose errors don't name the new leader
     with scene.producer(linger_ms=0, enable_idempotence=False, acks=1) as producer:
         producer.send("t", b"0", partition=0).result(5.0)
         broker = leader_of(scene.cluster, 0)
@@ -199,8 +200,8 @@ def test_no_write_that_is_unanswered_is_put_in_doubt() -> None:
         assert stuck.result(5.0).offset == 1
 
 
-def test_a_busy_producers_connection_runs_dry_first() -> None:
-    """Each of its partitions is tried again at a time of its own: there is always a write out."""
+def test_the_connection_of_a_busy_producer_is_drained_before_it_is_closed() -> None:
+    """Each of its partitions is retried at its own time, so a request is always in flight."""
     scene = Pods(partitions=100)
     broker_faults.slow_api(scene.cluster, "Produce", 0.1)
     with scene.producer(linger_ms=0) as producer:
@@ -218,9 +219,9 @@ def test_a_busy_producers_connection_runs_dry_first() -> None:
         assert dials_of(scene, "producer", began) <= 16
 
 
-def test_who_tries_only_once_asks_for_the_leader_all_the_same() -> None:
+def test_a_producer_without_retries_refreshes_the_leader_anyway() -> None:
     scene = Stage(1, 3, 3)
-    broker_faults.release_of_all(scene.cluster, "3.5")  # whose refusals don't name the new leader
+    broker_faults.release_of_all(scene.cluster, "3.5")  # whose errors don't name the new leader
     once: dict[str, Any] = {"enable_idempotence": False, "acks": 1, "retries": 0}
     with scene.producer(linger_ms=0, **once) as producer:
         producer.send("t", b"0", partition=0).result(5.0)
@@ -232,7 +233,7 @@ def test_who_tries_only_once_asks_for_the_leader_all_the_same() -> None:
 
 
 class Abroad(Stage):
-    """Two brokers of 3.9, and a cluster that isn't ours, with the same topic."""
+    """Two brokers of 3.9, and another cluster with the same topic."""
 
     def __init__(self) -> None:
         super().__init__(1, 2, 2)
@@ -251,8 +252,8 @@ class Abroad(Stage):
         self.foreign.brokers[1].disconnect_all()
 
 
-def test_no_foreign_leader_moves_a_position() -> None:
-    """OffsetForLeaderEpoch goes by topics' names: it is asked of what is known to be ours only."""
+def test_a_leader_of_a_wrong_cluster_moves_no_position() -> None:
+    """OffsetForLeaderEpoch uses topic names, so it is sent to verified brokers only."""
     scene = Abroad()
     scene.write(range(20))
     broker = leader_of(scene.cluster, 0)
@@ -272,7 +273,7 @@ def test_no_foreign_leader_moves_a_position() -> None:
         assert scene.read(consumer, 2) == [20, 22]
 
 
-def test_no_foreign_coordinator_takes_a_commit() -> None:
+def test_a_coordinator_of_a_wrong_cluster_gets_no_commit() -> None:
     scene = Abroad()
     place = BOTH[0]
     with scene.consumer(group_id="g", enable_auto_commit=False) as consumer:

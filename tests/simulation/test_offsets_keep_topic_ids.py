@@ -56,8 +56,9 @@ class Recreated(Scene):
         return records
 
     def reader(self, *, noticed: bool) -> Consumer:
-        """A member that commits when it is told to. If it isn't to notice what becomes of the topic
-        between two calls, it has no thread of its own.
+        """Create a member that commits on request.
+
+        Without `background` it doesn't notice changes of the topic between two calls.
         """
         given = {"group_id": "g", "group_protocol": self.protocol, "enable_auto_commit": False}
         MADE.append(self.consumer(name="a", background=noticed, **given))
@@ -87,8 +88,9 @@ def values(records: list[ConsumerRecord]) -> list[bytes | None]:
 @PROTOCOLS
 @pytest.mark.parametrize("gone", some([0.74, 1.48, 2.22, 4.0, 8.0], 3))
 def test_a_group_reads_all_of_a_topic_that_was_recreated_in_use(protocol: str, gone: float) -> None:
-    """While the topic is missing, what was processed of it is committed: until now by its name, so
-    that the group was at offset 20 of the new topic and never read its 6 records.
+    """Records processed before are committed while the topic is missing.
+
+    By name, this set the group to offset 20 of the new topic, whose 6 records were never read.
     """
     scene = Recreated(protocol)
     scene.fill(20, "old")
@@ -118,7 +120,7 @@ def in_background(consumer: Consumer, records: list[ConsumerRecord]) -> Any:
     heard: list[KafkaError | None] = []
     consumer.commit_async(records[-1:], lambda offsets, error: heard.append(error))
     while not heard:
-        consumer.commit({OTHER: 0})  # runs callbacks, and hands out nothing
+        consumer.commit({OTHER: 0})  # runs callbacks, and returns no records
     if heard[0] is not None:
         raise heard[0]
 
@@ -195,7 +197,7 @@ def test_partitions_of_a_deleted_topic_fail_and_the_others_are_stored(protocol: 
     assert len(scene.poll_for(member, 8)) == 12
     scene.cluster.delete_topic("t")
     began = scene.world.now
-    # With KIP-848 the group takes the partition away meanwhile.
+    # With KIP-848 the group revokes the partition meanwhile.
     with pytest.raises((UnknownTopicOrPartitionError, CommitFailedError)) as caught:
         member.commit()
     assert scene.world.now - began < 8
@@ -206,7 +208,7 @@ def test_partitions_of_a_deleted_topic_fail_and_the_others_are_stored(protocol: 
 
 
 @PROTOCOLS
-def test_the_new_topic_is_committed_once_its_records_were_handed_out(protocol: str) -> None:
+def test_the_new_topic_is_committed_once_its_records_were_returned(protocol: str) -> None:
     scene = Recreated(protocol)
     scene.fill(50, "old")
     member = scene.subscribed(enable_auto_commit=False)
@@ -215,16 +217,16 @@ def test_the_new_topic_is_committed_once_its_records_were_handed_out(protocol: s
     new = scene.poll_for(member, 15)
     assert values(new) == [b"new %d" % n for n in range(20)]
     with pytest.raises(TopicRecreatedError):
-        member.commit(old)  # a thread that still works on them
-    assert member.commit(old[:10])[TP].offset == 10  # all of that was handed out in the new topic
+        member.commit(old)  # a thread that still processes them
+    assert member.commit(old[:10])[TP].offset == 10  # all of that was returned in the new topic
     assert member.commit(new)[TP].offset == 20
     assert member.commit()[TP].offset == 20
     assert scene.stored() == 20
 
 
 @PROTOCOLS
-def test_a_commit_without_arguments_refers_to_what_the_caller_was_handed(protocol: str) -> None:
-    """Until it polls again it knows nothing of the new topic; after that its position counts."""
+def test_a_commit_without_arguments_refers_to_the_returned_records(protocol: str) -> None:
+    """Before its next poll the caller knows nothing of the new topic; then its position counts."""
     scene = Recreated(protocol)
     scene.fill(50, "old")
     member = scene.subscribed(enable_auto_commit=False)
@@ -236,7 +238,7 @@ def test_a_commit_without_arguments_refers_to_what_the_caller_was_handed(protoco
     assert member.commit()[TP].offset == 0
 
 
-def test_brokers_that_take_names_only() -> None:
+def test_brokers_that_accept_names_only() -> None:
     """The ids in the current metadata are compared before the request."""
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(50, "old")
@@ -250,8 +252,10 @@ def test_brokers_that_take_names_only() -> None:
 
 
 @pytest.mark.parametrize("gone", [0.05, 0.5, 2.0, 4.0])
-def test_a_commit_by_name_while_the_topic_is_missing_never_meets_the_next_one(gone: float) -> None:
-    """The coordinator knows no such topic; the retry waits for newer metadata (R-ID-5)."""
+def test_a_commit_by_name_while_the_topic_is_missing_never_reaches_the_next_one(
+    gone: float,
+) -> None:
+    """The coordinator doesn't know the topic; the retry waits for newer metadata (R-ID-5)."""
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(50, "old")
     member = scene.reader(noticed=True)
@@ -270,10 +274,10 @@ def test_a_commit_by_name_while_the_topic_is_missing_never_meets_the_next_one(go
 
 @pytest.mark.parametrize("gone", [0.05, 0.3, 1.0, 2.5])
 @pytest.mark.parametrize("call", ["commit", "transaction"])
-def test_a_name_of_a_missing_topic_is_not_sent_although_it_exists_again(
+def test_a_missing_topic_is_not_sent_by_name_although_it_exists_again(
     call: str, gone: float
 ) -> None:
-    """The member has heard of the deletion, and not yet of the new topic (R-ID-3)."""
+    """The member has heard of the deletion, but not yet of the new topic (R-ID-3)."""
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(50, "old")
     member = scene.reader(noticed=True)
@@ -296,7 +300,7 @@ def test_a_name_of_a_missing_topic_is_not_sent_although_it_exists_again(
 
 
 def test_only_the_first_commit_by_name_waits_for_metadata_of_a_missing_topic() -> None:
-    """Commits go one after another: if each waited, those of other topics would pile up."""
+    """Commits are sent one after the other: if each waited, those of other topics would pile up."""
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(20, "old")
     member = scene.reader(noticed=True)
@@ -321,7 +325,7 @@ def test_only_the_first_commit_by_name_waits_for_metadata_of_a_missing_topic() -
 
 
 @pytest.mark.parametrize("gone", [0.05, 0.5, 2.0])
-def test_offsets_by_name_in_a_transaction_never_meet_the_next_topic(gone: float) -> None:
+def test_offsets_by_name_in_a_transaction_never_reach_the_next_topic(gone: float) -> None:
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(50, "old")
     member = scene.reader(noticed=True)
@@ -343,10 +347,8 @@ def test_offsets_by_name_in_a_transaction_never_meet_the_next_topic(gone: float)
 
 
 @pytest.mark.parametrize("gone", [0.5, 2.0])
-def test_a_refused_name_of_a_group_that_is_only_named_is_not_sent_again(gone: float) -> None:
-    """No consumer's metadata says that the topic is missing: the coordinator's refusal has to end
-    the request, since a retry could reach the new topic.
-    """
+def test_a_refused_name_is_not_retried_for_a_group_given_by_its_id(gone: float) -> None:
+    """No consumer's metadata says that the topic is missing; a retry could reach the new one."""
     scene = Recreated("classic", versions=BY_NAME)
     producer = scene.transactional()
     producer.partitions_for("t")
@@ -366,7 +368,7 @@ def test_a_refused_name_of_a_group_that_is_only_named_is_not_sent_again(gone: fl
 
 
 @pytest.mark.parametrize("versions", [{}, BY_NAME], ids=["ids", "names"])
-def test_a_commit_that_waits_for_its_coordinator_keeps_the_id(
+def test_a_commit_that_waits_for_its_coordinator_keeps_the_topic_id(
     versions: dict[int, tuple[int, int]],
 ) -> None:
     scene = Recreated("classic", versions=versions)
@@ -385,7 +387,7 @@ def test_a_commit_that_waits_for_its_coordinator_keeps_the_id(
     assert not heard[0].maybe_stored
 
 
-def test_an_id_that_differs_only_after_the_answer_by_name() -> None:
+def test_an_id_that_changes_after_the_response_by_name() -> None:
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(50, "old")
     member = scene.reader(noticed=True)
@@ -400,8 +402,8 @@ def test_an_id_that_differs_only_after_the_answer_by_name() -> None:
     assert list(caught.value.results) == [OTHER]
 
 
-def test_topics_without_ids_are_committed_by_name_beside_others() -> None:
-    """One request names all topics by id or all by name: these are two."""
+def test_topics_without_ids_are_committed_by_name_in_another_request() -> None:
+    """One request contains either ids or names."""
     scene = Recreated()
     scene.fill(5, "old")
     member = scene.reader(noticed=True)
@@ -461,12 +463,12 @@ def test_a_copy_of_the_group_metadata_is_plain() -> None:
 
 @pytest.mark.parametrize("seed", range(part(40, 2)))
 def test_random_recreations_lose_no_record_of_the_last_topic(seed: int) -> None:
-    """Members commit what they were handed at any time, crash and are followed by others."""
+    """Members commit their records at any time, crash and are replaced by others."""
     chance = random.Random(seed)
     scene = Recreated(chance.choice(["classic", "consumer"]), seed)
     automatic = chance.random() < 0.5
     handed: list[ConsumerRecord] = []
-    mine: list[ConsumerRecord] = []  # of the member that runs now
+    mine: list[ConsumerRecord] = []  # of the current member
 
     def begin() -> Consumer:
         mine.clear()
@@ -502,7 +504,7 @@ def test_random_recreations_lose_no_record_of_the_last_topic(seed: int) -> None:
         if chance.random() < 0.3:
             if chance.random() < 0.5 or scene.protocol == "classic":
                 member.close()
-            else:  # without a goodbye: the group waits for its session timeout
+            else:  # without LeaveGroup: the group waits for the session timeout
                 member._host.close(0.0)
             member = begin()
     poll(member, 120)
@@ -511,9 +513,10 @@ def test_random_recreations_lose_no_record_of_the_last_topic(seed: int) -> None:
     assert (scene.stored() or 0) <= count
 
 
-def test_no_record_of_a_topic_that_the_group_has_not_assigned() -> None:
-    """With KIP-848 the group may have assigned the new topic's partition to another member. On the
-    old code the owner of the deleted topic read the new one by its name.
+def test_no_record_of_a_topic_that_the_group_has_not_assigned_is_read() -> None:
+    """With KIP-848 the group may have assigned the new topic's partition to another member.
+
+    The owner of the deleted topic read the new one by its name.
     """
     scene = Recreated("consumer")
     scene.fill(10, "old")
@@ -534,7 +537,7 @@ def test_no_record_of_a_topic_that_the_group_has_not_assigned() -> None:
     assert log == [("revoked", TP), ("assigned", TP), *[("record", TP)] * 6]
 
 
-def test_the_group_is_asked_at_once_for_the_new_topic() -> None:
+def test_the_group_is_asked_immediately_for_the_new_topic() -> None:
     """The next heartbeat would have been due up to 5 s later."""
     scene = Recreated("consumer")
     scene.fill(10, "old")
@@ -547,7 +550,7 @@ def test_the_group_is_asked_at_once_for_the_new_topic() -> None:
 
 
 @pytest.mark.parametrize("noticed", [True, False])
-def test_a_seek_that_means_the_deleted_topic_skips_no_record_of_the_new_one(noticed: bool) -> None:
+def test_a_seek_in_the_deleted_topic_skips_no_record_of_the_new_one(noticed: bool) -> None:
     scene = Recreated("classic")  # KIP-848 assigns the new topic again
     scene.fill(20, "old")
     a = scene.reader(noticed=noticed)
@@ -566,7 +569,7 @@ def test_a_seek_that_means_the_deleted_topic_skips_no_record_of_the_new_one(noti
 
 
 @pytest.mark.parametrize("way", ["beginning", "seek_to_beginning", "assign"])
-def test_what_can_mean_the_new_topic_alone_is_free(way: str) -> None:
+def test_seeks_that_can_only_mean_the_new_topic_are_allowed(way: str) -> None:
     scene = Recreated("classic")
     scene.fill(20, "old")
     a = scene.reader(noticed=True)
@@ -593,7 +596,7 @@ OFFSETS: dict[str, Callable[[Consumer], int | None]] = {
 
 
 @pytest.mark.parametrize("ask", OFFSETS)
-def test_a_caller_that_has_asked_for_offsets_of_the_new_topic_may_seek(ask: str) -> None:
+def test_a_caller_that_has_requested_offsets_of_the_new_topic_may_seek(ask: str) -> None:
     scene = Recreated("classic")
     scene.fill(20, "old")
     a = scene.reader(noticed=True)
@@ -607,7 +610,7 @@ def test_a_caller_that_has_asked_for_offsets_of_the_new_topic_may_seek(ask: str)
 
 
 def test_an_assignment_at_an_offset_of_the_deleted_topic_skips_no_record_of_the_new_one() -> None:
-    """It is a seek if the partition was assigned before."""
+    """It counts as a seek if the partition was assigned before."""
     scene = Recreated()
     scene.fill(20, "old")
     a = scene.consumer(name="a")
@@ -624,7 +627,7 @@ def test_an_assignment_at_an_offset_of_the_deleted_topic_skips_no_record_of_the_
     assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(20, 30)]
 
 
-def test_a_seek_to_the_beginning_is_free_at_each_moment_of_a_change() -> None:
+def test_a_seek_to_the_beginning_is_allowed_at_each_moment_of_a_change() -> None:
     """Also while the first offset of the new topic is being looked up."""
     scene = Recreated("classic")
     scene.fill(20, "old")
@@ -638,7 +641,7 @@ def test_a_seek_to_the_beginning_is_free_at_each_moment_of_a_change() -> None:
 
 
 def test_a_listener_may_seek_in_a_recreated_topic() -> None:
-    """The consumer notices it within the poll, which tells the caller by `on_assigned`."""
+    """The consumer notices it within the poll, which calls `on_assigned`."""
     scene = Recreated("consumer")
     scene.fill(20, "old")
     told: list[int] = []

@@ -15,9 +15,10 @@ from odradek.simulation.brokers.broker_faults import recreate_topic
 def test_the_next_topic_is_read_from_its_beginning(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker looks up the topic's id when TxnOffsetCommit arrives, then asks the coordinator of
-    the transaction, and doesn't look again. The offset is kept with the id that it was sent with,
-    and not returned to who asks for the topic that was created since.
+    """The offset is stored with the id it was sent with, and not returned for the recreated topic.
+
+    A broker looks up the id when TxnOffsetCommit arrives and then asks the transaction's
+    coordinator.
     """
     scene = Scene(2)
     producer = scene.producer()

@@ -1,4 +1,4 @@
-"""Records of formats 0 and 1 through the clients: read, sought, damaged, left out on request."""
+"""Records of formats 0 and 1: read, sought, corrupt, skipped on request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from odradek.testing.simulated import KafkaSimulation
 
 HOWS = ["poll", "records", "arrow"]
 EACH = 5
-"""Records of a batch."""
+"""Records per batch."""
 
 
 def plain(base: int, magic: int) -> bytes:
@@ -49,7 +49,7 @@ def torn(base: int) -> bytes:
 
 
 def reader_of(third: bytes | None = None, **config: Any) -> Consumer:
-    """A reader of four batches: plain messages, a wrapper, what is given, and format 2."""
+    """Return a reader of four batches: plain messages, a wrapper, these bytes, and format 2."""
     stage = Stage(7, brokers=1, partitions=1)
     with stage.producer() as producer:
         for _ in range(4):
@@ -67,7 +67,7 @@ def reader_of(third: bytes | None = None, **config: Any) -> Consumer:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_an_upgraded_topic_is_read_whole(how: str) -> None:
+def test_a_topic_with_several_formats_is_read_completely(how: str) -> None:
     client = reader_of()
     assert list(offsets(client, how)) == list(range(20))
     for start in (3, 7, 12):
@@ -75,7 +75,7 @@ def test_an_upgraded_topic_is_read_whole(how: str) -> None:
         assert list(offsets(client, how)) == list(range(start, 20))
 
 
-def test_what_records_say() -> None:
+def test_fields_of_records() -> None:
     client = reader_of()
     found = []
     while records := client.poll(1.0):
@@ -90,7 +90,7 @@ def test_what_records_say() -> None:
     assert [r.leader_epoch for r in found] == [-1] * 15 + [0] * 5
 
 
-def test_an_assignment_may_end_in_a_wrapper() -> None:
+def test_an_assignment_may_end_within_a_wrapper() -> None:
     client = reader_of()
     client.assign([TP], until={TP: 8})
     assert list(offsets(client, "poll")) == list(range(8))
@@ -113,7 +113,7 @@ def test_small_fetches_cut_messages(small: int) -> None:
     ],
     ids=["torn", "bomb"],
 )
-def test_a_damaged_wrapper_is_named_and_can_be_passed(
+def test_a_corrupt_wrapper_is_named_and_can_be_skipped(
     third: bytes, kind: type[CorruptRecordError], why: str, how: str
 ) -> None:
     client = reader_of(third)
@@ -126,7 +126,7 @@ def test_a_damaged_wrapper_is_named_and_can_be_passed(
     assert list(offsets(client, how)) == list(range(15, 20))
 
 
-def test_a_damaged_wrapper_is_left_out_on_request(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_corrupt_wrapper_is_skipped_on_request(caplog: pytest.LogCaptureFixture) -> None:
     client = reader_of(torn(10), **{"on.corrupt.record": "skip"})
     with caplog.at_level(logging.WARNING, "odradek.consumer"):
         assert list(offsets(client, "poll")) == [*range(10), *range(15, 20)]

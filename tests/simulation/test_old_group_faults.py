@@ -1,4 +1,4 @@
-"""The search finds faults of groups that were mended (issue 48), with the code as it was before."""
+"""Recorded schedules detect faults of groups that were fixed (issue 48), with the old code."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
     "a_close_without_a_commit_warns": (_warn_only_after_a_commit, "has closed in order"),
     "a_renewal_never_lowers_an_offset": (_renew_beside_doubt, "by itself after it has begun"),
 }
-"""By recorded schedule: the code of before, and what the checkers say of it."""
+"""By schedule: the old code, and the violation that the checkers report."""
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_of_before_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it the schedule holds: `test_explore.py` runs all that are recorded."""
+def test_a_former_fault_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the current code the schedule passes: `test_explore.py` runs all schedules."""
     broken, words = FAULTS[name]
     broken(monkeypatch)
     outcome = run_schedule(load(REGRESSIONS / f"{name}.json"))

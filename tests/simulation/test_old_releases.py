@@ -1,7 +1,7 @@
-"""Every call, to brokers with the API versions of old releases.
+"""Every call to brokers with the API versions of old releases.
 
-`broker_versions.json` has what real brokers answered to ApiVersions. A call works there as with new
-brokers, or says which API or value the brokers don't have.
+`broker_versions.json` contains the ApiVersions responses of real brokers. A call works there as
+with new brokers, or its error names the API or value that the brokers lack.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ VALUES = {
     "update_features": "can't contain FeatureUpdateKey.upgrade_type, which needs version 1",
     "describe_user_scram_credentials": "user bob: Attempt to describe a user credential that does",
 }
-"""By call: the value of the table that an old version of its API doesn't have."""
+"""By call: the value in the table that an old version of its API lacks."""
 
 
 def become(cluster: SimulatedCluster, release: str) -> None:
-    """Let all brokers restart with the versions of a release, as far as the simulation has them."""
+    """Restart all brokers with the versions of a release, as far as the simulation has them."""
     spoken = {}
     for key, (low, high) in cluster.versions.items():
         first, last = RELEASES[release].get(str(key), (1, 0))
@@ -79,7 +79,7 @@ def test_offsets_of_several_groups_are_listed_and_topics_deleted(release: str) -
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_group_reads_and_commits_and_a_transaction_does_so_too(release: str) -> None:
+def test_a_group_and_a_transaction_read_and_commit(release: str) -> None:
     scene = Stage()
     become(scene.cluster, release)
     scene.write(range(9))
@@ -98,7 +98,7 @@ def test_a_group_reads_and_commits_and_a_transaction_does_so_too(release: str) -
         assert scene.read(consumer, 1) == [9]
 
 
-def test_the_table_has_apis_of_this_client() -> None:
+def test_the_table_contains_apis_of_this_client() -> None:
     counts = [len(set(map(int, versions)) & set(API_NAMES)) for versions in RELEASES.values()]
     assert counts == sorted(counts)
     assert counts[0] > 30

@@ -1,4 +1,4 @@
-"""Clients of older brokers: what a version of an API doesn't mean yet, they don't read into it."""
+"""Older brokers: fields that an API version doesn't define aren't interpreted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KAFKA_2_3 = {
 
 
 class Older(Stage):
-    """Brokers with one partition, whose versions of some APIs end earlier."""
+    """Brokers with one partition and lower maximal versions of some APIs."""
 
     def __init__(self, versions: dict[int, tuple[int, int]], **more: Any) -> None:
         super().__init__(**{"partitions": 1, "versions": versions, **more})
@@ -56,7 +56,7 @@ class Older(Stage):
 
 
 @pytest.mark.parametrize("lower", [1, 3])
-def test_a_stale_epoch_of_metadata_below_version_9_hinders_no_reader(
+def test_a_stale_epoch_of_metadata_below_version_9_delays_no_reader(
     lower: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Older(KAFKA_2_3)
@@ -84,7 +84,7 @@ def test_a_stale_epoch_of_metadata_below_version_9_hinders_no_reader(
         described = admin.describe_topics(["t"], timeout=5.0)["t"]
         assert described.partitions[0].leader_epoch == -1
     scene.write(range(10, 15))
-    with scene.consumer(group_id="g") as consumer:  # its position has an epoch above metadata's
+    with scene.consumer(group_id="g") as consumer:  # its position has a higher epoch than metadata
         consumer.subscribe(["t"])
         assert scene.read(consumer, 5) == list(range(10, 15))
 
@@ -93,7 +93,7 @@ def ends_asked(scene: Stage) -> int:
     return sum(b.requests["OffsetForLeaderEpoch"] for b in scene.cluster.brokers.values())
 
 
-def test_a_new_leader_below_version_9_is_asked_once_whether_it_has_what_was_read() -> None:
+def test_a_new_leader_below_version_9_validates_the_position_once() -> None:
     scene = Older(KAFKA_2_3)
     scene.write(range(5))
     with scene.consumer() as consumer:
@@ -109,7 +109,7 @@ def test_a_new_leader_below_version_9_is_asked_once_whether_it_has_what_was_read
         assert ends_asked(scene) == asked + 1
 
 
-def test_below_version_9_the_position_goes_back_to_where_the_logs_part() -> None:
+def test_below_version_9_the_position_returns_to_where_the_logs_diverge() -> None:
     scene = Older(KAFKA_2_3)
     for n in range(4):
         scene.write(range(5 * n, 5 * n + 5))
@@ -122,7 +122,7 @@ def test_below_version_9_the_position_goes_back_to_where_the_logs_part() -> None
         assert scene.read(consumer, 15) == list(range(20, 35))
 
 
-def test_an_older_leader_that_does_not_know_the_epoch_takes_no_position_back() -> None:
+def test_an_older_leader_that_does_not_know_the_epoch_resets_no_position() -> None:
     scene = Older(KAFKA_2_3)
     scene.write(range(5))
     with scene.consumer(group_id="g", enable_auto_commit=False) as consumer:
@@ -135,14 +135,14 @@ def test_an_older_leader_that_does_not_know_the_epoch_takes_no_position_back() -
         assert scene.read(consumer, 2) == [3, 4]
 
 
-# Values that an earlier version carries with another meaning (protocol/versioned_values.py)
+# Values with another meaning in an earlier version (protocol/versioned_values.py)
 
 ROWS = [(key, row) for key, rows in VALUES.items() for row in rows]
 USER = AclBinding("USER", "alice", "User:bob", "DESCRIBE_TOKENS")
 
 
 def use(scene: Stage, key: int, what: str) -> object:
-    """Call what sends the value."""
+    """Call the function that sends the value."""
     if key == ProduceRequest.API_KEY:
         with scene.producer(compression_type="zstd") as producer:
             return producer.send("t", bytes(1000)).result(10.0)
@@ -169,7 +169,7 @@ def use(scene: Stage, key: int, what: str) -> object:
 
 
 @pytest.mark.parametrize(("key", "row"), ROWS, ids=[f"{k} {r.what}" for k, r in ROWS])
-def test_a_value_that_the_broker_would_take_for_another_one_is_an_error(
+def test_a_value_with_another_meaning_for_the_broker_is_an_error(
     key: int, row: VersionedValue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     least = request_class(key).MIN_VERSION
@@ -196,7 +196,7 @@ def test_a_value_that_the_broker_would_take_for_another_one_is_an_error(
     use(scene, key, row.what)
 
 
-def test_offsets_that_the_broker_does_not_know_fail_alone() -> None:
+def test_offset_specs_that_the_broker_does_not_know_fail_alone() -> None:
     scene = Older({ListOffsetsRequest.API_KEY: (1, 7)}, partitions=4)
     scene.write(range(8))
     at = [TopicPartition("t", n) for n in range(4)]
@@ -232,11 +232,11 @@ def test_the_table_names_what_the_admin_client_offers() -> None:
         assert request_class(key).MIN_VERSION < row.version <= request_class(key).MAX_VERSION
 
 
-# Brokers that say more than they were asked
+# Brokers that send more than was requested
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-def test_aborted_transactions_count_for_readers_of_committed_records_alone(
+def test_aborted_transactions_count_for_read_committed_only(
     isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Older({})
@@ -253,7 +253,7 @@ def test_aborted_transactions_count_for_readers_of_committed_records_alone(
         assert scene.read(consumer, 6) == [0, 1, 2, 6, 7, 8]
     [(id_, first)] = scene.cluster.log("t", 0).transactions.aborted(0, 100)
 
-    def listed(answer: FetchResponse) -> None:  # as Redpanda did, whatever was asked for
+    def listed(answer: FetchResponse) -> None:  # as Redpanda did for each isolation level
         for topic in answer.responses:
             for part in topic.partitions:
                 part.aborted_transactions = [AbortedTransaction(id_, first)]
@@ -266,7 +266,7 @@ def test_aborted_transactions_count_for_readers_of_committed_records_alone(
 
 
 @pytest.mark.parametrize(("host", "port"), [("10.9.9.9", 0), ("", 9092), ("b 3", 9092)])
-def test_a_broker_with_an_impossible_address_does_not_keep_the_others_from_working(
+def test_a_broker_with_an_invalid_address_leaves_the_others_usable(
     host: str, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Older({}, partitions=3)
@@ -348,7 +348,7 @@ def test_transactions_need_the_versions_of_a_feature_as_well(key: int, newest: i
         assert committed.offset == 4
 
 
-# Servers that aren't brokers, or too old ones
+# Servers that aren't brokers, or too old
 
 KAFKA_0_10_2 = {
     0: (0, 2),
@@ -382,7 +382,7 @@ UNSUPPORTED = {
 
 @pytest.mark.parametrize("kind", UNSUPPORTED)
 @pytest.mark.parametrize("client", ["producer", "consumer", "member", "admin"])
-def test_a_server_that_can_not_be_used_is_named_at_once(client: str, kind: str) -> None:
+def test_an_unusable_server_is_named_immediately(client: str, kind: str) -> None:
     versions, text = UNSUPPORTED[kind]
     scene = Stage(partitions=1)
     scene.cluster.versions.clear()

@@ -1,5 +1,7 @@
-"""Admin clients under random faults: each call ends in time, with what was true at some moment of
-it, or with a typed error. `ODRADEK_OPERATOR_SEEDS=5000 pytest …` tries so many seeds.
+"""Admin clients under random faults: each call ends in time with a true result or a typed error.
+
+A result must have been true at a moment of the call. `ODRADEK_OPERATOR_SEEDS=5000 pytest …` runs
+5000 seeds.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ def operators(seeds: range) -> Iterator[RunOutcome]:
     return explore(seeds, family="operators")
 
 
-def test_operators_are_told_the_truth_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or that it can't be had; by far most calls bring something."""
+def test_results_of_admin_calls_are_true_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or they fail with an error; most calls return a result."""
     ends: Counter[str] = Counter()
     usual = OperatorDriver._carry_out
 
@@ -53,7 +55,7 @@ def test_operators_are_told_the_truth_in_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 def lie(text: str, seeds: range = range(30)) -> None:
-    """One of these runs notices it, in these words; those after it aren't made."""
+    """Assert that one of these runs reports a violation with these words; stop after it."""
     said: list[str] = []
     for outcome in operators(seeds):
         said.append(outcome.violation or "")
@@ -62,7 +64,7 @@ def lie(text: str, seeds: range = range(30)) -> None:
     raise AssertionError(said)
 
 
-def test_an_offset_that_nobody_set_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offset_that_was_never_committed_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = StoredGroupOffsets.commit
 
     def further(self: StoredGroupOffsets, partition: Any, committed: Any) -> None:
@@ -72,7 +74,7 @@ def test_an_offset_that_nobody_set_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     lie("committed offsets: operator-1.")
 
 
-def test_a_group_that_is_denied_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_group_description_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def deny(answer: Any) -> None:
         for group in answer.groups:
             group.error_code = GroupIdNotFoundError.code
@@ -81,7 +83,7 @@ def test_a_group_that_is_denied_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     lie("description of groups: operator-1.")
 
 
-def test_another_groups_description_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_description_of_another_group_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     right = groups._led
 
     def swapped(found: Any) -> Any:
@@ -94,12 +96,12 @@ def test_another_groups_description_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     lie("description of groups: operator-1.")
 
 
-def test_a_group_that_is_not_listed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unlisted_group_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     spoil_answers(monkeypatch, ListGroupsRequest.API_KEY, lambda answer: answer.groups.clear())
     lie("list of groups: operator-1.")
 
 
-def test_a_group_that_is_denied_while_it_is_loaded_is_noticed(
+def test_a_missing_group_is_detected_while_it_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     right, loading = _Taken._error, (14, 15)
@@ -111,7 +113,7 @@ def test_a_group_that_is_denied_while_it_is_loaded_is_noticed(
     lie("description of groups: operator-", range(60, 160))
 
 
-def test_a_wrong_end_of_a_log_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_log_end_offset_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def shift(answer: Any) -> None:
         for part_ in (p for t in answer.topics for p in t.partitions):
             part_.offset += 1
@@ -120,7 +122,7 @@ def test_a_wrong_end_of_a_log_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
     lie("list of offsets: t-")
 
 
-def test_a_list_without_the_topic_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_without_the_topic_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def hide(answer: Any) -> None:
         answer.topics = [t for t in answer.topics if t.name != "t"]
 
@@ -128,8 +130,8 @@ def test_a_list_without_the_topic_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     lie("list of topics: ")
 
 
-def test_coordinators_that_are_lies_cost_nobody_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that isn't it says so, and it is looked for again."""
+def test_wrong_coordinators_lead_to_no_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that isn't the coordinator refuses, and another one is looked up."""
     turn = 0
 
     def mislead(answer: Any) -> None:
@@ -147,11 +149,11 @@ def test_coordinators_that_are_lies_cost_nobody_the_truth(monkeypatch: pytest.Mo
     assert turn > seeds
 
 
-def test_books_know_what_may_be_seen() -> None:
+def test_the_checker_knows_the_possible_values() -> None:
     book = GroupBook()
     early = book.look()
     book.begin(1)
-    assert early == {None, 1}, "the change may be made while somebody looks"
+    assert early == {None, 1}, "the change may happen while another client looks"
     book.ended(1, done=True, once=True)
     late = book.look()
     assert (early, late) == ({None, 1}, {1})
@@ -160,10 +162,10 @@ def test_books_know_what_may_be_seen() -> None:
     book.ended(2, done=False, once=True)
     book.begin(3)
     book.ended(3, done=True, once=True)
-    assert book.possible == {2, 3}, "what failed may be made yet"
+    assert book.possible == {2, 3}, "a failed call may still have an effect"
     assert (early, late) == ({None, 1}, {1, 2, 3})
     book.begin(4)
     book.ended(4, done=True, once=False)
     book.begin(None)
     book.ended(None, done=True, once=True)
-    assert book.possible == {None, 2, 4}, "what was asked twice may be made twice"
+    assert book.possible == {None, 2, 4}, "a retried call may have its effect twice"

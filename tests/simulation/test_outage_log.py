@@ -1,4 +1,4 @@
-"""What a client's log says of a two-minute outage: little, and enough (R-EV-1)."""
+"""The log of a client about a two-minute outage is short and sufficient (R-EV-1)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ KINDS = ("producer", "consumer", "admin")
 def at_work(
     kind: str, world: World, cluster: SimulatedCluster, make: Callable[..., Any]
 ) -> Callable[[], None]:
-    """A client that has worked already; gives what it goes on doing, for about a second."""
+    """Return a step of about one second of a client of this kind that is already in use."""
     client = make(kind, client_id=kind)
     if kind == "producer":
         client.send("t", b"first", partition=0).result(timeout=5.0)
@@ -92,7 +92,7 @@ def at_work(
 
 @pytest.fixture
 def said(world: World, caplog: pytest.LogCaptureFixture) -> Iterator[list[tuple[float, str]]]:
-    """What is logged at INFO and above, with virtual times."""
+    """Return the log at INFO and above, with virtual times."""
     lines: list[tuple[float, str]] = []
 
     class Handler(logging.Handler):
@@ -137,7 +137,7 @@ def test_a_two_minute_outage(
         )
         assert ", now up; " in [line for line in lines if "unstable" in line][-1], report
         return
-    assert sum("rebootstrap: " in line for line in lines) == 1, report  # an outage counts one
+    assert sum("rebootstrap: " in line for line in lines) == 1, report  # the outage counts one
     assert sum("outage started" in line for line in lines) == 1, report
     still = [(at, text) for at, text in said if "outage continues after" in text]
     assert len(still) >= 3, report

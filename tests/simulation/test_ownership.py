@@ -1,7 +1,7 @@
-"""Operations of the caller count for the ownership that was announced to it (R-ID-1, R-ID-2).
+"""Operations of the caller belong to the ownership that was announced to it (R-ID-1, R-ID-2).
 
 A member is frozen beyond its session, another member reads on and commits, and the first one joins
-again in its I/O thread while its program still holds the records from before.
+again in its I/O thread while its program still holds earlier records.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Test = Callable[..., None]
 
 
 def kinds(test: Test) -> Test:
-    """Mark a test: both protocols and one of the other kinds; in a whole run all kinds."""
+    """Mark a test for both protocols and one other kind; in a whole run all kinds are used."""
     others = third(["cooperative", "static", "static-consumer"], test.__name__)
     return pytest.mark.parametrize("kind", ["classic", "consumer", *others])(test)
 
@@ -58,7 +58,7 @@ def scene_of(kind: str) -> Scene:
 
 
 def read(scene: Scene, consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    """Records of all partitions, by offset."""
+    """Return the records of all partitions, by offset."""
     records: list[ConsumerRecord] = []
     end = scene.world.now + 60
     while len(records) < count:
@@ -99,7 +99,7 @@ def frozen(scene: Scene, kind: str, commits: int) -> None:
 def rejoined(
     kind: str, listens: bool = True, commits: int = 10, **config: Any
 ) -> tuple[Scene, Consumer, list[ConsumerRecord]]:
-    """A member that joined again in the background, and the records that its program has."""
+    """Return a member that rejoined in the background, and the records that its program holds."""
     scene = scene_of(kind)
     a = scene.member("a", **{**settings(kind, "a"), **config})
     a.subscribe(["t"], **(scene.callbacks("a") if listens else {}))
@@ -135,8 +135,8 @@ def test_commit_after_a_rejoin_in_the_background_is_refused(kind: str, listens: 
 
 
 @kinds
-def test_positions_of_a_lost_partition_stay_as_they_are(kind: str) -> None:
-    """No retry of the old owner moves where the new ownership begins."""
+def test_positions_of_a_lost_partition_are_unchanged(kind: str) -> None:
+    """No retry of the old owner changes where the new ownership starts."""
     scene, a, _ = rejoined(kind, commits=7)
     calls: list[Callable[[], object]] = [
         lambda: a.seek(P, 1),
@@ -152,7 +152,7 @@ def test_positions_of_a_lost_partition_stay_as_they_are(kind: str) -> None:
             call()
     assert a.paused() == []
     assert a.assignment() == []
-    a.pause(*a.assignment())  # what `assignment` returns is never refused
+    a.pause(*a.assignment())  # no error for partitions that `assignment` returns
     found = read(scene, a, 12)
     assert sorted(a.assignment()) == PARTITIONS
     assert {(r.partition, r.offset) for r in found} == {(p, o) for p in range(4) for o in (7, 8, 9)}
@@ -162,7 +162,7 @@ def test_positions_of_a_lost_partition_stay_as_they_are(kind: str) -> None:
 
 
 @kinds
-def test_a_seek_before_the_loss_does_not_survive(kind: str) -> None:
+def test_a_seek_before_the_loss_has_no_effect_afterwards(kind: str) -> None:
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
     read(scene, a, 40)
@@ -176,7 +176,7 @@ def test_a_seek_before_the_loss_does_not_survive(kind: str) -> None:
 
 @kinds
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "no listener"])
-def test_who_was_told_commits_what_it_read_since(kind: str, listens: bool) -> None:
+def test_a_notified_member_commits_what_it_has_read_since(kind: str, listens: bool) -> None:
     scene, a, old = rejoined(kind, listens=listens, commits=7)
     new = read(scene, a, 12)
     for stale in (old[0], old[5]):
@@ -192,7 +192,7 @@ def test_who_was_told_commits_what_it_read_since(kind: str, listens: bool) -> No
 
 
 @kinds
-def test_an_empty_poll_tells_as_well(kind: str) -> None:
+def test_an_empty_poll_notifies_as_well(kind: str) -> None:
     scene, a, old = rejoined(kind, listens=False)
     assert a.poll(1.0) == []
     assert {offset.offset for offset in a.commit().values()} == {10}
@@ -200,12 +200,12 @@ def test_an_empty_poll_tells_as_well(kind: str) -> None:
         a.commit(old[0])
     a.seek(P, 3)
     assert a.poll(1.0)[0].offset == 3
-    a.commit(old[3])  # the caller reads from there on, and moves the group back on purpose
+    a.commit(old[3])  # the caller reads from there, and moves the group back on purpose
     assert scene.committed() == [4, 10, 10, 10]
 
 
 @kinds
-def test_callbacks_commit_for_the_ownership_that_they_tell_of(kind: str) -> None:
+def test_callbacks_commit_for_the_ownership_that_they_announce(kind: str) -> None:
     scene = scene_of(kind)
     a = scene.member("a", **settings(kind, "a"))
     said: list[str] = []
@@ -243,8 +243,8 @@ def test_callbacks_commit_for_the_ownership_that_they_tell_of(kind: str) -> None
 
 
 @kinds
-def test_only_on_assigned_is_missing(kind: str) -> None:
-    """The end of the same poll announces what is owned now."""
+def test_without_on_assigned_the_end_of_the_poll_counts(kind: str) -> None:
+    """The end of the same poll announces the current ownership."""
     scene = scene_of(kind)
     a = scene.member("a", **settings(kind, "a"))
     said: list[type[BaseException]] = []
@@ -264,7 +264,7 @@ def test_only_on_assigned_is_missing(kind: str) -> None:
 
 
 @kinds
-def test_auto_commit_commits_nothing_of_what_was_lost(kind: str) -> None:
+def test_auto_commit_commits_nothing_of_lost_partitions(kind: str) -> None:
     scene, a, _ = rejoined(
         kind, commits=4, enable_auto_commit=True, auto_commit_interval_ms=600_000
     )
@@ -289,8 +289,8 @@ def test_a_rejoined_member_sends_no_old_offsets_in_a_transaction(kind: str) -> N
 
 
 @SHORT
-def test_a_commit_that_waits_while_its_member_is_removed_is_judged_again(kind: str) -> None:
-    """Asked for as the owner, sent when the member has joined again."""
+def test_a_commit_that_waits_while_its_member_is_removed_is_checked_again(kind: str) -> None:
+    """It was requested as the owner, and is sent after the member has rejoined."""
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"), default_api_timeout_ms=600_000)
     records = read(scene, a, 40)
@@ -314,7 +314,7 @@ def test_a_commit_that_waits_while_its_member_is_removed_is_judged_again(kind: s
 
 
 def commits_seen(scene: Scene) -> list[tuple[str, int]]:
-    """The client and the generation or epoch of each OffsetCommit."""
+    """Return the client and the generation or epoch of each OffsetCommit."""
     seen: list[tuple[str, int]] = []
 
     def note(_: SimulatedBroker, client: str, request: ReceivedRequest) -> None:
@@ -327,8 +327,8 @@ def commits_seen(scene: Scene) -> list[tuple[str, int]]:
 
 
 @SHORT
-def test_records_from_before_a_rebalance_are_committed_where_the_partition_stays(kind: str) -> None:
-    """With the newest generation; what another member got is refused, and the rest is taken."""
+def test_records_from_before_a_rebalance_are_committed_if_the_partition_is_kept(kind: str) -> None:
+    """With the newest generation; commits of moved partitions are refused, others stored."""
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
     records = read(scene, a, 40)
@@ -352,7 +352,7 @@ def test_records_from_before_a_rebalance_are_committed_where_the_partition_stays
     assert {found[p] for p in b.assignment()} == {None}
 
 
-def test_a_commit_amid_an_eager_rebalance_is_of_the_generation_before() -> None:
+def test_a_commit_during_an_eager_rebalance_has_the_former_generation() -> None:
     """Until the assignment is known, another member may own the partition."""
     scene = scene_of("classic")
     a = scene.subscribed("a", **settings("classic", "a"))
@@ -396,7 +396,7 @@ def test_a_commit_amid_an_eager_rebalance_is_of_the_generation_before() -> None:
 
 
 @SHORT
-def test_what_another_member_had_in_between_is_refused(kind: str) -> None:
+def test_partitions_that_another_member_had_in_between_are_refused(kind: str) -> None:
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
     old = read(scene, a, 40)
@@ -435,7 +435,7 @@ def test_records_from_before_unsubscribe_are_refused_by_the_next_subscription(ki
         assert scene.world.now < end
     with pytest.raises(CommitFailedError, match="t-0"):
         a.commit(old[0])
-    a.seek(P, 6)  # who subscribed again waits for no announcement
+    a.seek(P, 6)  # a member that subscribes again waits for no announcement
     a.commit({P: 6})
     read(scene, a, 16)
     with pytest.raises(CommitFailedError, match="t-0"):
@@ -445,7 +445,7 @@ def test_records_from_before_unsubscribe_are_refused_by_the_next_subscription(ki
 
 
 @pytest.mark.parametrize("kind", ["cooperative", "consumer"])
-def test_commit_without_arguments_leaves_out_what_was_not_announced_again(kind: str) -> None:
+def test_commit_without_arguments_excludes_unannounced_partitions(kind: str) -> None:
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
     read(scene, a, 40)
@@ -467,8 +467,10 @@ def test_commit_without_arguments_leaves_out_what_was_not_announced_again(kind: 
 
 
 @SHORT
-def test_commit_without_arguments_tells_of_a_loss_until_something_is_announced(kind: str) -> None:
-    """An empty result would say that all is committed."""
+def test_commit_without_arguments_raises_after_a_loss_until_the_next_announcement(
+    kind: str,
+) -> None:
+    """An empty result would mean that all is committed."""
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"), max_poll_interval_ms=20_000)
     read(scene, a, 40)
@@ -489,7 +491,7 @@ def test_commit_without_arguments_tells_of_a_loss_until_something_is_announced(k
 def test_a_member_that_lost_its_only_partition_has_nothing_to_commit(
     kind: str, listens: bool
 ) -> None:
-    """After the next poll `commit()` is about what is owned now."""
+    """After the next poll `commit()` refers to the current ownership."""
     scene = scene_of(kind)
     scene.cluster.create_topic("one", 1)
     a, b = (scene.member(name, **settings(kind, name)) for name in "ab")
@@ -512,7 +514,7 @@ def test_a_member_that_lost_its_only_partition_has_nothing_to_commit(
         b.poll(0.5)
         scene.world.advance(0.5)
         assert scene.world.now < end
-    if kind == "static":  # it takes its place back (KIP-345)
+    if kind == "static":  # the static member takes its place back (KIP-345)
         return
     with pytest.raises(CommitFailedError, match="lost"):
         a.commit()
@@ -523,8 +525,8 @@ def test_a_member_that_lost_its_only_partition_has_nothing_to_commit(
 
 
 @kinds
-def test_a_revocation_waits_for_commits_that_were_asked_for(kind: str) -> None:
-    """One goes after another, so most of them have not been sent when on_revoked ends."""
+def test_a_revocation_waits_for_requested_commits(kind: str) -> None:
+    """They are sent one after the other, so most of them weren't sent when on_revoked ends."""
     scene = scene_of(kind)
     a, b = (scene.member(name, **settings(kind, name)) for name in "ab")
     ends: dict[TopicPartition, KafkaError | None] = {}
@@ -576,10 +578,10 @@ def test_a_revocation_waits_no_longer_than_its_own_commits(kind: str) -> None:
 
 @SHORT
 @pytest.mark.parametrize("by_hand", [True, False], ids=["by hand", "records"])
-def test_a_transaction_takes_offsets_of_partitions_that_are_still_owned(
+def test_a_transaction_accepts_offsets_of_partitions_that_are_still_owned(
     kind: str, by_hand: bool
 ) -> None:
-    """Its coordinator looks at the generation alone, which the member has again."""
+    """Its coordinator checks the generation only, which the member has again."""
     scene = scene_of(kind)
     a, b = (scene.member(name, **settings(kind, name)) for name in "ab")
     a.subscribe(["t"])
@@ -611,7 +613,9 @@ def test_a_transaction_takes_offsets_of_partitions_that_are_still_owned(
 
 
 @SHORT
-def test_who_lost_its_only_partition_sends_no_old_offsets_in_a_transaction(kind: str) -> None:
+def test_a_member_that_lost_its_only_partition_sends_no_old_offsets_in_a_transaction(
+    kind: str,
+) -> None:
     scene = scene_of(kind)
     scene.cluster.create_topic("one", 1)
     scene.write(range(10), topic="one")

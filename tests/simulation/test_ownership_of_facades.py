@@ -1,7 +1,7 @@
 """R-ID-1 and R-ID-2 through asyncio, `Workers`, and the consumers of other clients.
 
-Each member is told by its coordinator that it isn't known any more, and joins again while its
-program still holds the records from before.
+The coordinator of each member refuses it as unknown, and it joins again while its program still
+holds earlier records.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def settings(servers: str, protocol: str = "classic") -> dict[str, Any]:
 def remove(
     simulation: KafkaSimulation, protocol: str, engine: ConsumerEngine
 ) -> Callable[[], bool]:
-    """Remove the member; the returned function says whether it hasn't joined again yet."""
+    """Remove the member; return a function that says whether it hasn't rejoined yet."""
     for broker in simulation.cluster.brokers.values():
         broker.injections.append(Injection(APIS[protocol], UNKNOWN_MEMBER_ID, 1))
     before = engine.subscription.partitions[P]
@@ -116,7 +116,7 @@ async def test_asyncio(kafka_simulation: KafkaSimulation, protocol: str, listens
 
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "no listener"])
 async def test_aiokafka(kafka_simulation: KafkaSimulation, listens: bool) -> None:
-    """Its listener runs while the program does other things; without one `getone` tells."""
+    """Its listener runs concurrently with the program; without one `getone` raises."""
     told: list[str] = []
 
     class Listener(aiokafka.ConsumerRebalanceListener):
@@ -143,7 +143,7 @@ async def test_aiokafka(kafka_simulation: KafkaSimulation, listens: bool) -> Non
         told.clear()
         waits = remove(kafka_simulation, "classic", consumer._consumer._engine)
         await until(lambda: not waits())
-        await asyncio.sleep(2)  # the attendant has polled in the program's place
+        await asyncio.sleep(2)  # its background task has polled for the program
         if listens:
             assert told == ["revoked", "assigned"]
             await consumer.commit({place: 6})
@@ -228,7 +228,7 @@ def test_confluent_kafka(kafka_simulation: KafkaSimulation, protocol: str, liste
 
 
 @PROTOCOLS
-def test_confluent_kafka_stores_no_message_of_an_ownership_that_ended(
+def test_confluent_kafka_stores_no_message_of_a_former_ownership(
     kafka_simulation: KafkaSimulation, protocol: str
 ) -> None:
     config = settings(filled(kafka_simulation), protocol)
@@ -248,17 +248,17 @@ def test_confluent_kafka_stores_no_message_of_an_ownership_that_ended(
     for _ in range(2):
         stored = confluent.KafkaError._STATE
         assert code(lambda: consumer.store_offsets(message=messages[1])) == stored
-        while consumer.poll(0) is None:  # and once it was told
+        while consumer.poll(0) is None:  # and after the notification
             kafka_simulation.advance(0.1)
     consumer.close()
     assert committed(kafka_simulation) == 7
 
 
 @PROTOCOLS
-async def test_workers_commit_nothing_of_an_ownership_that_ended(
+async def test_workers_commit_nothing_of_a_former_ownership(
     kafka_simulation: KafkaSimulation, protocol: str
 ) -> None:
-    """Their process stops just before a commit, and the member has joined again after it."""
+    """Their process is stopped just before a commit, and the member has rejoined afterwards."""
     consumer = AsyncConsumer(settings(filled(kafka_simulation), protocol))
     commit_async, ends = consumer.commit_async, list[type[BaseException] | None]()
     worked: list[int] = []

@@ -1,4 +1,4 @@
-"""The option `partitioner` in the producer that ships: `send` and `send_arrow` agree."""
+"""The option `partitioner` of the producer: `send` and `send_arrow` agree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def by_value(topic: str, _: bytes | None, value: bytes | None, count: int) -> in
 
 
 def places(cluster: SimulatedCluster) -> dict[int, int]:
-    """Where each number is."""
+    """Return the partition of each number."""
     return {
         int(bytes(row[4] or b"")): partition
         for partition in range(PARTITIONS)
@@ -35,8 +35,10 @@ def places(cluster: SimulatedCluster) -> dict[int, int]:
 @pytest.mark.parametrize(
     "partitioner", [*PARTITIONERS, by_value], ids=lambda p: p if isinstance(p, str) else p.__name__
 )
-def test_each_record_is_where_the_partitioner_says(partitioner: Any, arrow: bool) -> None:
-    """And where it says nothing, the sticky partitioner moves on with each batch."""
+def test_each_record_is_written_to_the_partition_of_the_partitioner(
+    partitioner: Any, arrow: bool
+) -> None:
+    """If it returns none, the sticky partitioner chooses, and moves on with each batch."""
     _, cluster, producer = make(
         5, partitions=PARTITIONS, partitioner=partitioner, batch_size=100, linger_ms=100
     )
@@ -66,7 +68,7 @@ def test_each_record_is_where_the_partitioner_says(partitioner: Any, arrow: bool
     assert (len(spread) >= 2) == keyless
 
 
-def test_a_record_that_a_function_cannot_place_is_not_written_and_others_are() -> None:
+def test_a_record_whose_partitioner_fails_is_not_written_and_others_are() -> None:
     def by_number(_: str, __: bytes | None, value: bytes | None, count: int) -> int:
         number = int(value or b"")
         return 10 // number if number < 3 else number
@@ -80,12 +82,12 @@ def test_a_record_that_a_function_cannot_place_is_not_written_and_others_are() -
         PartitionerError, match="by_number returned 5 .* 0 to 4; nothing was written"
     ):
         producer.send("t", b"5")
-    assert producer.send("t", b"0", partition=1).result(timeout=5).partition == 1  # not asked
+    assert producer.send("t", b"0", partition=1).result(timeout=5).partition == 1  # not called
     producer.flush()
     assert places(cluster) == {4: 4, 0: 1}
 
 
-def test_of_a_piece_of_arrow_data_with_such_a_row_nothing_is_written() -> None:
+def test_an_arrow_batch_with_such_a_row_is_not_written() -> None:
     _, cluster, producer = make(7, partitions=PARTITIONS, partitioner=by_value_below_four)
     table = pa.concat_tables([pa.table({"value": [b"0", b"1"]}), pa.table({"value": [b"3", b"9"]})])
     with pytest.raises(

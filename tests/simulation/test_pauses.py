@@ -1,4 +1,4 @@
-"""A pause throws nothing away that was fetched (KAFKA-7548): it waits aside for the resume."""
+"""A pause keeps fetched records for the resume (KAFKA-7548)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scene(Stage):
         return self.fetched.total()
 
 
-def test_what_was_fetched_is_handed_out_after_the_resume() -> None:
+def test_fetched_records_are_returned_after_the_resume() -> None:
     scene = Scene()
     while scene.seen.total() < RECORDS:
         scene.poll(10)
@@ -75,7 +75,7 @@ def test_others_are_read_while_some_are_paused() -> None:
 
 
 @pytest.mark.parametrize("what", ["seek", "assign", "unassign"])
-def test_what_is_of_no_use_any_more_is_let_go(what: str) -> None:
+def test_kept_records_that_are_no_longer_valid_are_dropped(what: str) -> None:
     scene = Scene()
     scene.poll(1)
     client, tp = scene.reader, PARTITIONS[2]
@@ -103,7 +103,7 @@ def test_what_is_of_no_use_any_more_is_let_go(what: str) -> None:
     assert sum(scene.seen.values()) == RECORDS - left_out
 
 
-def test_an_answer_that_comes_after_the_pause_waits_too() -> None:
+def test_a_response_that_arrives_after_the_pause_is_kept_too() -> None:
     scene = Scene()
     asked = scene.reader._engine.fetcher._asked
     while not any(one.under_way for one in asked.values()):
@@ -118,16 +118,16 @@ def test_an_answer_that_comes_after_the_pause_waits_too() -> None:
     assert scene.bytes == before
 
 
-def test_paused_partitions_leave_room_for_the_others() -> None:
+def test_paused_partitions_leave_memory_for_the_others() -> None:
     limits = {"fetch.max.bytes": 100_000, "max.partition.fetch.bytes": 60_000}
     scene = Scene(**limits)
-    for tp in PARTITIONS[1:]:  # each is paused when something of it waits
+    for tp in PARTITIONS[1:]:  # each is paused once some of its records are buffered
         waiting = scene.reader._engine.fetcher.waiting
         while not any(e.state.partition == tp for e in waiting.fetched):
             assert scene.poll(20)
         scene.reader.pause([tp])
     while scene.seen[0] < RECORDS // 4:
-        assert scene.poll(20) == {0}  # in spite of what waits aside
+        assert scene.poll(20) == {0}  # in spite of the kept records
     scene.reader.resume(PARTITIONS)
     while scene.seen.total() < RECORDS:
         assert scene.poll()

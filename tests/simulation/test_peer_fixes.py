@@ -1,4 +1,4 @@
-"""Faults that other clients had and no other test shows: see tests/spec/peer_fixes.json."""
+"""Former faults of other clients that no other test covers: see tests/spec/peer_fixes.json."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 
 T0, T1 = PARTITIONS[:2]
 BY_ID = (8, 9, 28)
-"""APIs whose newest version has topic ids only, which a caller needn't know."""
+"""APIs whose newest version contains topic ids only, which a caller needn't know."""
 
 
 def values(records: list[Any]) -> list[int]:
@@ -49,7 +49,7 @@ def test_a_group_that_two_coordinators_list_is_listed_once(
         assert [g.group_id for g in admin.list_groups()] == ["g"]
 
 
-def test_brokers_that_lack_all_older_versions_serve_every_client() -> None:
+def test_brokers_without_older_versions_serve_every_client() -> None:
     newest = {
         key: (request_class(key).MAX_VERSION - (key in BY_ID), request_class(key).MAX_VERSION)
         for key in (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 22, 23, 26, 28, 68)
@@ -71,7 +71,7 @@ def test_brokers_that_lack_all_older_versions_serve_every_client() -> None:
             consumer.commit(timeout=5.0)
 
 
-def test_without_topic_ids_in_metadata_topics_go_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_topic_ids_in_metadata_topics_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def nameless(answer: MetadataResponse) -> None:  # as with an old inter.broker.protocol.version
         for topic in answer.topics:
             topic.topic_id = bytes(16)
@@ -90,7 +90,7 @@ def test_without_topic_ids_in_metadata_topics_go_by_name(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("what", ["left out", "an error", "no leader", "the topic"])
-def test_a_partition_that_metadata_lacks_for_a_moment_loses_nothing(
+def test_a_partition_missing_in_metadata_for_a_moment_loses_nothing(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(partitions=2)
@@ -124,7 +124,7 @@ def test_a_partition_that_metadata_lacks_for_a_moment_loses_nothing(
         assert stage.world.now - begun < 3.0
 
 
-def test_a_passing_error_of_a_partition_at_first_costs_no_metadata_max_age(
+def test_a_retriable_error_of_a_partition_at_first_costs_no_metadata_max_age(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage, left = Stage(partitions=1), 2
@@ -150,7 +150,7 @@ def test_a_consumer_asks_the_new_leader_for_offsets_soon(of: str) -> None:
         call: Any = getattr(consumer, of)
         given: Any = {T0: 0} if of == "offsets_for_times" else [T0]
         before = call(given, timeout=5.0)
-        for broker in stage.cluster.brokers:  # all name the old leader for a while
+        for broker in stage.cluster.brokers:  # all brokers return the old leader for a while
             stage.cluster.stale_metadata(broker)
             stage.world.after(0.3, partial(stage.cluster.stale_metadata, broker, on=False))
         stage.cluster.move_leader("t", 0)
@@ -159,7 +159,7 @@ def test_a_consumer_asks_the_new_leader_for_offsets_soon(of: str) -> None:
         assert 0.3 < stage.world.now - begun < 1.5
 
 
-def test_resume_of_a_partition_that_is_not_paused_moves_nothing() -> None:
+def test_resume_of_a_partition_that_is_not_paused_has_no_effect() -> None:
     stage = Stage(partitions=1)
     stage.write(range(9))
     with stage.consumer() as consumer:
@@ -187,7 +187,7 @@ def answers_nothing(patch: pytest.MonkeyPatch, code: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["none", "latest"])
-def test_a_leader_without_epochs_judges_no_position(
+def test_a_leader_without_epochs_validates_no_position(
     policy: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage(partitions=1)
@@ -235,7 +235,7 @@ def test_a_position_is_validated_without_a_pause() -> None:
         assert stage.world.now - begun < 0.4
 
 
-def test_the_epoch_of_a_committed_offset_holds_no_fetch_up() -> None:
+def test_the_epoch_of_a_committed_offset_delays_no_fetch() -> None:
     stage = Stage(partitions=1)
     stage.write(range(5))
     with stage.consumer(group_id="g", enable_auto_commit=False) as consumer:
@@ -255,7 +255,7 @@ def test_the_epoch_of_a_committed_offset_holds_no_fetch_up() -> None:
         assert stage.world.now - begun < 1.0
 
 
-def test_records_below_the_offset_alone_are_no_reason_to_fetch_without_end(
+def test_records_below_the_fetch_offset_cause_no_endless_fetches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = Stage(partitions=1)
@@ -294,7 +294,7 @@ def test_max_records_counts_over_all_partitions() -> None:
 
 
 @pytest.mark.parametrize("code", [5, 56])
-def test_a_partition_without_a_leader_or_disk_is_read_and_written_once_it_is_back(
+def test_a_partition_without_a_leader_or_disk_is_used_again_once_it_returns(
     code: int,
 ) -> None:
     stage = Stage(partitions=1)
@@ -312,7 +312,7 @@ def test_a_partition_without_a_leader_or_disk_is_read_and_written_once_it_is_bac
 
 @pytest.mark.parametrize("code", [-1, 14, 51])
 @pytest.mark.parametrize("done", [False, True])
-def test_a_commit_that_was_answered_with_an_error_is_no_success_unless_it_is_one(
+def test_a_commit_with_an_error_response_succeeds_only_if_it_was_stored(
     code: int, done: bool
 ) -> None:
     stage = Stage(partitions=1)
@@ -328,7 +328,7 @@ def test_a_commit_that_was_answered_with_an_error_is_no_success_unless_it_is_one
         assert len(consumer.poll(2.0)) == (code > 0 or done)
 
 
-def test_a_partition_that_was_added_stays_in_its_transaction_if_another_is_refused(
+def test_a_partition_added_to_a_transaction_stays_in_it_if_another_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = Stage(partitions=2)
@@ -382,7 +382,7 @@ def test_a_subscription_that_matches_nothing_or_twice_is_pushed_once() -> None:
             assert bool(found) is bool(count)
 
 
-def test_odd_names_spoil_no_metrics() -> None:
+def test_unusual_names_do_not_break_metrics() -> None:
     receiver = TelemetryReceiver(interval=5.0)
     scene = Scene()
     scene.cluster.receive_telemetry(receiver)
@@ -397,7 +397,7 @@ def test_odd_names_spoil_no_metrics() -> None:
     assert receiver.pushed
 
 
-def test_a_batch_that_lingers_while_its_partition_moves_goes_to_the_new_leader() -> None:
+def test_a_batch_that_lingers_while_its_partition_moves_is_sent_to_the_new_leader() -> None:
     stage = Stage(partitions=1)
     with stage.producer(linger_ms=100) as producer:
         producer.send("t", b"0").result(5.0)

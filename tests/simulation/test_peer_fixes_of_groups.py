@@ -1,4 +1,4 @@
-"""Faults of other clients in groups and committed offsets: see tests/spec/peer_fixes.json."""
+"""Former faults of other clients in groups and commits: see tests/spec/peer_fixes.json."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def values(records: list[Any]) -> list[int]:
 
 @pytest.mark.parametrize("version", [1, 5, 7, 9])
 @pytest.mark.parametrize("code", [14, 15, 16])
-def test_an_error_of_a_whole_offset_fetch_is_not_taken_for_no_offsets(
+def test_an_error_of_a_whole_offset_fetch_does_not_mean_no_offsets(
     version: int, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(versions={OffsetFetchRequest.API_KEY: (1, version)})
@@ -80,7 +80,7 @@ def test_an_offset_fetch_with_other_topics_and_without_metadata_is_read(
         assert stage.read(consumer, 6) == [2, 3, 5, 6, 7, 8]
 
 
-def test_metadata_of_a_commit_may_have_any_characters() -> None:
+def test_metadata_of_a_commit_may_contain_any_characters() -> None:
     stage = Stage()
     at = OffsetAndMetadata(3, "a\0b\0é")
     with stage.consumer(group_id="g") as consumer:
@@ -88,7 +88,7 @@ def test_metadata_of_a_commit_may_have_any_characters() -> None:
         assert consumer.committed([T0]) == {T0: at}
 
 
-def test_the_position_behind_the_markers_is_committed_without_another_record() -> None:
+def test_the_position_after_the_markers_is_committed_without_another_record() -> None:
     stage = Stage(partitions=1)
     with stage.producer(transactional_id="x") as producer:
         producer.init_transactions(10.0)
@@ -107,7 +107,7 @@ def test_the_position_behind_the_markers_is_committed_without_another_record() -
 
 
 @pytest.mark.parametrize("interval", [0, -1, 2**31 - 1])
-def test_odd_heartbeat_intervals_of_a_coordinator_do_no_harm(
+def test_unusual_heartbeat_intervals_of_a_coordinator_do_no_harm(
     interval: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def odd(answer: Any) -> None:
@@ -127,7 +127,7 @@ def test_odd_heartbeat_intervals_of_a_coordinator_do_no_harm(
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_first_heartbeat_that_is_sent_twice_makes_one_member(
+def test_a_first_heartbeat_that_is_sent_twice_creates_one_member(
     late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene("consumer")
@@ -175,7 +175,7 @@ def test_every_way_of_reading_counts_as_a_poll(protocol: str, way: str) -> None:
 
 
 @PROTOCOLS
-def test_a_long_poll_reads_what_is_assigned_meanwhile(protocol: str) -> None:
+def test_a_long_poll_reads_partitions_that_are_assigned_meanwhile(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("later", partitions=4)
     scene.write(range(1), "later")
@@ -203,7 +203,7 @@ def test_a_long_poll_reads_what_is_assigned_meanwhile(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_a_member_that_its_commit_finds_removed_joins_at_once(protocol: str) -> None:
+def test_a_member_whose_commit_finds_it_removed_rejoins_immediately(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(8))
     with scene.subscribed(enable_auto_commit=False) as a:
@@ -260,7 +260,7 @@ def test_a_running_group_changes_from_eager_to_cooperative_member_by_member() ->
         member.close()
 
 
-def test_a_late_heartbeat_answer_undoes_no_farewell() -> None:
+def test_a_late_heartbeat_response_does_not_undo_a_leave() -> None:
     w = Scripted()
     w.join(assigns(3, orders=[0]))
     w.replies = [assigns(4, orders=[0, 1]), 0]
@@ -277,7 +277,7 @@ def test_a_late_heartbeat_answer_undoes_no_farewell() -> None:
 
 
 @PROTOCOLS
-def test_no_position_is_reset_while_its_committed_offset_is_on_its_way(protocol: str) -> None:
+def test_no_position_is_reset_while_its_committed_offset_is_requested(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     with scene.member("b", enable_auto_commit=False) as b:
@@ -289,7 +289,7 @@ def test_no_position_is_reset_while_its_committed_offset_is_on_its_way(protocol:
 
 
 @PROTOCOLS
-def test_an_assignment_is_told_once_while_its_offsets_are_on_their_way(protocol: str) -> None:
+def test_an_assignment_is_announced_once_while_its_offsets_are_requested(protocol: str) -> None:
     scene = Scene(protocol)
     cooperative = {"partition_assignment_strategy": "cooperative-sticky"}
     options = cooperative if protocol == "classic" else {}
@@ -311,7 +311,7 @@ def test_an_assignment_is_told_once_while_its_offsets_are_on_their_way(protocol:
 
 
 @PROTOCOLS
-def test_a_pattern_without_a_match_costs_little(protocol: str) -> None:
+def test_a_pattern_without_a_match_costs_few_requests(protocol: str) -> None:
     work, lists = [], 0
 
     def count(_: Any, __: str, request: Any) -> None:
@@ -329,7 +329,7 @@ def test_a_pattern_without_a_match_costs_little(protocol: str) -> None:
 
         def polls(member: Consumer = a) -> None:
             for _ in range(30):
-                member._engine.metadata.request("a test")  # which brings nothing new
+                member._engine.metadata.request("a test")  # without changes
                 member.poll(1.0)
 
         work.append(lines_run(polls, "clients", "metadata", "network"))
@@ -339,7 +339,7 @@ def test_a_pattern_without_a_match_costs_little(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("api", ["OffsetCommit", "OffsetFetch"])
-def test_a_stale_member_epoch_is_tried_again_with_the_next_one(api: str) -> None:
+def test_a_stale_member_epoch_is_retried_with_the_next_one(api: str) -> None:
     scene = Scene("consumer")
     scene.write(range(8))
     with scene.subscribed(enable_auto_commit=False) as a:
@@ -357,7 +357,7 @@ def test_a_stale_member_epoch_is_tried_again_with_the_next_one(api: str) -> None
 
 
 @PROTOCOLS
-def test_a_topic_that_brokers_call_invalid_is_named_and_can_be_left(
+def test_a_topic_that_brokers_call_invalid_is_named_and_can_be_unsubscribed(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(protocol)
@@ -380,7 +380,7 @@ def test_a_topic_that_brokers_call_invalid_is_named_and_can_be_left(
 
 
 @PROTOCOLS
-def test_a_missing_topic_of_an_earlier_subscription_is_not_told(
+def test_a_missing_topic_of_an_earlier_subscription_is_not_reported(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(protocol)
@@ -438,7 +438,7 @@ def test_a_refusal_of_several_partitions_is_one_failure_for_the_backoff() -> Non
 
 
 @PROTOCOLS
-def test_automatic_commits_of_nothing_hold_up_no_later_one(protocol: str) -> None:
+def test_empty_automatic_commits_delay_no_later_one(protocol: str) -> None:
     scene = Scene(protocol)
     with scene.subscribed(auto_commit_interval_ms=1000) as a:
         for _ in range(12):
@@ -456,7 +456,7 @@ def test_no_record_is_returned_before_on_assigned_has_run(protocol: str) -> None
     with scene.subscribed() as a:
         scene.world.advance(8.0)
         assert len(a.assignment()) == 4
-        # As in a poll() that had run all callbacks before this assignment came.
+        # As in a poll() that ran all callbacks before this assignment arrived.
         assert a._engine.delivery.records(500, scene.world.now) == []
         assert scene.log == []
         assert scene.read(a, 8) == list(range(8))

@@ -1,4 +1,4 @@
-"""An end without a word is explained by the next dial's question, and only where that tells."""
+"""The reason for a closed connection is found by the next connection's ApiVersions, if possible."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.simulation.sasl_scene import Scene
 from odradek.common.errors import KafkaTimeoutError, SaslExpectedError
 
 
-def test_a_port_that_wants_sasl() -> None:
+def test_a_port_that_requires_sasl() -> None:
     scene = Scene()
     with scene.plain() as admin:
-        for _ in range(3):  # as long as that is so, each attempt finds it out
+        for _ in range(3):  # each attempt finds it while it lasts
             begun = scene.world.now
             with pytest.raises(SaslExpectedError, match="it offers .*SCRAM-SHA-256") as caught:
                 admin.list_topics(timeout=30)
@@ -22,19 +22,19 @@ def test_a_port_that_wants_sasl() -> None:
             assert caught.value.address is not None
 
 
-def test_sasl_that_is_switched_off_lets_in() -> None:
+def test_a_port_that_no_longer_requires_sasl() -> None:
     scene = Scene()
     with scene.plain() as admin:
         with pytest.raises(SaslExpectedError):
             admin.list_topics(timeout=30)
         scene.cluster.sasl = None
-        with suppress(SaslExpectedError):  # it stands until the next attempt
+        with suppress(SaslExpectedError):  # it remains until the next attempt
             admin.list_topics(timeout=30)
         scene.world.advance(2.0)
         assert admin.list_topics(timeout=30) == ["t"]
 
 
-def test_brokers_that_are_gone_are_waited_for() -> None:
+def test_brokers_that_are_down_are_waited_for() -> None:
     scene = Scene()
     scene.cluster.sasl = None
     every_broker(scene.cluster, "crash")

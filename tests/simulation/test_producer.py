@@ -1,4 +1,4 @@
-"""The producer that ships, in virtual time: what it promises while its cluster misbehaves."""
+"""The producer during faults of its cluster, in virtual time."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
     assert all("refused" in a.error for a in caught.value.attempts)
 
 
-def test_a_name_that_cannot_be_sent_makes_warm_fail_and_nothing_else() -> None:
-    """It was in each metadata request from then on, all of which failed."""
+def test_an_unencodable_topic_name_fails_warm_only() -> None:
+    """Earlier, it was part of each later metadata request, all of which failed."""
     _, _, producer = make(5)
     with pytest.raises(InvalidTopicExceptionError):
         producer.warm(["t", "\ud800"])
     assert producer.send("t", b"0", partition=0).result(timeout=5).offset == 0
 
 
-def test_a_caller_whom_a_busy_machine_left_alone_says_what_is_known(
+def test_a_call_on_a_busy_machine_times_out_with_the_known_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, cluster, producer = make(7)
     cluster.create_topic("two", 2)
     host = producer._host
     run = host.run
-    # The engine's last step before the deadline never comes, as where its thread isn't run.
+    # The engine's last step before the deadline never runs, as if its thread weren't scheduled.
     monkeypatch.setattr(host, "run", lambda done, until: run(done, until - 0.1))
     with pytest.raises(KafkaTimeoutError, match="topic nowhere.*UNKNOWN_TOPIC_OR_PARTITION"):
         producer.partitions_for("nowhere", timeout=1.5)
@@ -60,8 +60,8 @@ def test_a_caller_whom_a_busy_machine_left_alone_says_what_is_known(
 
 
 @pytest.mark.parametrize("seed", some(range(20, 40), 4))
-def test_writes_held_for_a_dead_replica_hide_no_healthy_broker(seed: int) -> None:
-    """One of three is killed; the others hold acks=all until the controller gives it up (9 s)."""
+def test_writes_held_for_a_dead_replica_delay_no_healthy_broker(seed: int) -> None:
+    """One of three is killed; the others hold acks=all until the controller removes it (9 s)."""
     world, cluster, producer = make(seed, **{"linger.ms": 0, "batch.size": 100})
     cluster.session_timeout = 9.0
     for n in range(30):
@@ -86,7 +86,7 @@ def test_writes_held_for_a_dead_replica_hide_no_healthy_broker(seed: int) -> Non
         assert values(cluster, partition) == list(range(partition, 330, PARTITIONS))
 
 
-def test_a_foreign_cluster_gets_no_record() -> None:
+def test_a_wrong_cluster_gets_no_record() -> None:
     world, cluster, producer = make(8)
     producer.send("t", b"0", partition=0).result(timeout=5)
     foreign = cluster.replace_with_foreign()
@@ -102,7 +102,7 @@ def test_a_foreign_cluster_gets_no_record() -> None:
     world.advance(30)
 
 
-def test_without_rebootstrap_a_move_is_the_end_and_the_error_says_why() -> None:
+def test_without_rebootstrap_a_move_is_permanent_and_the_error_says_why() -> None:
     _, cluster, producer = make(9, metadata_recovery_strategy="none", delivery_timeout_ms=40000)
     producer.send("t", b"0").result(timeout=5)
     cluster.move(after=1.0)
@@ -114,7 +114,7 @@ def test_without_rebootstrap_a_move_is_the_end_and_the_error_says_why() -> None:
     assert "rebootstrap" not in producer._engine.events.counts
 
 
-def test_waiting_for_a_topic_and_for_room_takes_max_block_ms_in_all() -> None:
+def test_waiting_for_a_topic_and_for_memory_takes_max_block_ms_in_all() -> None:
     world, cluster, producer = make(
         10, **{"buffer.memory": 20000, "max.request.size": 10000, "max.block.ms": 3000}
     )
@@ -145,7 +145,7 @@ def test_a_full_buffer_blocks_and_then_raises() -> None:
     assert producer._engine.accumulator.used == 0
 
 
-def test_close_ends_every_future_once() -> None:
+def test_close_completes_every_future_once() -> None:
     _, cluster, producer = make(12)
     producer.send("t", b"0").result(timeout=5)
     every_broker(cluster, "crash")
@@ -159,10 +159,10 @@ def test_close_ends_every_future_once() -> None:
 
 
 @pytest.mark.parametrize("doubtful", [False, True])
-def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_written(
+def test_the_sequence_of_a_refused_batch_is_reused_if_it_cannot_be_written(
     doubtful: bool,
 ) -> None:
-    """An earlier attempt may have been written: another batch would be taken for its duplicate."""
+    """Otherwise an attempt may have been written, and another batch be taken for its duplicate."""
     world, cluster, producer = make(41, **{"linger.ms": 0})
     producer.send("t", b"0", partition=0).result(timeout=5)
     cluster.go_silent(leader_of(cluster).id)
@@ -183,8 +183,8 @@ def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_writ
 
 
 @pytest.mark.parametrize("verb", ["pause", "blackhole"])
-def test_a_leader_that_freezes_holds_nobody_up_for_the_request_timeout(verb: str) -> None:
-    """Once another one leads, that one is asked, long before `request.timeout.ms` (30 s)."""
+def test_a_frozen_leader_delays_records_less_than_the_request_timeout(verb: str) -> None:
+    """Once another one leads, records are sent there, long before `request.timeout.ms` (30 s)."""
     world, cluster, producer = make(3)
     producer.send("t", b"0", partition=0).result(timeout=10)
     getattr(cluster, verb)(leader_of(cluster).id)
@@ -194,7 +194,7 @@ def test_a_leader_that_freezes_holds_nobody_up_for_the_request_timeout(verb: str
 
 
 def test_a_batch_that_lost_its_sequence_blocks_no_other() -> None:
-    """The epoch is bumped once the fate of the one behind it is known, not at its deadline."""
+    """The epoch is bumped once the outcome of the next batch is known, not at its deadline."""
     world, cluster, producer = make(42, **{"linger.ms": 0, "batch.size": 100})
     producer.send("t", b"0", partition=0).result(timeout=5)
     leader = leader_of(cluster)
@@ -215,13 +215,13 @@ def test_a_batch_that_lost_its_sequence_blocks_no_other() -> None:
     assert producer._engine.sender.identity.bumps == 1
 
 
-def test_nothing_goes_out_behind_a_first_batch_that_no_broker_has_taken() -> None:
-    """A broker takes any sequence of a producer it doesn't know: order would be lost."""
+def test_no_batch_is_sent_before_the_first_one_of_a_producer_is_accepted() -> None:
+    """A broker accepts any sequence of an unknown producer, so the order would be lost."""
     world, cluster, producer = make(43, **{"linger.ms": 0, "batch.size": 100})
     cluster.move_leader("t", 1, to=leader_of(cluster).id)
     producer.send("t", b"warm", partition=1).result(timeout=5)
     world.change_link(latency=0.05)
-    cluster.min_insync_replicas = 4  # the first batch is refused, those behind it wouldn't be
+    cluster.min_insync_replicas = 4  # the first batch is refused, later ones wouldn't be
     world.after(0.06, lambda: setattr(cluster, "min_insync_replicas", 1))
     futures = []
     for n in range(4):

@@ -23,9 +23,7 @@ WITHOUT_IDS = {
 
 
 class Scene(Stage):
-    """A topic with six partitions, and a producer whose records linger for three seconds while its
-    metadata is renewed each second.
-    """
+    """A topic with six partitions, and a producer with metadata.max.age.ms below its linger.ms."""
 
     def __init__(self, **cluster: Any) -> None:
         super().__init__(partitions=6, **cluster)
@@ -56,10 +54,10 @@ class Scene(Stage):
 
 @pytest.mark.parametrize("partitions", [3, 12])
 @pytest.mark.parametrize("used", [False, True], ids=["first records", "later records"])
-def test_records_that_were_never_sent_fail_where_partitions_differ(
+def test_unsent_records_fail_if_the_number_of_partitions_differs(
     partitions: int, used: bool
 ) -> None:
-    """Until now those of partitions 3 to 5 failed at delivery.timeout.ms, after two minutes."""
+    """Earlier, those of partitions 3 to 5 failed at delivery.timeout.ms, after two minutes."""
     scene = Scene()
     if used:
         assert scene.outcomes(scene.send(), 10) == [None] * 6
@@ -75,7 +73,7 @@ def test_records_that_were_never_sent_fail_where_partitions_differ(
     assert scene.outcomes(scene.send(range(3)), 10) == [None] * 3
 
 
-def test_records_that_were_never_sent_are_written_where_partitions_do_not_differ() -> None:
+def test_unsent_records_are_written_if_the_number_of_partitions_is_equal() -> None:
     scene = Scene()
     sent = scene.send()
     scene.recreate(6)
@@ -84,7 +82,7 @@ def test_records_that_were_never_sent_are_written_where_partitions_do_not_differ
 
 
 def test_records_in_doubt_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may be in the deleted topic: those who read that would get them twice."""
+    """They may be in the deleted topic, whose readers would get them twice."""
     scene = Scene()
     for broker in scene.cluster.brokers.values():
         broker.delays[ProduceRequest.API_KEY] = 20.0
@@ -92,7 +90,7 @@ def test_records_in_doubt_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     scene.world.advance(4)
     for broker in scene.cluster.brokers.values():
         broker.delays.clear()
-    scene.disconnect()  # no answer comes
+    scene.disconnect()  # no response arrives
     scene.recreate(6)
     for error in scene.outcomes(sent, 10):
         assert isinstance(error, TopicRecreatedError)
@@ -102,7 +100,7 @@ def test_records_in_doubt_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.outcomes(scene.send(), 10) == [None] * 6
 
 
-def test_without_topic_ids_a_partition_that_is_gone_fails_within_seconds() -> None:
+def test_without_topic_ids_a_missing_partition_fails_within_seconds() -> None:
     scene = Scene(versions=WITHOUT_IDS)
     sent = scene.send()
     scene.recreate(3)

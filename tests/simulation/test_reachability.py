@@ -1,4 +1,4 @@
-"""`Admin.describe_reachability()`: every address is dialled, and partitions are looked at."""
+"""`Admin.describe_reachability()` connects to every address, and checks the partitions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def admin(cluster: SimulatedCluster, simulated_client: Callable[..., Any]) -> An
     return simulated_client("admin")
 
 
-def test_all_is_well_and_every_broker_was_dialled(
-    admin: Any, world: World, cluster: SimulatedCluster
-) -> None:
+def test_all_brokers_are_reachable(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     found = admin.describe_reachability(timeout=5.0)
     assert found.state == WELL
     assert [a.brokers for a in found.addresses] == [*((i,) for i in cluster.brokers), ()]
@@ -36,10 +34,10 @@ def test_all_is_well_and_every_broker_was_dialled(
     assert world.now < 1.0
 
 
-def test_one_broker_that_nothing_listens_for(
+def test_one_broker_that_refuses_connections(
     admin: Any, world: World, cluster: SimulatedCluster
 ) -> None:
-    """It is listed, so the cluster holds it for alive: a listener that leads nowhere from here."""
+    """Metadata lists it, so it is alive, but its advertised listener is wrong for this client."""
     broker = next(iter(cluster.brokers.values()))
     leads = sum(cluster.leader("flights", p) is broker for p in range(6))
     cluster_address, broker.address = broker.address, world.new_address()
@@ -53,7 +51,7 @@ def test_one_broker_that_nothing_listens_for(
     assert world.now < 3.0, "an address that fails again and again isn't waited for to the end"
 
 
-def test_one_broker_that_swallows_dials(
+def test_one_broker_that_drops_connection_attempts(
     admin: Any, world: World, cluster: SimulatedCluster
 ) -> None:
     broker = next(iter(cluster.brokers.values()))
@@ -92,7 +90,7 @@ def test_partitions_without_a_leader(admin: Any, world: World, cluster: Simulate
     assert found.topics == ()
 
 
-def test_a_topic_that_is_not_there(admin: Any) -> None:
+def test_a_missing_topic(admin: Any) -> None:
     found = admin.describe_reachability(["flight", "flights"], timeout=5.0)
     assert found.state == PARTLY
     (topic,) = found.topics
@@ -108,7 +106,7 @@ def test_brokers_that_advertise_one_address(admin: Any, cluster: SimulatedCluste
     assert found.addresses[0].brokers == (first.id, second.id)
 
 
-def test_no_broker_where_it_says_that_it_is(
+def test_no_broker_at_its_advertised_address(
     admin: Any, world: World, cluster: SimulatedCluster
 ) -> None:
     for broker in cluster.brokers.values():
@@ -119,7 +117,7 @@ def test_no_broker_where_it_says_that_it_is(
     assert found.topics_error is not None
 
 
-def test_nobody_at_all(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_no_reachable_address(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     every_broker(cluster, "crash")
     with pytest.raises(NoBrokerAvailableError):
         admin.describe_reachability(timeout=3.0)

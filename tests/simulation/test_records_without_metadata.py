@@ -1,4 +1,4 @@
-"""`send()` doesn't wait for metadata: early records keep their order, and every limit."""
+"""`send()` doesn't wait for metadata: records without metadata keep their order and limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE = 12.0
 
 
 class Scene(Stage):
-    """One producer and a cluster that is away at first, unless it is asked back."""
+    """A producer and a cluster that can't be reached until `back()` (by default)."""
 
     def __init__(self, *, away: bool = True, **config: Any) -> None:
         super().__init__(7, brokers=1)
@@ -40,8 +40,8 @@ class Scene(Stage):
         self.cluster.start(1)
 
 
-def test_a_record_and_its_wait_take_no_longer_than_the_caller_says() -> None:
-    """`send(…).result(5)` takes 5 s at most, whatever max.block.ms is."""
+def test_send_and_result_take_no_longer_than_the_timeout() -> None:
+    """`send(…).result(5)` takes 5 s at most, for each max.block.ms."""
     scene = Scene(max_block_ms=60_000)
     began = scene.world.now
     future = scene.writer.send("t", b"x")
@@ -54,13 +54,13 @@ def test_a_record_and_its_wait_take_no_longer_than_the_caller_says() -> None:
     assert future.result(20).offset == 0
 
 
-def test_nothing_passes_what_came_before() -> None:
+def test_no_record_overtakes_earlier_ones() -> None:
     scene = Scene()
     futures = []
     for n in range(350):
         if n == 50:
             scene.back()
-        if n >= 50:  # these come while the first are placed, and afterwards
+        if n >= 50:  # sent while the first ones get their partitions, and afterwards
             scene.world.advance(0.01)
         one = scene.writer.send("t", b"%d" % n, partition=(None, 1)[n % 2], key=b"k")
         futures.append(one)
@@ -72,8 +72,8 @@ def test_nothing_passes_what_came_before() -> None:
     assert len(scene.values(keyed)) + (0 if keyed == 1 else len(scene.values(1))) == 350
 
 
-def test_nothing_passes_them_while_they_are_placed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the metadata and the step that places them a thread may send."""
+def test_no_record_overtakes_those_that_are_being_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may send between the arrival of metadata and the step that uses it."""
     scene = Scene(away=False)
     engine = scene.writer._engine
     later: list[Any] = []
@@ -96,7 +96,7 @@ def test_nothing_passes_them_while_they_are_placed(monkeypatch: pytest.MonkeyPat
     assert [future.result(5).offset for future in (first, second)] == [0, 1]
 
 
-def test_arrow_rows_go_after_the_records_before_them() -> None:
+def test_arrow_rows_follow_earlier_records() -> None:
     scene = Scene()
     for n in range(20):
         scene.writer.send("t", b"%d" % n, partition=0)
@@ -106,7 +106,7 @@ def test_arrow_rows_go_after_the_records_before_them() -> None:
     assert scene.values(0) == [b"%d" % n for n in range(22)]
 
 
-def test_a_record_waits_max_block_ms_and_says_what_was_missing() -> None:
+def test_a_record_waits_for_max_block_ms_and_its_error_names_the_missing_metadata() -> None:
     scene = Scene(away=False)
     told: list[object] = []
     first = scene.writer.send("tt", b"x", on_delivery=lambda error, place: told.append(error))
@@ -125,7 +125,7 @@ def test_a_record_waits_max_block_ms_and_says_what_was_missing() -> None:
 @pytest.mark.parametrize(
     ("code", "error"), [(29, TopicAuthorizationError), (17, InvalidTopicExceptionError)]
 )
-def test_what_waiting_does_not_mend_ends_it_at_once(
+def test_a_permanent_error_fails_the_record_immediately(
     code: int, error: type[KafkaError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(answer: MetadataResponse) -> None:
@@ -140,13 +140,13 @@ def test_what_waiting_does_not_mend_ends_it_at_once(
     assert scene.world.now < began + 1
 
 
-def test_a_partition_that_is_not_there_yet_keeps_no_other_waiting() -> None:
+def test_a_record_for_a_missing_partition_delays_no_other() -> None:
     scene = Scene(away=False)
     send = scene.writer.send
     assert send("t", b"0", partition=0).result(5).offset == 0
     far, near = send("t", b"far", partition=5), send("t", b"near", partition=4)
     again = send("t", b"far again", partition=5)
-    assert scene.writer._engine.early.topic("t") is not None  # others go on at once
+    assert scene.writer._engine.early.topic("t") is not None  # others continue immediately
     assert send("t", b"1", partition=0).result(5).offset == 1
     explained = scene.writer.explain()
     assert (
@@ -161,7 +161,7 @@ def test_a_partition_that_is_not_there_yet_keeps_no_other_waiting() -> None:
     assert [f.result(5).offset for f in (far, again)] == [0, 1]
 
 
-def test_flush_and_close_wait_for_them() -> None:
+def test_flush_and_close_wait_for_early_records() -> None:
     scene = Scene(linger_ms=60_000)
     futures = [scene.writer.send("t", b"%d" % n) for n in range(10)]
     with pytest.raises(KafkaTimeoutError, match="10 records"):
@@ -177,7 +177,7 @@ def test_flush_and_close_wait_for_them() -> None:
     assert isinstance(left.exception(0), ClientClosedError)
 
 
-def test_they_count_in_buffer_memory_and_give_it_back() -> None:
+def test_early_records_count_in_buffer_memory_until_they_end() -> None:
     scene = Scene(buffer_memory=100_000, max_block_ms=2000, max_request_size=50_000)
     futures: list[RecordFuture] = []
     began = scene.world.now
@@ -216,10 +216,10 @@ def test_a_flush_does_not_wait_for_a_record_whose_send_was_interrupted(
     assert (engine.accumulator.used, engine.early.incomplete()) == (0, [])
 
 
-def test_a_send_that_is_interrupted_when_its_record_is_taken_takes_it_back(
+def test_an_interrupted_send_releases_its_record_and_its_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its bytes alone were given back, and what came later took them."""
+    """Earlier, only the memory was released."""
     scene = Scene(away=False)
 
     def interrupted(*_: object) -> None:
@@ -236,8 +236,8 @@ def test_a_send_that_is_interrupted_when_its_record_is_taken_takes_it_back(
 
 
 @pytest.mark.parametrize("topic", ["t", "nix"])
-def test_what_was_sent_is_copied_and_let_go(topic: str) -> None:
-    """A caller may use its buffers again after send(), and keep the future for ever."""
+def test_values_are_copied_and_released(topic: str) -> None:
+    """A caller may reuse its buffers after send(), and keep the future as long as it likes."""
     scene = Scene()
     value, key, header = bytearray(b"value"), bytearray(b"key"), bytearray(b"header")
     send: Any = scene.writer.send
@@ -256,7 +256,7 @@ def test_what_was_sent_is_copied_and_let_go(topic: str) -> None:
 
 
 @pytest.mark.parametrize("patience", [0, 5])
-def test_whoever_sends_again_at_each_error_lets_others_have_their_turn(patience: int) -> None:
+def test_callbacks_that_send_again_do_not_starve_other_records(patience: int) -> None:
     scene = Scene(away=False, max_block_ms=patience)
     scene.writer.send("t", b"x", partition=0)
     told: list[object] = []
@@ -277,7 +277,7 @@ def test_whoever_sends_again_at_each_error_lets_others_have_their_turn(patience:
         scene.writer.close(timeout=0)
 
 
-def test_many_missing_topics_cost_a_step_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_missing_topics_do_not_slow_down_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(away=False)
     for n in range(300):
         scene.writer.send(f"nix-{n}", b"x")
@@ -298,7 +298,7 @@ def test_many_missing_topics_cost_a_step_nothing(monkeypatch: pytest.MonkeyPatch
     assert len(str(caught.value)) < 2000
 
 
-def test_a_commit_waits_for_them_and_an_abort_ends_them() -> None:
+def test_a_commit_waits_for_early_records_and_an_abort_fails_them() -> None:
     scene = Scene(away=False, transactional_id="x")
     producer = scene.writer
     producer.init_transactions(10)
@@ -317,7 +317,7 @@ def test_a_commit_waits_for_them_and_an_abort_ends_them() -> None:
     assert again.done()
 
 
-def test_a_callback_may_send_to_a_topic_that_is_not_known() -> None:
+def test_a_callback_may_send_to_a_topic_without_metadata() -> None:
     scene = Scene(away=False)
     scene.cluster.create_topic("u")
     sent: list[Any] = []
@@ -326,7 +326,7 @@ def test_a_callback_may_send_to_a_topic_that_is_not_known() -> None:
     assert sent[0].result(5).topic == "u"
 
 
-def test_a_partitioner_of_the_users_is_asked_in_the_callers_thread() -> None:
+def test_a_custom_partitioner_is_called_in_the_callers_thread() -> None:
     calls: list[int] = []
 
     def choose(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
@@ -340,7 +340,7 @@ def test_a_partitioner_of_the_users_is_asked_in_the_callers_thread() -> None:
     assert future.result(10).partition == 2
 
 
-def test_a_first_record_lingers_from_its_send_on_while_all_else_is_had() -> None:
+def test_a_first_record_lingers_from_its_send_while_the_leader_is_connected() -> None:
     stage = Stage(partitions=1)
     producer = stage.producer(linger_ms=300)
     begin = stage.world.now
@@ -354,7 +354,7 @@ def test_a_first_record_lingers_from_its_send_on_while_all_else_is_had() -> None
     producer.close()
 
 
-def test_what_has_waited_longer_than_it_lingers_goes_at_once() -> None:
+def test_a_record_that_waited_longer_than_linger_ms_is_sent_immediately() -> None:
     stage = Stage(partitions=1)
     for broker in stage.cluster.brokers.values():
         broker.delays[MetadataRequest.API_KEY] = 0.5
@@ -366,7 +366,7 @@ def test_what_has_waited_longer_than_it_lingers_goes_at_once() -> None:
     producer.close()
 
 
-def test_a_first_record_lingers_no_longer_beside_another_topics() -> None:
+def test_a_first_record_lingers_no_longer_because_of_another_topic() -> None:
     stage = Stage(partitions=1)
     stage.cluster.create_topic("known", partitions=1)
     producer = stage.producer(linger_ms=1_000)
@@ -384,8 +384,8 @@ def test_a_first_record_lingers_no_longer_beside_another_topics() -> None:
     producer.close()
 
 
-def test_leaders_are_dialled_once_for_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not looked for again for each of thousands of records that waited."""
+def test_leaders_are_looked_up_once_per_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking them up for each of thousands of waiting records would be slow."""
     scene = Scene(linger_ms=50)
     sender, asked = scene.writer._engine.sender, list[TopicPartition]()
     expect = sender.expect

@@ -1,4 +1,4 @@
-"""R-RB-7 in small: every fault's goal is met, Java's criterion differs, runs repeat themselves."""
+"""R-RB-7 with few runs: each goal is met, Java's criterion differs, runs are deterministic."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def test_a_large_cluster_takes_no_longer(fault: RecoveryFault) -> None:
     assert figures(fault, runs)["missed"] == []
 
 
-def test_an_outage_of_five_minutes_costs_few_dials() -> None:
+def test_an_outage_of_five_minutes_costs_few_connection_attempts() -> None:
     for fault in (RecoveryFault.OUTAGE_REFUSED, RecoveryFault.OUTAGE_BLACKHOLED):
         found = figures(fault, [recover(3, fault, seed) for seed in range(2)])
         assert found["missed"] == []
-        assert found["dials"]["max"] > 15  # it goes on trying
+        assert found["dials"]["max"] > 15  # it still tries
         assert found["never"] == 0
 
 
-def test_by_javas_criterion_ten_black_holed_brokers_are_not_left_within_a_minute() -> None:
+def test_with_javas_criterion_ten_black_holed_brokers_take_longer_than_a_minute() -> None:
     runs = [recover(10, RecoveryFault.BLACKHOLED, seed, strategy="java") for seed in range(2)]
     assert figures(RecoveryFault.BLACKHOLED, runs)["contact"]["p99"] is None
 
 
-def test_by_javas_criterion_a_single_refused_broker_is_left_at_once() -> None:
+def test_with_javas_criterion_a_single_refusing_broker_leads_to_a_rebootstrap() -> None:
     runs = [recover(1, RecoveryFault.REFUSED, seed, strategy="java") for seed in range(6)]
     found = figures(RecoveryFault.REFUSED, runs)
     assert found["contact"]["p99"] < 2.0
@@ -50,7 +50,7 @@ def test_by_javas_criterion_a_single_refused_broker_is_left_at_once() -> None:
 
 
 @pytest.mark.parametrize("fault", [RecoveryFault.BLACKHOLED, RecoveryFault.OUTAGE_REFUSED])
-def test_times_and_attempts_are_the_networks_and_not_the_clients(
+def test_times_and_attempts_are_measured_in_the_network(
     fault: RecoveryFault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = recover(3, fault, 7)
@@ -60,11 +60,11 @@ def test_times_and_attempts_are_the_networks_and_not_the_clients(
 
 
 def ignored(measurement: object, event: object) -> None:
-    """Take no notice of a client's event."""
+    """Ignore an event of a client."""
 
 
 @pytest.mark.parametrize("strategy", some(["odradek", "constant", "java", "kip580-literal"], 2))
-def test_the_same_seed_gives_the_same_run(strategy: str) -> None:
+def test_the_same_seed_leads_to_the_same_run(strategy: str) -> None:
     first, second = (recover(3, RecoveryFault.REFUSED, 7, strategy=strategy) for _ in range(2))
     assert first == second
     others = {recover(3, RecoveryFault.REFUSED, seed, strategy=strategy) for seed in (8, 9)}
@@ -79,7 +79,7 @@ def test_runs_that_never_recover_are_the_end_of_the_distribution() -> None:
     assert any("never" in text for text in found["missed"])
 
 
-def test_what_misses_a_goal_is_said() -> None:
+def test_missed_goals_are_listed() -> None:
     late = figures(RecoveryFault.SILENT, [RecoveryRun(13.0, 15.0, 3, 7, 1, 1)])
     assert len(late["missed"]) == 3
     many = figures(RecoveryFault.OUTAGE_REFUSED, [RecoveryRun(0.1, 0.2, 331, 6, 1, 1)])

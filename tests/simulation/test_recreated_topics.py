@@ -1,4 +1,4 @@
-"""Topics deleted and made again between two refreshes, without topic ids (R-MD-7)."""
+"""Topics deleted and recreated between two metadata refreshes, without topic ids (R-MD-7)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WITHOUT_IDS = {
 
 
 class Scene(Stage):
-    """A topic whose leader epoch is 4, or whose records are of epoch 0 with `early`."""
+    """A topic whose leader epoch is 4, or whose records have epoch 0 with `early`."""
 
     def __init__(self, records: int = 1, *, early: bool = False, reset: str = "earliest") -> None:
         super().__init__(partitions=1, versions=WITHOUT_IDS)
@@ -69,14 +69,15 @@ class Scene(Stage):
         return int(partition.leader_epoch)
 
 
-def test_a_producer_goes_on_in_the_new_topic() -> None:
+def test_a_producer_continues_in_the_new_topic() -> None:
     scene = Scene()
     began = scene.world.now
     scene.make_anew(b"new 0")
     scene.send(scene.writer, b"new 1")  # within 20 s
     assert scene.values() == [b"new 0", b"new 1"]
     assert scene.epoch(scene.writer) == 0
-    assert scene.world.now - began > 10  # not by the first answers: they may be a stale broker's
+    # not by the first responses, which may come from a stale broker
+    assert scene.world.now - began > 10
     scene.send(scene.writer, *(b"%d" % n for n in range(5)))
     assert len(scene.cluster.records("t", 0)) == 7
 
@@ -88,22 +89,22 @@ def test_a_consumer_reads_the_new_topic_from_its_beginning() -> None:
     assert scene.epoch(scene.reader) == 0
 
 
-def test_also_where_its_position_is_in_the_new_log_too() -> None:
-    """Without a look at epochs it would go on behind as many new records as it read old ones."""
+def test_a_position_within_the_new_log_is_reset_too() -> None:
+    """Without comparing epochs, as many new records would be skipped as old ones were read."""
     scene = Scene(1)
     scene.make_anew(*(b"new %d" % n for n in range(3)))
     assert scene.read_for(30) == [b"new 0", b"new 1", b"new 2"]
 
 
-def test_also_where_the_old_records_epoch_is_one_of_the_new_log() -> None:
-    """By KIP-320's check alone it would go to the end of the new log, as after an election."""
+def test_a_position_whose_epoch_exists_in_the_new_log_is_reset_too() -> None:
+    """KIP-320's check alone would move it to the end of the new log, as after an election."""
     scene = Scene(5, early=True)
     scene.make_anew(b"new 0", b"new 1")
     assert scene.read_for(30) == [b"new 0", b"new 1"]
 
 
-def test_also_where_the_new_leader_is_the_old_one() -> None:
-    """It answers UNKNOWN_LEADER_EPOCH: it is the leader, but not of so high an epoch."""
+def test_a_position_is_reset_although_the_leader_is_unchanged() -> None:
+    """It answers UNKNOWN_LEADER_EPOCH: it is the leader, but with a lower epoch."""
     scene = Scene()
     scene.cluster.delete_topic("t")
     scene.cluster.create_topic("t", assignments={0: [2, 3, 1]})
@@ -112,7 +113,7 @@ def test_also_where_the_new_leader_is_the_old_one() -> None:
     assert scene.read_for(30) == [b"new 0"]
 
 
-def test_without_a_policy_the_caller_is_told() -> None:
+def test_without_a_reset_policy_an_error_is_raised() -> None:
     scene = Scene(reset="none")
     scene.make_anew(b"new 0", b"new 1")
     with pytest.raises(OffsetOutOfRangeError):

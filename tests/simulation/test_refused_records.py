@@ -1,4 +1,4 @@
-"""Records that a broker refuses (KIP-467), and what errors tell of what was refused (R-RT-2)."""
+"""Records that a broker refuses (KIP-467), and the content of their errors (R-RT-2)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odradek.runtime.hosts.record_future import RecordFuture
 
 @pytest.mark.parametrize("bad", [{0}, {3, 4}, {1, 5, 9}, {9}, set(range(10))])
 @pytest.mark.parametrize("behind", [0, 3])
-def test_refused_records_fail_and_their_neighbours_are_written(
+def test_refused_records_fail_and_others_of_their_batch_are_written(
     bad: set[int], behind: int, scripted: Scripted
 ) -> None:
     world, cluster, producer, _ = scripted(14, **{"batch.size": 10_000})
@@ -59,8 +59,8 @@ def test_refused_records_fail_and_their_neighbours_are_written(
     assert producer._engine.accumulator.used == 0
 
 
-def test_the_error_of_many_records_has_the_traceback_of_each(scripted: Scripted) -> None:
-    """They share an error: what one `result()` has added to its traceback isn't kept for all."""
+def test_the_error_of_many_records_keeps_one_traceback_each(scripted: Scripted) -> None:
+    """They share an error; tracebacks that `result()` adds for one record aren't added for all."""
     _, cluster, producer, _ = scripted(16, **{"batch.size": 10_000})
     cluster.log("t", 0).compacted = True
     futures = [producer.send("t", b"%03d" % n, partition=0) for n in range(5)]
@@ -73,7 +73,7 @@ def test_the_error_of_many_records_has_the_traceback_of_each(scripted: Scripted)
     assert lengths == lengths[:1] * 5
 
 
-def test_refused_rows_are_told_one_by_one(scripted: Scripted) -> None:
+def test_refused_rows_are_reported_individually(scripted: Scripted) -> None:
     _, cluster, producer, _ = scripted(15, **{"batch.size": 10_000})
     cluster.log("t", 0).compacted = True
     bad = {0, 17, 18, 50, 99}
@@ -115,7 +115,7 @@ def test_each_refused_record_has_its_own_error(scripted: Scripted) -> None:
         producer.close(timeout=0)
 
 
-# What errors tell (R-RT-2)
+# Content of errors (R-RT-2)
 
 
 def test_a_delivery_timeout_lists_the_refusals(scripted: Scripted) -> None:

@@ -1,4 +1,4 @@
-"""Each run ends with a judgement of its history, can export it, and counts what it hit."""
+"""Each run ends with a check of its history, can export it, and counts what it covered."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def test_families_with_records_leave_histories(family: Family) -> None:
     assert expected[family] <= calls(family, range(6 if family == "plain" else 2)).keys()
 
 
-def test_a_wrong_acknowledgement_is_found_by_its_history(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_acknowledgement_is_detected_in_its_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     acknowledged = Operation.acknowledged
 
     def further(self: Operation, offset: int | None = None, *more: Any) -> None:
@@ -61,7 +63,7 @@ def test_a_wrong_acknowledgement_is_found_by_its_history(monkeypatch: pytest.Mon
     assert any("wrong place" in str(text) for text in found)
 
 
-def test_what_clients_of_a_fake_cluster_do_can_be_judged() -> None:
+def test_the_history_of_clients_of_a_kafka_simulation_can_be_checked() -> None:
     history, place = History(time.monotonic), TopicPartition("t", 0)
     with FakeCluster(topics=["t:1"]) as cluster:
         with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
@@ -101,7 +103,7 @@ def test_histories_are_written_as_lines_of_json_or_edn(tmp_path: Path) -> None:
             assert check(History.of_lines(lines)) == []
 
 
-def test_a_long_search_that_misses_a_kind_of_trouble_fails(
+def test_a_long_search_that_misses_a_kind_of_fault_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     command = ["explore", "--seeds", "0..1", "--family", "slow", "--json"]
@@ -115,7 +117,7 @@ def test_a_long_search_that_misses_a_kind_of_trouble_fails(
     assert json.loads(result.stdout)["missing"] == ["crash"]
 
 
-def test_every_family_says_what_a_long_search_hits() -> None:
+def test_every_family_lists_what_a_long_search_covers() -> None:
     assert coverage.EXPECTED.keys() == {None, *FAMILIES}
     assert all(coverage.EXPECTED.values())
     assert coverage.missing("groups", 999, {}, {}) == []

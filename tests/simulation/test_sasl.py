@@ -1,4 +1,4 @@
-"""Clients that authenticate, in virtual time: mechanisms, sessions that end, hostile brokers."""
+"""Authentication of clients in virtual time: mechanisms, session lifetimes, hostile brokers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 class Tokens:
-    """A token function: new tokens that the listener takes for so long; may fail or give junk."""
+    """A token function: returns tokens with this lifetime, fails, or returns an invalid token."""
 
     def __init__(self, scene: Scene, lifetime: float = 3600.0) -> None:
         self.scene, self.lifetime = scene, lifetime
@@ -48,7 +48,7 @@ class Tokens:
 
 
 def tokens(scene: Scene) -> dict[str, Any]:
-    """What clients need where tokens are asked for."""
+    """Return the settings of clients that authenticate with tokens."""
     wanted = scene.mechanism == "OAUTHBEARER"
     return {"sasl.oauthbearer.token.provider": Tokens(scene)} if wanted else {}
 
@@ -69,7 +69,7 @@ def test_every_connection_of_every_client_authenticates(mechanism: str) -> None:
     assert scene.sasl.refused == scene.sasl.killed == 0
 
 
-def test_an_unsupported_mechanism_lists_the_brokers() -> None:
+def test_the_error_of_an_unsupported_mechanism_lists_those_of_the_broker() -> None:
     scene = Scene(mechanism="SCRAM-SHA-512", mechanisms=("PLAIN", "OAUTHBEARER"))
     unsupported = pytest.raises(MechanismUnsupportedError, match="OAUTHBEARER, PLAIN")
     with scene.client(Admin) as admin, unsupported as caught:
@@ -79,7 +79,7 @@ def test_an_unsupported_mechanism_lists_the_brokers() -> None:
     assert scene.world.now < 1.0
 
 
-def test_sasl_to_a_port_without_it() -> None:
+def test_sasl_with_a_port_without_it() -> None:
     scene = Scene()
     scene.cluster.sasl = None
     with scene.client(Admin) as admin, pytest.raises(SaslNotExpectedError):
@@ -120,7 +120,7 @@ def test_hostile_brokers_end_in_an_error_in_time(hostile: Hostile, kind: type[Ex
     assert scene.sasl.authenticated == 0 or hostile is Hostile.WRONG_SIGNATURE
 
 
-def test_endless_challenges_of_a_mechanism_that_bears_them_are_counted() -> None:
+def test_the_number_of_challenges_is_limited() -> None:
     class Patient:
         name = "PLAIN"
 
@@ -135,7 +135,7 @@ def test_endless_challenges_of_a_mechanism_that_bears_them_are_counted() -> None
             admin.list_topics(timeout=10)
 
 
-# Sessions that end (KIP-368)
+# Session lifetimes (KIP-368)
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,11 @@ def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> Non
     assert not {"retry", "disconnected", "dial_failed"} & set(events)
 
 
-def test_no_request_is_read_after_the_session_s_end_at_a_busy_broker() -> None:
-    """A broker reads a request after it has answered the earlier ones: five of them take a second,
-    which is more than the last 5 to 15 % of a session."""
+def test_a_busy_broker_reads_no_request_after_the_end_of_a_session() -> None:
+    """A broker reads a request after it has answered the earlier ones: five of them take a second.
+
+    That is more than the last 5 to 15 % of a session.
+    """
     scene = Scene(session_lifetime=4.0)
     for broker in scene.cluster.brokers.values():
         broker.delays[ProduceRequest.API_KEY] = 0.2
@@ -189,7 +191,7 @@ def test_no_request_is_read_after_the_session_s_end_at_a_busy_broker() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_held_join_outlasts_a_session_and_nothing_is_killed(protocol: str) -> None:
+def test_a_held_join_lasts_longer_than_a_session_and_no_connection_is_closed(protocol: str) -> None:
     scene = Scene(session_lifetime=2.0)
     scene.cluster.group_settings.initial_rebalance_delay = 7.0
     scene.write(range(60))
@@ -214,7 +216,7 @@ def test_a_held_join_outlasts_a_session_and_nothing_is_killed(protocol: str) -> 
     assert events == []
 
 
-def test_an_idle_connection_authenticates_again_and_idles_out_all_the_same() -> None:
+def test_an_idle_connection_reauthenticates_and_still_becomes_idle() -> None:
     scene = Scene(session_lifetime=2.0)
     config: dict[str, Any] = {"connections_max_idle_ms": 10_000, "metadata_max_age_ms": 600_000}
     with scene.client(Admin, **config) as admin:
@@ -228,7 +230,7 @@ def test_an_idle_connection_authenticates_again_and_idles_out_all_the_same() -> 
         assert scene.sasl.reauthenticated <= again * 3
 
 
-def test_a_client_that_nobody_runs_meanwhile_authenticates_again_before_it_asks() -> None:
+def test_a_client_that_was_not_run_reauthenticates_before_its_next_request() -> None:
     scene = Scene(session_lifetime=2.0)
     with scene.client(Admin, background=False) as admin:
         for pause in (0.5, 1.9, 10.0, 100.0):
@@ -249,7 +251,7 @@ def test_bytes_and_messages_lead_to_the_same_events(seed: int) -> None:
     assert any("reauthenticated" in line for line in runs[0].trace)
 
 
-def test_a_refused_reauthentication_ends_the_connection_and_loses_nothing() -> None:
+def test_a_refused_reauthentication_closes_the_connection_and_loses_nothing() -> None:
     scene = Scene(session_lifetime=2.0)
     with scene.producer() as producer:
         producer.send("t", b"0", partition=0).result(timeout=5)
@@ -321,7 +323,7 @@ def test_a_function_that_returns_the_same_token_is_not_called_all_the_time() -> 
     assert len(calls) < 12
 
 
-def test_a_token_function_that_raises_is_told_at_once() -> None:
+def test_an_error_of_a_token_function_is_raised_immediately() -> None:
     scene = Scene(mechanism="OAUTHBEARER")
     given = Tokens(scene)
     given.error = RuntimeError("no luck")
@@ -332,7 +334,7 @@ def test_a_token_function_that_raises_is_told_at_once() -> None:
     assert scene.world.now < 1.0
 
 
-def test_a_slow_token_function_makes_no_broker_suspect() -> None:
+def test_a_slow_token_function_does_not_count_as_a_silent_broker() -> None:
     scene = Scene(mechanism="OAUTHBEARER")
     with scene.client(Admin, **tokens(scene)) as admin:
         scene.world.hosts["admin"].worker_delay = 4.0

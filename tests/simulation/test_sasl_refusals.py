@@ -1,4 +1,4 @@
-"""R-CS-4: what waiting doesn't mend is told to every waiting call at once, and makes no storm."""
+"""R-CS-4: refused credentials raise in every waiting call, without overloading brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedHost
 
 ONE_ATTEMPT = 1.0
-"""Seconds for a name, a dial, a broker's held answer and a round of all brokers."""
+"""Allowed seconds for DNS, a connection attempt, a held response and a round of all brokers."""
 
 
 def _send(producer: Producer) -> object:
@@ -94,11 +94,11 @@ def test_closing_a_refused_client_raises_nothing_and_ends_in_time(which: str) ->
     assert scene.world.now - began < 5.1
 
 
-def test_within_the_backoff_calls_get_it_without_a_dial() -> None:
+def test_within_the_backoff_calls_raise_without_a_connection_attempt() -> None:
     scene = Scene()
     scene.sasl.users.clear()
     if scene.world.make_host is not SimulatedHost:
-        pytest.skip("a loop goes on between calls, and dials")
+        pytest.skip("an event loop runs between calls, and connects")
     with scene.client(Admin, background=False) as admin:
         with pytest.raises(CredentialsRefusedError):
             admin.list_topics(timeout=30)
@@ -118,7 +118,7 @@ def test_within_the_backoff_calls_get_it_without_a_dial() -> None:
 
 
 @pytest.mark.parametrize("refusing", [1, 2, 3])
-def test_one_broker_of_three_that_refuses_keeps_nobody_from_the_others(refusing: int) -> None:
+def test_one_broker_of_three_that_refuses_does_not_affect_the_others(refusing: int) -> None:
     scene = Scene(refusing={refusing})
     first = scene.cluster.brokers[refusing].address
     servers = ",".join([str(first), *(a for a in brokers(scene) if a != str(first))])
@@ -141,8 +141,8 @@ def test_one_broker_of_three_that_refuses_keeps_nobody_from_the_others(refusing:
     assert len(refused) <= 2 + scene.world.now * 1.3
 
 
-def test_a_refusal_waits_for_those_that_are_slow() -> None:
-    """A round goes on for a second behind the first refusal: others may take the client in."""
+def test_a_refusal_waits_for_slow_addresses() -> None:
+    """A round continues for a second after the first refusal: others may accept the client."""
     scene = Scene(refusing={1})
     for slow in (2, 3):
         scene.cluster.slow_handshake(slow, 0.7)
@@ -151,8 +151,8 @@ def test_a_refusal_waits_for_those_that_are_slow() -> None:
         assert admin.list_topics(timeout=10) == ["t"]
 
 
-def test_a_call_to_a_broker_that_refuses_waits_as_long_as_others_take_the_client_in() -> None:
-    """It may be let in again; the refusal is the cause of the timeout."""
+def test_a_call_to_a_refusing_broker_waits_while_others_accept_the_client() -> None:
+    """That broker may accept it again; the refusal is the cause of the timeout."""
     scene = Scene(refusing={2})
     led = {p: scene.cluster.leader("t", p) for p in range(PARTITIONS)}
     (partition,) = (p for p, broker in led.items() if broker is not None and broker.id == 2)
@@ -165,7 +165,7 @@ def test_a_call_to_a_broker_that_refuses_waits_as_long_as_others_take_the_client
         assert isinstance(caught.value.__cause__, CredentialsRefusedError)
 
 
-def test_a_running_client_with_good_connections_isnt_touched() -> None:
+def test_a_running_client_with_good_connections_is_not_affected() -> None:
     scene = Scene()
     with client_of(scene, "producer", linger_ms=0) as producer:
         for n in range(PARTITIONS):
@@ -185,7 +185,7 @@ def test_a_running_client_with_good_connections_isnt_touched() -> None:
     assert sorted(scene.numbers()) == list(range(60))
 
 
-def test_a_producer_that_had_got_in_keeps_its_records_and_says_why_they_expired() -> None:
+def test_a_formerly_accepted_producer_keeps_its_records_and_says_why_they_expired() -> None:
     scene = Scene()
     config = {"linger_ms": 0, "delivery_timeout_ms": 6000, "request_timeout_ms": 2000}
     with client_of(scene, "producer", **config) as producer:
@@ -205,7 +205,7 @@ def test_a_producer_that_had_got_in_keeps_its_records_and_says_why_they_expired(
 
 
 @pytest.mark.parametrize("which", ["consumer", "group consumer", "admin"])
-def test_a_password_changed_under_a_running_client(which: str) -> None:
+def test_a_password_that_changes_while_a_client_runs(which: str) -> None:
     scene = Scene()
     call = CALLS[which][2]
     more = {} if which == "admin" else {"auto_offset_reset": "earliest"}
@@ -226,7 +226,7 @@ def test_a_password_changed_under_a_running_client(which: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
-def test_a_client_goes_on_with_a_new_password(mechanism: str) -> None:
+def test_a_client_continues_with_a_new_password(mechanism: str) -> None:
     scene = Scene(mechanism=mechanism, session_lifetime=4.0)
     with client_of(scene, "producer", linger_ms=0) as producer:
         producer.send("t", b"0", partition=0).result(timeout=5)
@@ -249,7 +249,7 @@ def test_without_a_password_there_is_none_to_replace() -> None:
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_refusal_that_is_over_is_told_to_nobody() -> None:
+def test_a_former_refusal_is_not_raised() -> None:
     scene = Scene(refusing={1})
     config = {"connections_max_idle_ms": 5000, "bootstrap_servers": ",".join(brokers(scene))}
     with client_of(scene, "admin", **config) as admin:
@@ -259,7 +259,7 @@ def test_a_refusal_that_is_over_is_told_to_nobody() -> None:
             scene.world.advance(40.0)
 
 
-def test_a_single_recycled_address_is_no_verdict_while_the_others_are_away() -> None:
+def test_a_refusal_at_a_reused_address_is_not_final_while_others_are_unreachable() -> None:
     scene = Scene()
     with client_of(scene, "consumer", auto_offset_reset="earliest") as consumer:
         scene.write(range(1))
@@ -273,7 +273,7 @@ def test_a_single_recycled_address_is_no_verdict_while_the_others_are_away() -> 
             assert consumer.poll(20.0)
 
 
-def test_an_outage_isnt_mistaken_for_a_refusal() -> None:
+def test_an_outage_is_not_reported_as_a_refusal() -> None:
     scene = Scene()
     with client_of(scene, "admin") as admin:
         admin.list_topics()

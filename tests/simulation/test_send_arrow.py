@@ -1,4 +1,4 @@
-"""Arrow data through the producer that ships, in virtual time: all that `send` promises."""
+"""Arrow data through the producer in virtual time keeps all promises of `send`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEDULES = part(64, 12)
 
 
 def numbered(first: int, count: int, **more: Any) -> pa.RecordBatch:
-    """Rows with their number as value, each in the partition of its number."""
+    """Return rows with their number as value, each in the partition of its number."""
     numbers = range(first, first + count)
     return pa.record_batch(
         {
@@ -42,7 +42,7 @@ def numbered(first: int, count: int, **more: Any) -> pa.RecordBatch:
     )
 
 
-def test_every_column_arrives_as_send_would_have_sent_it() -> None:
+def test_columns_are_sent_like_the_arguments_of_send() -> None:
     world, cluster, producer = make(1)
     header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     table = pa.table(
@@ -76,7 +76,7 @@ def test_every_column_arrives_as_send_would_have_sent_it() -> None:
     assert [row[4] for row in cluster.records("t", other)] == [b"3"]
 
 
-def test_other_libraries_and_names_of_your_own() -> None:
+def test_other_libraries_and_custom_column_names() -> None:
     _, cluster, producer = make(2)
     frame = polars.DataFrame({"id": ["a", None], "n": [b"1", b"2"], "part": [1, 1]})
     producer.send_arrow("t", frame, key="id", value="n", partition="part").result(timeout=5)
@@ -99,7 +99,7 @@ def test_rows_without_a_key_stick_to_a_partition_for_a_batch() -> None:
     assert runs < 25  # 300 rows in stretches of about 18
 
 
-def test_one_call_after_the_other_keeps_the_order_and_shares_batches() -> None:
+def test_consecutive_calls_keep_the_order_and_share_batches() -> None:
     _, cluster, producer = make(4, **{"linger.ms": 1000})
     futures: list[ArrowFuture | RecordFuture] = []
     for n in range(0, 60, 6):
@@ -117,7 +117,7 @@ def test_one_call_after_the_other_keeps_the_order_and_shares_batches() -> None:
             assert offset == (n // 2, n // 2, 1)
 
 
-def test_large_data_goes_in_large_batches_through_a_small_memory() -> None:
+def test_large_data_is_sent_in_large_batches_with_little_memory() -> None:
     world, cluster, producer = make(5, **{"buffer.memory": 6 << 20})
     count = 40_000
     data = [b"%0500d" % n for n in range(count)]
@@ -125,7 +125,7 @@ def test_large_data_goes_in_large_batches_through_a_small_memory() -> None:
     begin = world.now
     future = producer.send_arrow("t", rows, partition=None)
     assert producer._engine.accumulator.used <= 6 << 20
-    assert world.now > begin  # 20 MB can't all wait in 6
+    assert world.now > begin  # 20 MB exceed a buffer of 6
     assert sum(r.records for r in future.result(timeout=30)) == count
     sizes = [len(b.data) for p in range(PARTITIONS) for b in cluster.log("t", p).batches]
     assert max(sizes) <= COLUMN_BATCH
@@ -133,7 +133,7 @@ def test_large_data_goes_in_large_batches_through_a_small_memory() -> None:
     assert producer._engine.accumulator.used == 0
 
 
-def test_a_bad_row_sends_nothing_of_its_piece_and_says_what_went_before() -> None:
+def test_an_invalid_row_prevents_its_piece_and_the_error_counts_the_sent_rows() -> None:
     _, cluster, producer = make(6, **{"max.request.size": 5000})
     good, bad = numbered(0, 6), numbered(6, 6)
     bad = bad.set_column(1, "partition", pa.array([0, 1, 2, 0, 99, 1], pa.int32()))
@@ -149,13 +149,13 @@ def test_a_bad_row_sends_nothing_of_its_piece_and_says_what_went_before() -> Non
     assert producer._engine.accumulator.used == 0
 
 
-def test_nothing_to_send_is_done_at_once() -> None:
+def test_no_rows_are_done_immediately() -> None:
     _, _, producer = make(7)
     future = producer.send_arrow("t", numbered(0, 0))
     assert (future.done(), future.rows, future.result(timeout=0)) == (True, 0, [])
 
 
-def test_the_first_error_comes_out_of_the_future_and_all_else_is_known() -> None:
+def test_the_future_raises_the_first_error_and_knows_all_results() -> None:
     _, cluster, producer = make(9, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000})
     producer.send_arrow("t", numbered(0, 3)).result(timeout=5)
     every_broker(cluster, "crash")
@@ -170,7 +170,7 @@ def test_the_first_error_comes_out_of_the_future_and_all_else_is_known() -> None
     assert called == [future]
 
 
-def test_a_client_that_ends_while_a_stream_is_read_takes_no_more() -> None:
+def test_a_client_that_ends_while_a_stream_is_read_accepts_no_more() -> None:
     _, cluster, producer = make(11)
 
     def stream() -> Iterator[pa.RecordBatch]:
@@ -184,7 +184,7 @@ def test_a_client_that_ends_while_a_stream_is_read_takes_no_more() -> None:
     assert sorted(n for p in range(PARTITIONS) for n in values(cluster, p)) == list(range(9))
 
 
-def test_a_slow_stream_keeps_nobody_waiting_for_its_first_rows() -> None:
+def test_the_first_rows_of_a_slow_stream_are_sent_immediately() -> None:
     world, cluster, producer = make(12)
     producer.send("t", b"0", partition=0).result(timeout=5)
 
@@ -199,7 +199,7 @@ def test_a_slow_stream_keeps_nobody_waiting_for_its_first_rows() -> None:
 
 
 class Schedule:
-    """A random schedule of faults from a seed, under records, lists and Arrow data in turns."""
+    """A random schedule of faults while records, lists and Arrow data are sent in turns."""
 
     VERBS = (
         "crash", "pause", "blackhole", "accept_then_reset", "ready_then_close", "go_silent",
@@ -249,7 +249,7 @@ class Schedule:
             else:
                 self.sent.append((numbers, self.producer.send_arrow("t", self.stream(numbers))))
         except KafkaError:
-            pass  # what of it was in batches already may be written, in order and once
+            pass  # rows that were in batches may be written, in order and once
 
     def stream(self, numbers: range) -> pa.RecordBatchReader:
         def pieces() -> Iterator[pa.RecordBatch]:
@@ -278,7 +278,7 @@ class Schedule:
             self.world.after(rng.uniform(0.1, 4), lambda: cluster.repair(i))
 
     def check(self) -> int:
-        """Hold the logs against the futures; give how many rows of data were written."""
+        """Compare the logs with the futures; return the number of written rows."""
         place: dict[int, int] = {}
         for partition in range(PARTITIONS):
             written = values(self.cluster, partition)
@@ -303,7 +303,7 @@ class Schedule:
         return rows
 
     def check_ranges(self, numbers: range, future: RowsFuture, place: dict[int, int]) -> None:
-        """The ranges are the places of the rows, but for those the broker didn't tell."""
+        """Check that the ranges contain the offsets of the rows, unless unknown."""
         ranges = future.result(timeout=0)
         assert future.rows == len(numbers) == sum(r.records for r in ranges)
         for partition in range(PARTITIONS):
@@ -321,8 +321,8 @@ class Schedule:
 
 
 @pytest.mark.parametrize("part", some(range(4), 2))
-def test_random_faults_lose_double_and_reorder_nothing(part: int) -> None:
-    """Fails when broken on purpose: batches that are written to after they were given back."""
+def test_random_faults_lose_duplicate_and_reorder_nothing(part: int) -> None:
+    """Fails with a mutation that writes to batches after their release."""
     quarter = SCHEDULES // 4
     rows = 0
     for seed in range(part * quarter, (part + 1) * quarter):

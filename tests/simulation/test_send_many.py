@@ -1,4 +1,4 @@
-"""Lists of records through the producer that ships, in virtual time: all that `send` promises."""
+"""Lists of records through the producer in virtual time keep all promises of `send`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from odradek.simulation import SimulatedCluster, World
 from odradek.testing import VirtualLoop
 
 
-def test_every_list_arrives_as_send_would_have_sent_it() -> None:
+def test_lists_are_sent_like_the_arguments_of_send() -> None:
     world, cluster, producer = make(1)
     keys = [b"a", None, b"", b"key-4"]
     texts = [b"0", b"1", None, b"3"]
@@ -60,7 +60,7 @@ def test_every_list_arrives_as_send_would_have_sent_it() -> None:
     assert now <= times[1] <= now + 10
 
 
-def test_no_records_are_sent_at_once() -> None:
+def test_an_empty_list_is_done_immediately() -> None:
     _, _, producer = make(2)
     assert producer.send_many("t", []).result(timeout=1) == []
 
@@ -79,7 +79,7 @@ def test_it_keeps_its_order_with_other_sends_and_shares_their_batches() -> None:
         assert len(cluster.log("t", partition).batches) == 1
 
 
-def test_many_records_go_in_large_batches_through_a_small_memory() -> None:
+def test_many_records_are_sent_in_large_batches_with_little_memory() -> None:
     _, cluster, producer = make(4, **{"buffer.memory": 6 << 20})
     count = 60_000
     texts = [b"%0500d" % n for n in range(count)]
@@ -93,7 +93,7 @@ def test_many_records_go_in_large_batches_through_a_small_memory() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 5, 20_000])
-def test_nothing_is_sent_of_lists_with_a_wrong_item(at: int) -> None:
+def test_lists_with_an_invalid_item_send_nothing(at: int) -> None:
     _, cluster, producer = make(5)
     texts: list[Any] = [b"1"] * (at + 3)
     texts[at] = "text"
@@ -103,8 +103,8 @@ def test_nothing_is_sent_of_lists_with_a_wrong_item(at: int) -> None:
     assert not any(cluster.records("t", p) for p in range(PARTITIONS))
 
 
-def test_what_only_the_cluster_can_refuse_says_how_many_went() -> None:
-    """A partition that isn't there, a record that is too large: the piece before is on its way."""
+def test_errors_of_the_cluster_report_the_number_of_sent_records() -> None:
+    """A missing partition or a record that is too large: the piece before it is being sent."""
     _, cluster, producer = make(6, **{"max.request.size": 2000, "max.block.ms": 1000})
     texts = [b"%d" % n for n in range(9000)]
     with pytest.raises(KafkaError, match="row 8500") as refused:
@@ -119,7 +119,7 @@ def test_what_only_the_cluster_can_refuse_says_how_many_went() -> None:
     assert values(cluster, 1) == []
 
 
-def test_an_error_of_all_calls_is_given_no_note_of_one() -> None:
+def test_an_error_of_all_calls_has_no_note_about_one() -> None:
     world = World(seed=10)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=1)
@@ -167,7 +167,7 @@ def test_each_record_has_its_own_error() -> None:
     assert sum(r.records for r in future.acknowledged()) == sum(p not in dead for p in places)
 
 
-def test_serializers_are_called_for_each_before_any_is_sent() -> None:
+def test_serializers_are_called_for_each_record_before_any_is_sent() -> None:
     def as_text(number: int, context: SerializationContext) -> bytes:
         context.headers.append(("kind", str(context.field).encode()))
         return b"%d" % number
@@ -197,7 +197,7 @@ def test_serializers_are_called_for_each_before_any_is_sent() -> None:
 
 
 class Loop:
-    """An awaited producer, and how long its loop stood still."""
+    """An asyncio producer, and the longest time for which its event loop was blocked."""
 
     def __init__(self, **more: Any) -> None:
         self.world = World(seed=9)
@@ -217,7 +217,7 @@ class Loop:
             runner.run(program())
 
 
-def test_a_loop_waits_for_room_and_reads_errors_from_the_future() -> None:
+def test_in_an_event_loop_it_waits_for_memory_and_the_future_has_the_errors() -> None:
     loop = Loop(buffer_memory=1 << 20)
 
     async def main(producer: Any) -> None:
@@ -234,7 +234,7 @@ def test_a_loop_waits_for_room_and_reads_errors_from_the_future() -> None:
     assert [int(row[4] or b"") for row in loop.cluster.records("t", 0)] == [*range(30_000)]
 
 
-def test_serializers_in_a_loop() -> None:
+def test_serializers_in_an_event_loop() -> None:
     loop = Loop(value_serializer=lambda number: b"%d" % number)
 
     async def main(producer: Any) -> None:
@@ -247,7 +247,7 @@ def test_serializers_in_a_loop() -> None:
     assert [int(row[4] or b"") for row in loop.cluster.records("t", 0)] == [*range(1000)]
 
 
-def test_a_flush_looks_at_no_batch_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_checks_each_batch_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[ProducerBatch] = []
     leaves = ProducerBatch.leaves
 
@@ -263,7 +263,7 @@ def test_a_flush_looks_at_no_batch_again_and_again(monkeypatch: pytest.MonkeyPat
     assert len(looks) < 300
 
 
-def test_headers_that_are_read_once_outlast_a_schema_that_is_fetched() -> None:
+def test_headers_from_an_iterator_survive_the_wait_for_a_schema() -> None:
     tries = [SchemaNotAtHandError(lambda: None)]
 
     def later(value: int) -> bytes:

@@ -1,7 +1,7 @@
-"""Slow is not dead (R-RB-9): one API takes seconds to answer, and everything else is well.
+"""A slow broker isn't dead (R-RB-9): one API takes seconds, everything else is fast.
 
-An answer counts whenever it comes. At most one further request goes out, to somebody else; nobody
-starts again from the bootstrap list, and the connection that waits isn't cut.
+The first response counts whenever it arrives. At most one further request is sent, to another
+broker; there is no rebootstrap, and the waiting connection isn't closed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from odradek.protocol.api_keys import API_NAMES
 P0 = TopicPartition("t", 0)
 KEYS = {name: key for key, name in API_NAMES.items()}
 AT_ONCE = 1.0
-"""Seconds that all else may take, backoffs of connections included."""
+"""Allowed seconds for everything else, including backoffs of connections."""
 
 
 class Scene(Stage):
-    """A cluster with a topic and some records; everything is quick until `slow` is called."""
+    """A cluster with a topic and some records; everything is fast until `slow` is called."""
 
     def __init__(self, brokers: int, api: str, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(7, brokers)
@@ -61,7 +61,7 @@ class Scene(Stage):
         return super().consumer(**{"group_id": "g", "enable_auto_commit": False, **config})
 
     def member(self, **config: Any) -> Consumer:
-        """One that has joined and read something."""
+        """Create a member that has joined and read a record."""
         made = self.consumer(**config)
         made.subscribe(["t"])
         assert made.poll(20.0)
@@ -77,7 +77,7 @@ class Scene(Stage):
         self.events.clear()
 
     def check(self, call: Callable[[], object], seconds: float, questions: int = 1) -> None:
-        """The call succeeds with the first answer to each question, and nobody is given up."""
+        """Check that the call succeeds with the first response and no broker counts as failed."""
         self.slow(seconds)
         self.begun = self.world.now
         call()
@@ -87,10 +87,10 @@ class Scene(Stage):
         self.unhurt()
 
     def unhurt(self) -> None:
-        """No rebootstrap, no failed dial, no connection that was cut with a question on it."""
+        """Check that there was no rebootstrap, failed attempt or closed connection in use."""
         kinds = ("rebootstrap", "rebootstrapped", "dial_failed", "broken")
         assert not [str(e) for e in self.events if e.kind in kinds]
-        front_door = self.cluster.bootstrap_servers  # what it was asked twice is needed once
+        front_door = self.cluster.bootstrap_servers  # needed once even if requested twice
         ends = [e for e in self.events if e.kind == "disconnected"]
         ends = [e for e in ends if e.fields["failure"] or e.fields["address"] != front_door]
         assert not [str(e) for e in ends if e.fields["failure"] or e.fields["in_flight"]]
@@ -212,7 +212,7 @@ def _consumer_beat(s: Scene) -> Callable[[], object]:
 
 
 def _stays(s: Scene, consumer: Consumer) -> None:
-    """Until the first answer has come, and no longer."""
+    """Stay slow until the first response has arrived."""
     seconds = s.cluster.brokers[1].delays[KEYS[s.api]]
     begun = s.world.now
     while not s.sent[s.api]:
@@ -292,16 +292,16 @@ CASES = {
 
 
 QUESTIONS = {
-    "Metadata at the start": 3,  # who is there; and then as with admin
-    "Metadata of admin": 2,  # the call's own; the refresh that its silence makes due
-    "JoinGroup": 2,  # the first answer gives a member id to come back with (KIP-394)
+    "Metadata at the start": 3,  # the list of brokers; then as with admin
+    "Metadata of admin": 2,  # the call's own request, and the refresh because of the silence
+    "JoinGroup": 2,  # the first response contains the member id for the second request (KIP-394)
 }
-"""Where one call asks several things one after the other, or side by side."""
+"""Calls that send several slow requests one after the other, or concurrently."""
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize(("case", "seconds"), pairs(CASES, [3, 10, 25]))
-def test_the_first_answer_counts_however_late_it_comes(
+def test_the_first_response_counts_however_late_it_arrives(
     case: str, seconds: int, brokers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api, prepare = CASES[case]
@@ -310,10 +310,10 @@ def test_the_first_answer_counts_however_late_it_comes(
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_a_slow_coordinator_is_looked_for_ever_more_seldom(
+def test_a_slow_coordinator_is_looked_up_ever_more_rarely(
     brokers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have moved, so others are asked; but 25 seconds are no 25 questions."""
+    """It may have moved, so others are asked; but 25 seconds don't lead to 25 requests."""
     scene = Scene(brokers, "EndTxn", monkeypatch)
     scene.check(_transaction(scene), 25)
     assert 2 <= scene.sent["FindCoordinator"] <= 7, scene.sent
@@ -322,12 +322,10 @@ def test_a_slow_coordinator_is_looked_for_ever_more_seldom(
 @pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("seconds", [3, 10])
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_slow_metadata_that_came_is_asked_for_no_more(
+def test_slow_metadata_that_arrived_is_not_requested_again(
     brokers: int, seconds: int, busy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A question that another answer has settled is silent too: that is no reason to ask again,
-    whatever else waits behind it.
-    """
+    """A redundant request that is still unanswered is no reason for another refresh."""
     scene = Scene(brokers, "Metadata", monkeypatch)
     producer = scene.client(Producer)
     producer.send("t", b"1", partition=0).result(10.0)
@@ -342,10 +340,10 @@ def test_slow_metadata_that_came_is_asked_for_no_more(
     assert scene.sent["Metadata"] == 2
 
 
-def test_a_dead_broker_is_asked_about_also_where_metadata_was_the_first_that_it_kept(
+def test_a_dead_broker_is_detected_although_metadata_was_its_first_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Elsewhere metadata is quick: then the silence behind such a question is that of a broker."""
+    """Metadata is fast otherwise: then silence after such a request means a dead broker."""
     scene = Scene(3, "Metadata", monkeypatch)
     scene.cluster.session_timeout = 9.0
     producer = scene.client(Producer)
@@ -354,7 +352,7 @@ def test_a_dead_broker_is_asked_about_also_where_metadata_was_the_first_that_it_
     asked: list[str] = []
 
     def kill(event: Event) -> None:
-        """The one that is asked first, before it can answer."""
+        """Kill the broker that is asked first before it can respond."""
         if event.kind == "metadata_request" and not asked:
             asked.append(event.fields["address"])
             scene.cluster.pause(numbers[asked[0]])
@@ -372,8 +370,8 @@ def test_a_dead_broker_is_asked_about_also_where_metadata_was_the_first_that_it_
 
 
 @pytest.mark.parametrize("idle", [0.0, 5.0])
-def test_a_frozen_broker_holds_up_no_producer_id(idle: float) -> None:
-    """The one whose connection is established is asked first; after the suspicion time one more."""
+def test_a_frozen_broker_does_not_delay_a_producer_id(idle: float) -> None:
+    """A connected broker is asked first, and after the suspicion time another one."""
     stage = Stage(2, partitions=0)
     stage.cluster.create_topic("t", assignments={0: [1], 1: [2], 2: [3]})
     frozen = stage.cluster.brokers[1]

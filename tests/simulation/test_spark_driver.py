@@ -1,4 +1,4 @@
-"""A Spark driver beside a simulated cluster: what it asks for, what the real client tells it."""
+"""A Spark driver with a simulated cluster: its requests, and the real client's results."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from odradek.testing.simulated import KafkaSimulation
 
 
 class Driver(Clock):
-    """Clients and clock for a tracker, in the simulation's time."""
+    """Clients and clock for a tracker, in simulated time."""
 
     def __init__(self, simulation: KafkaSimulation) -> None:
         super().__init__(simulation)
         self._simulation = simulation
         self.name: str | None = None
         self.config: Mapping[str, Any] = {}
-        """Settings of new clients, in place of those of the options."""
+        """Settings of new clients, which replace those of the options."""
 
     def connect(self, config: Mapping[str, Any]) -> Any:
         return self._simulation.consumer({**config, **self.config}, name=self.name)
@@ -49,7 +49,7 @@ def requests(simulation: KafkaSimulation) -> Counter[str]:
     return sum((b.requests for b in simulation.brokers.values()), Counter())
 
 
-def test_one_question_to_each_leader_for_a_batch_and_no_metadata() -> None:
+def test_a_batch_costs_one_request_per_leader_and_no_metadata() -> None:
     with KafkaSimulation(brokers=3) as simulation:
         simulation.create_topic("t", partitions=9)
         simulation.produce("t", [b"x"] * 90)
@@ -61,7 +61,7 @@ def test_one_question_to_each_leader_for_a_batch_and_no_metadata() -> None:
             end = json.loads(json.dumps(tracker.latest(offset)))
             tracker.report()
             read += sum(r.size for r in tracker.plan(offset, end).ranges)
-            if batch:  # the first one meets the cluster
+            if batch:  # the first one fetches metadata
                 asked = requests(simulation) - before
                 assert (asked["ListOffsets"], asked["Metadata"]) == (3, 0)
                 assert set(asked) <= {"ListOffsets", "Produce"}
@@ -94,7 +94,7 @@ def test_patterns_and_times_by_the_real_client() -> None:
         assert requests(simulation)["Fetch"] == 0
 
 
-def test_bytes_are_weighed_by_the_real_client() -> None:
+def test_the_real_client_estimates_bytes() -> None:
     with KafkaSimulation(brokers=3) as simulation:
         simulation.create_topic("t", partitions=2)
         for n in range(200):
@@ -107,11 +107,11 @@ def test_bytes_are_weighed_by_the_real_client() -> None:
 
 
 LIMIT, EACH = 1_000_000, 100_000
-"""maxBytesPerTrigger below, and what one record weighs."""
+"""maxBytesPerTrigger below, and the size of one record."""
 
 
 def sizes_of_batches(simulation: KafkaSimulation, batches: int) -> Iterator[tuple[int, float]]:
-    """Records that are there in each of so many batches of 3 × 100, and seconds it took."""
+    """Return the records of each batch, of n batches of 3 × 100, and the seconds they took."""
     tracker = Driver(simulation).tracker(
         startingOffsets="earliest", maxBytesPerTrigger=str(LIMIT), failOnDataLoss="false"
     )
@@ -137,7 +137,7 @@ def filled(simulation: KafkaSimulation) -> None:
     simulation.advance(1.0)
 
 
-def test_the_limit_in_bytes_holds_where_the_heads_of_logs_are_gone() -> None:
+def test_the_limit_in_bytes_holds_after_the_start_of_logs_was_deleted() -> None:
     with KafkaSimulation(brokers=3) as simulation:
         filled(simulation)
         batches = sizes_of_batches(simulation, 4)
@@ -148,12 +148,12 @@ def test_the_limit_in_bytes_holds_where_the_heads_of_logs_are_gone() -> None:
         assert found == [9, 9, 9, 9]
 
 
-def test_the_limit_in_bytes_holds_where_fetches_take_three_seconds(caplog: Any) -> None:
+def test_the_limit_in_bytes_holds_with_fetches_of_three_seconds(caplog: Any) -> None:
     with KafkaSimulation(brokers=3) as simulation:
         filled(simulation)
         slow_api(simulation.cluster, "Fetch", 3)
         first, second, *more = sizes_of_batches(simulation, 4)
-        assert first[0] == 3  # one of each partition, as nobody knows what they weigh
+        assert first[0] == 3  # one of each partition while their sizes are unknown
         assert second[0] == 9
         assert all(records == 9 for records, _ in more)
         assert all(seconds < 2.2 for _, seconds in (first, second, *more))
@@ -163,19 +163,19 @@ def test_the_limit_in_bytes_holds_where_fetches_take_three_seconds(caplog: Any) 
         assert "again" in said[1]
 
 
-def test_the_limit_in_bytes_holds_where_nothing_is_ever_weighed(caplog: Any) -> None:
+def test_the_limit_in_bytes_holds_without_any_estimate(caplog: Any) -> None:
     with KafkaSimulation(brokers=3) as simulation:
         filled(simulation)
         slow_api(simulation.cluster, "Fetch", 10_000)
         found = list(sizes_of_batches(simulation, 100))
-        assert [records for records, _ in found] == [3] * 100  # all of it, at last
+        assert [records for records, _ in found] == [3] * 100  # all of it in the end
         assert sum(seconds for _, seconds in found) < 20
         said = [r for r in caplog.records if "maxBytesPerTrigger" in r.getMessage()]
         assert len(said) == 1
 
 
 @pytest.mark.parametrize("what", ["the topic", "a partition", "all partitions"])
-def test_metadata_that_lacks_partitions_for_a_while_makes_none_of_them_new(
+def test_partitions_missing_in_metadata_for_a_while_do_not_count_as_new(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking, lacked = False, 0

@@ -1,6 +1,6 @@
-"""Change the log under a Spark query: unclean elections, leaders that were frozen (R-ID-4, R-ID-6).
+"""Change the log under a Spark query: unclean elections, frozen leaders (R-ID-4, R-ID-6).
 
-Each row is judged by its offset and value: with `failOnDataLoss=false` the query delivers each
+Each row is checked by its offset and value: with `failOnDataLoss=false` the query delivers each
 record of the final log once, besides records that were lost after they were read.
 """
 
@@ -63,7 +63,7 @@ class Query:
         return self.simulation.consumer({**given, **config})
 
     def restart(self, **options: str) -> None:
-        """A new driver and a new worker continue from the journal, perhaps with other options."""
+        """Continue from the journal with a new driver and worker, perhaps with other options."""
         self.given |= options
         self.options = self.parsed()
         self.restart_driver()
@@ -74,7 +74,7 @@ class Query:
         self.tracker = self.driver.tracker(**self.given)
 
     def journal(self) -> dict[str, Any]:
-        """The end of the next batch, as Spark writes it."""
+        """Return the end of the next batch, as Spark journals it."""
         found: dict[str, Any] = json.loads(json.dumps(self.tracker.latest(self.offset)))
         return found
 
@@ -115,7 +115,7 @@ def wrote(simulation: KafkaSimulation, word: str, count: int) -> None:
 
 
 def cut(simulation: KafkaSimulation, lost: int, refill: int) -> None:
-    """Lose the newest records, and write others at their offsets."""
+    """Remove the newest records, and write others at their offsets."""
     unclean_election(simulation.cluster, "t", 0, lost)
     simulation.advance(1.0)
     wrote(simulation, "new", refill)
@@ -149,11 +149,11 @@ def test_records_that_replace_read_ones_are_a_loss(
     begun = simulation.now
     with pytest.raises(DataLossError, match=r"t-0: .*60 to 99 .*40 offsets.*OFFSET_OUT_OF_RANGE"):
         query.batch()
-    assert simulation.now - begun < 5  # a leader of a newer epoch is believed at once
+    assert simulation.now - begun < 5  # a leader of a newer epoch is believed immediately
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_records_that_replace_read_ones_are_read_where_loss_is_allowed(
+def test_records_that_replace_read_ones_are_read_with_loss_allowed(
     simulation: KafkaSimulation, restarts: bool, caplog: Any
 ) -> None:
     query = Query(simulation, failOnDataLoss="false")
@@ -169,7 +169,7 @@ def test_records_that_replace_read_ones_are_read_where_loss_is_allowed(
 
 
 @pytest.mark.parametrize("refill", [0, 20, 60])
-def test_a_journalled_batch_reads_what_is_left_and_the_next_one_the_rest(
+def test_a_journalled_batch_reads_the_remaining_records_and_the_next_one_the_rest(
     simulation: KafkaSimulation, refill: int, caplog: Any
 ) -> None:
     query = Query(simulation, failOnDataLoss="false")
@@ -199,7 +199,7 @@ def test_a_journalled_batch_whose_records_were_replaced_fails(simulation: KafkaS
         query.finish(end)
 
 
-def test_a_limited_batch_starts_again_where_the_log_changed(simulation: KafkaSimulation) -> None:
+def test_a_limited_batch_restarts_where_the_log_changed(simulation: KafkaSimulation) -> None:
     query = Query(simulation, failOnDataLoss="false", maxOffsetsPerTrigger="25")
     wrote(simulation, "old", 100)
     for _ in range(3):
@@ -211,7 +211,7 @@ def test_a_limited_batch_starts_again_where_the_log_changed(simulation: KafkaSim
     assert query.rows[75:] == log(simulation)[60:]
 
 
-def test_an_election_without_loss_plans_no_batch_and_asks_once(
+def test_an_election_without_loss_plans_no_batch_and_validates_once(
     simulation: KafkaSimulation,
 ) -> None:
     query = Query(simulation)
@@ -231,7 +231,7 @@ def test_an_election_without_loss_plans_no_batch_and_asks_once(
     assert query.batch() == log(simulation)[20:]
 
 
-def test_two_losses_are_told_apart(simulation: KafkaSimulation, caplog: Any) -> None:
+def test_two_losses_are_reported_separately(simulation: KafkaSimulation, caplog: Any) -> None:
     query = Query(simulation, failOnDataLoss="false")
     wrote(simulation, "old", 100)
     query.batch()
@@ -279,17 +279,17 @@ class Frozen:
         self.simulation.advance(1.0)
 
     def there(self) -> dict[str, Any]:
-        """Clients that ask the zombie first."""
+        """Return clients that ask the zombie first."""
         return {"bootstrap.servers": str(self.zombie.address)}
 
     def away(self) -> dict[str, Any]:
-        """Clients that ask another broker first."""
+        """Return clients that ask another broker first."""
         others = [b.address for b in self.cluster.brokers.values() if b is not self.zombie]
         return {"bootstrap.servers": ",".join(map(str, others))}
 
 
 def without_epochs(offset: dict[str, Any]) -> dict[str, Any]:
-    """As a release before wrote it, or the JVM connector."""
+    """Remove the epochs, as in offsets of an earlier release or the JVM connector."""
     return {name: value for name, value in offset.items() if name != "epoch"}
 
 
@@ -320,7 +320,7 @@ def test_a_worker_that_knows_the_earlier_leader_skips_nothing(
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_loss_is_judged_by_one_look_at_the_log(
+def test_a_loss_is_confirmed_by_one_look_at_the_log(
     frozen: Frozen, fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The earlier leader returns its end when the doubt is over, and resigns right afterwards."""
@@ -387,7 +387,7 @@ def test_offsets_that_the_earlier_leader_never_had_are_not_skipped(
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_a_driver_that_restarts_beside_the_earlier_leader_repeats_nothing(
+def test_a_driver_that_restarts_with_the_earlier_leader_repeats_nothing(
     frozen: Frozen, caplog: Any, old: bool
 ) -> None:
     """Only that broker answers the driver at first."""
@@ -418,7 +418,7 @@ def test_a_driver_that_restarts_beside_the_earlier_leader_repeats_nothing(
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_leaders_of_a_deleted_topic_dont_judge_the_one_that_has_its_name(
+def test_leaders_of_a_deleted_topic_do_not_count_for_its_successor(
     simulation: KafkaSimulation, caplog: Any, fails: str
 ) -> None:
     """They have higher leader epochs, and requests to them carry no topic id."""
@@ -452,7 +452,7 @@ def test_leaders_of_a_deleted_topic_dont_judge_the_one_that_has_its_name(
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_starting_offsets_are_not_judged_by_the_earlier_leader(
+def test_starting_offsets_are_not_validated_by_the_earlier_leader(
     frozen: Frozen, caplog: Any, fails: str
 ) -> None:
     given = {"startingOffsets": '{"t":{"0":120}}', "failOnDataLoss": fails}
@@ -465,7 +465,7 @@ def test_starting_offsets_are_not_judged_by_the_earlier_leader(
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_records_that_aged_out_are_a_loss_that_is_believed(
+def test_records_deleted_by_retention_are_a_confirmed_loss(
     simulation: KafkaSimulation, caplog: Any, old: bool
 ) -> None:
     query = Query(simulation, failOnDataLoss="false")
@@ -478,7 +478,7 @@ def test_records_that_aged_out_are_a_loss_that_is_believed(
     assert "has offsets 40 to 100" in caplog.text
 
 
-def test_a_recreated_topic_without_topic_ids_that_is_shorter_is_read_from_its_beginning(
+def test_a_shorter_recreated_topic_without_ids_is_read_from_its_beginning(
     simulation: KafkaSimulation, caplog: Any
 ) -> None:
     """No leader was elected in either topic."""
@@ -522,7 +522,7 @@ def test_a_recreated_topic_without_topic_ids_is_a_loss(
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("recreated", ["before", "journalled", "planned"])
-def test_a_recreated_topic_where_brokers_fetch_by_name_is_a_loss(
+def test_a_recreated_topic_whose_brokers_fetch_by_name_is_a_loss(
     recreated: str, fails: str, caplog: Any
 ) -> None:
     """Kafka 2.8 to 3.0 have topic ids, but return the new topic's records for the earlier one."""
@@ -603,8 +603,8 @@ def test_a_recreated_topic_that_is_empty_is_a_loss_within_seconds(
 
 
 @pytest.mark.parametrize("epoch", [0, 9])
-def test_a_mirror_s_epochs_are_its_own(epoch: int) -> None:
-    """A partition without new records doesn't take the other cluster's epoch along."""
+def test_the_epochs_of_a_mirror_are_independent(epoch: int) -> None:
+    """A partition without new records doesn't keep the other cluster's epoch."""
     with KafkaSimulation(brokers=2) as simulation:
         simulation.create_topic("t", partitions=2)
         for number in range(20):
@@ -628,7 +628,7 @@ def test_a_mirror_s_epochs_are_its_own(epoch: int) -> None:
         assert query.batch() == [(20, b"last")]
 
 
-def test_brokers_that_dont_answer_are_waited_for_to_confirm_another_topic_id(
+def test_another_topic_id_is_confirmed_by_waiting_for_brokers_that_do_not_respond(
     simulation: KafkaSimulation,
 ) -> None:
     query = Query(simulation)

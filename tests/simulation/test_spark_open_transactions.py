@@ -1,7 +1,7 @@
 """Spark queries with `read_committed` whose position is after the last stable offset (R-ID-6).
 
-A query that read all records, or a user who names offsets, may have put it there. Nothing is lost,
-so the query waits for the end of the transaction.
+A query that read all records, or a user who names offsets, may have set it. Nothing is lost, so the
+query waits for the end of the transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
 class Transaction:
-    """Offsets 0 to 9 are committed, and 30 more in a transaction that is open."""
+    """Offsets 0 to 9 are committed, and 30 more records are in an open transaction."""
 
     def __init__(self, simulation: KafkaSimulation) -> None:
         self.simulation = simulation
@@ -110,7 +110,7 @@ def test_named_offsets_may_be_in_an_open_transaction(
     assert "failOnDataLoss" not in caplog.text
 
 
-def test_a_position_after_the_log_s_end_is_a_loss(transaction: Transaction) -> None:
+def test_a_position_after_the_log_end_is_a_loss(transaction: Transaction) -> None:
     simulation = transaction.simulation
     query = Query(simulation)
     assert len(query.batch()) == 40
@@ -120,7 +120,7 @@ def test_a_position_after_the_log_s_end_is_a_loss(transaction: Transaction) -> N
         query.batch()
 
 
-def test_an_open_transaction_of_a_recreated_topic_is_not_the_query_s() -> None:
+def test_an_open_transaction_of_a_recreated_topic_is_not_waited_for() -> None:
     """The old position is after the new topic's last stable offset, and before its end."""
     with KafkaSimulation(brokers=3) as simulation:
         simulation.create_topic("t", partitions=1)
@@ -137,7 +137,7 @@ def test_an_open_transaction_of_a_recreated_topic_is_not_the_query_s() -> None:
         assert query.batch() == log(simulation)[10:40]
 
 
-def test_an_open_transaction_of_a_log_that_diverged_is_not_the_query_s() -> None:
+def test_an_open_transaction_of_a_log_that_diverged_is_not_waited_for() -> None:
     with KafkaSimulation(brokers=3) as simulation:
         simulation.create_topic("t", partitions=1)
         query = Query(simulation, failOnDataLoss="false", **COMMITTED)

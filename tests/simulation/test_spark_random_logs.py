@@ -1,9 +1,9 @@
 """Random changes of logs under a Spark query: which records it delivers, and how often (R-ID-6).
 
-A row is judged by topic id, partition, offset and value: the id is the one that its batch was
+A row is checked by topic id, partition, offset and value: the id is the one that its batch was
 planned with, and no other log may have the row. Without loss allowed, a query ends with
-`DataLossError` only if records were lost, and else delivers all records that a log ever had below
-its end. With loss allowed, it delivers each record of the final logs once.
+`DataLossError` only if records were lost, and otherwise delivers all records that a log ever had
+below its end. With loss allowed, it delivers each record of the final logs once.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ STEPS = 30
 ATTEMPTS = 3
 """Attempts of a task before its batch fails and the query restarts."""
 QUIET = 3
-"""Batches without anything new after which a query has read all."""
+"""Batches without new records after which a query has read all."""
 
 BY_NAME = {FetchRequest.API_KEY: (4, 12)}
-"""Versions of Kafka 2.8 to 3.0: topics have ids, but fetches have names."""
+"""Versions of Kafka 2.8 to 3.0: topics have ids, but fetches contain names."""
 
 IdRow = tuple[str | None, int, int, bytes | None]
 """Topic id, partition, offset and value."""
 
 
 class Worker:
-    """A worker process: its client is kept between tasks, and the doubt within a batch."""
+    """A worker process: its client is kept between tasks, and doubts about a log within a batch."""
 
     def __init__(self, query: RandomRows) -> None:
         self.query = query
@@ -87,7 +87,7 @@ def _never(_seconds: float, _action: Callable[[], None]) -> None:
 
 
 class RandomRows(Query):
-    """A query whose tasks run in several workers, in several attempts."""
+    """A query whose tasks run in several workers and attempts."""
 
     def __init__(self, simulation: KafkaSimulation, rng: random.Random, **options: str) -> None:
         super().__init__(simulation, **options)
@@ -123,7 +123,7 @@ class RandomRows(Query):
 
 
 class RandomQuery:
-    """A query, and logs that change under it."""
+    """A query, and the logs that change while it runs."""
 
     def __init__(self, simulation: KafkaSimulation, rng: random.Random, *, fails: bool) -> None:
         self.simulation, self.cluster, self.rng = simulation, simulation.cluster, rng
@@ -139,10 +139,10 @@ class RandomQuery:
             simulation, rng, failOnDataLoss=str(fails), outageTolerance="600s", **options
         )
         self.without_epochs = rng.random() < 0.25
-        """Whether offsets are as the JVM connector writes them: nothing then shows a truncation."""
+        """Whether offsets have the form of the JVM connector: then nothing shows a truncation."""
         self.pending: dict[str, Any] | None = None
         self.first: dict[str, Any] | None = None
-        """The first journalled end, which says where the query begins."""
+        """The first journalled end, at which the query starts."""
         self.frozen = False
         self.losses_left = rng.choice((0, 1, 2)) if fails else STEPS
         self.futures: list[Any] = []
@@ -206,7 +206,7 @@ class RandomQuery:
         self.simulation.advance(self.rng.choice((0.1, 2.0)))
 
     def fault_now(self) -> None:
-        """Cause a fault just after a batch, and often write before the query looks again."""
+        """Cause a fault just after a batch, often followed by writes before the next plan."""
         if self.rng.random() < 0.5:
             self.batch()
         self.fault()
@@ -222,7 +222,7 @@ class RandomQuery:
         self.simulation.after(self.rng.choice((0.01, 0.1, 1.0, 5.0, 12.0)), self.fault)
 
     def restart(self) -> None:
-        """Start a new driver, which often meets a certain broker first: if possible a zombie."""
+        """Start a new driver, which often asks a certain broker first: a stale one if possible."""
         brokers = list(self.cluster.brokers.values())
         met = next((b for b in brokers if b.zombie), self.rng.choice(brokers))
         self.query.driver.config = (
@@ -287,10 +287,10 @@ class RandomQuery:
                 return
         raise AssertionError("the query doesn't reach the ends of the logs")
 
-    # The judge
+    # Checks
 
     def topics(self) -> Iterator[tuple[bool, SimulatedTopic]]:
-        """All topics that the query may have read, and whether they still exist."""
+        """Return all topics that the query may have read, and whether they still exist."""
         for old in self.cluster.deleted:
             yield False, old
         for there in self.cluster.topics.values():
@@ -312,7 +312,7 @@ class RandomQuery:
         assert not values - written, f"delivered twice: {values - written}"
 
     def judge_end(self) -> None:
-        """Judge a query that has read all."""
+        """Check a query that has read all."""
         rows = set(self.query.id_rows)
         begins = (self.first or {}).get("from", {}).get("t", {})
         for there, topic_id, index, log in self.logs():
@@ -326,7 +326,7 @@ class RandomQuery:
                 assert not self.fails or here <= kept, f"lost silently: {sorted(here - kept)}"
 
     def judge_loss(self, error: DataLossError) -> None:
-        """Judge a loss that ended the query: each partition that it names has lost records."""
+        """Check a loss that ended the query: each partition that it names has lost records."""
         named = {int(n) for n in re.findall(r"\bt-(\d+)", str(error))}
         if re.search(r"topic t was deleted", str(error)) or not named:
             assert self.cluster.deleted

@@ -1,4 +1,4 @@
-"""Spark's sink beside a simulated cluster: transactions that one process prepares, another ends."""
+"""Spark's sink: transactions that one process prepares and another one commits or aborts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from odradek.testing.simulated import KafkaSimulation
 
 
 class Clock:
-    """The simulation's time, of a world or a `KafkaSimulation`."""
+    """The time of a simulated world or a `KafkaSimulation`."""
 
     def __init__(self, world: World | KafkaSimulation) -> None:
         self._world = world
@@ -49,7 +49,7 @@ class Clock:
 
 
 class Job:
-    """A batch of a job: its tasks, each in a process of its own, and its driver."""
+    """A batch of a job: its tasks, each in its own process, and its driver."""
 
     def __init__(self, version: int = 2, seed: int = 1) -> None:
         self.scene = Scene(version, seed)
@@ -67,7 +67,7 @@ class Job:
         return self.scene.client(Producer, f"process-{self._processes}", **config)
 
     def other(self) -> PreparedTransactions:
-        """Another process, without transactions of its own."""
+        """Return another process without transactions."""
         return PreparedTransactions(self.producer({}))
 
     def task(
@@ -78,7 +78,7 @@ class Job:
         worker: ProducerCache | None = None,
         topics: Sequence[str] = (),
     ) -> SinkCommit:
-        """Run a task, in a process of its own if there is no `worker`; rows may name `topics`."""
+        """Run a task, in its own process if there is no `worker`; rows may name `topics`."""
         values = {"value": [str(n) for n in numbers]}
         rows = pa.RecordBatch.from_pydict({**values, "topic": topics} if topics else values)
         columns = SinkColumns(("value",), None if topics else "t")
@@ -102,7 +102,7 @@ class Job:
         abort_batch(self.options, messages, batch=batch, **given)
 
     def prepared(self) -> PreparedTransaction:
-        """A task's transaction, whose process has closed its producer."""
+        """Return a task's transaction, whose process has closed its producer."""
         found = self.task(0, [0, 1, 2]).transaction
         assert found is not None
         return found
@@ -127,7 +127,7 @@ def test_tasks_prepare_and_only_the_driver_commits(version: int) -> None:
 
 
 @PROTOCOLS
-def test_one_worker_s_tasks_have_transactions_of_their_own(version: int) -> None:
+def test_tasks_of_one_worker_have_their_own_transactions(version: int) -> None:
     """They share its connections."""
     job, seen = Job(version), list[Any]()
     worker = job.worker()
@@ -148,7 +148,7 @@ def test_one_worker_s_tasks_have_transactions_of_their_own(version: int) -> None
 
 
 @PROTOCOLS
-def test_a_topic_that_is_deleted_between_tasks_is_missed_soon(version: int) -> None:
+def test_a_topic_that_is_deleted_between_tasks_is_reported_soon(version: int) -> None:
     """The worker's producer knows it from the task before."""
     job = Job(version)
     worker = job.worker()
@@ -172,7 +172,7 @@ def test_a_worker_that_ends_leaves_prepared_transactions_open(version: int) -> N
 
 
 @PROTOCOLS
-def test_a_worker_s_next_task_isn_t_fenced_by_an_attempt_elsewhere(version: int) -> None:
+def test_the_next_task_of_a_worker_is_not_fenced_by_an_attempt_elsewhere(version: int) -> None:
     job = Job(version)
     first, second = job.worker(), job.worker()
     job.task(0, [7], worker=first)
@@ -208,14 +208,14 @@ def test_a_producer_keeps_its_id_until_its_transaction_is_prepared(version: int)
 
 @PROTOCOLS
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_is_ended_by_another_process_any_number_of_times(
+def test_a_transaction_can_be_ended_repeatedly_by_other_processes(
     version: int, committed: bool
 ) -> None:
     job = Job(version)
     one = job.prepared()
     assert one.version_2 is (version == 2)
     job.scene.world.advance(60.0)
-    for _ in range(3):  # as after answers that were lost, from processes that know nothing
+    for _ in range(3):  # as after lost responses, by processes without state
         assert job.other().end([one], 30.0, committed=committed) == {one.transactional_id: None}
     assert job.scene.visible() == ([0, 1, 2] if committed else [])
     error = job.other().end([one], 30.0, committed=not committed)[one.transactional_id]
@@ -226,7 +226,7 @@ def test_a_transaction_is_ended_by_another_process_any_number_of_times(
 
 
 @PROTOCOLS
-def test_a_transaction_that_another_took_over_or_that_timed_out_is_over(version: int) -> None:
+def test_a_transaction_that_was_taken_over_or_timed_out_is_lost(version: int) -> None:
     job = Job(version)
     one = job.prepared()
     found = job.other().describe([one.transactional_id], 30.0)[one.transactional_id]
@@ -244,7 +244,7 @@ def test_a_transaction_that_another_took_over_or_that_timed_out_is_over(version:
 
 
 @PROTOCOLS
-def test_coordinators_that_crash_delay_the_end_but_dont_change_it(version: int) -> None:
+def test_coordinators_that_crash_delay_the_end_of_a_transaction(version: int) -> None:
     job = Job(version)
     messages = [job.task(p, [p]) for p in range(4)]
     scene = job.scene
@@ -257,7 +257,7 @@ def test_coordinators_that_crash_delay_the_end_but_dont_change_it(version: int) 
 
 
 class Failed(Job):
-    """What is left when Spark has killed task 1 of two, in the middle of its transaction."""
+    """The state after Spark has killed task 1 of two in the middle of its transaction."""
 
     def __init__(self, version: int = 2) -> None:
         super().__init__(version)
@@ -271,7 +271,7 @@ class Failed(Job):
 
 
 @PROTOCOLS
-def test_rows_behind_a_failed_batch_are_seen_at_once(version: int) -> None:
+def test_rows_after_a_failed_batch_are_visible_at_once(version: int) -> None:
     job = Failed(version)
     world = job.scene.world
     assert job.scene.visible() == []
@@ -307,7 +307,9 @@ def test_an_abort_after_an_abort_leaves_nothing_open_if_a_topic_was_deleted() ->
     assert job.other().ongoing(again.transaction.transactional_id, 5) == []
 
 
-def test_without_brokers_the_driver_doesnt_wait_for_long(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_brokers_the_driver_does_not_wait_for_long(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     job = Failed()
     every_broker(job.scene.cluster, "crash")
     begin = job.scene.world.now

@@ -1,4 +1,4 @@
-"""Spark's sink beside a coordinator that is cut off and returns outdated offsets."""
+"""Spark's sink with a coordinator that is cut off and returns outdated offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CutOff(Job):
     """
 
     def __init__(self, version: int, ids: Sequence[str] = ()) -> None:
-        """`ids` are further ids whose coordinators aren't cut off, without the prefix."""
+        """Create it; `ids` are further ids, without prefix, whose coordinators aren't cut off."""
         self.prefix = "odradek"
         super().__init__(version)
         self._not_at_it = [*NAMES[1:], *ids]
@@ -36,8 +36,9 @@ class CutOff(Job):
         self.ids = [
             f"{m.partition}.{m.ticket[0]}.{m.ticket[1] + n}" for m in messages for n in (0, 2, 3)
         ]
-        """Ids of these tasks, and of later ones that can't take them over. They don't depend on the
-        prefix."""
+        """Ids of these tasks, and of later ones that can't take them over; independent of the
+        prefix.
+        """
 
     def cut_off(self) -> None:
         """Cut the coordinator off."""
@@ -71,7 +72,7 @@ class CutOff(Job):
         return self._coordinator("0") is zombie and zombie.id not in others
 
     def beside_it(self) -> None:
-        """Let clients ask the one that is cut off first."""
+        """Let clients ask the isolated broker first."""
         self.servers = str(self.zombie.address)
 
 
@@ -83,7 +84,7 @@ def job(version: int) -> CutOff:
 
 
 @PROTOCOLS
-def test_a_decided_batch_isn_t_written_again(job: CutOff) -> None:
+def test_a_committed_batch_is_not_written_again(job: CutOff) -> None:
     job.commit([job.task(p, [p + 4], 1) for p in (0, 1)], 1)
     assert job.scene.visible() == [0, 1, 2, 3, 4, 5]
     job.beside_it()
@@ -98,7 +99,7 @@ def test_a_decided_batch_isn_t_written_again(job: CutOff) -> None:
 
 
 @PROTOCOLS
-def test_a_driver_that_fails_doesn_t_abort_what_it_has_decided(
+def test_a_driver_that_fails_does_not_abort_a_batch_it_has_decided(
     job: CutOff, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark calls abort() if commit() raises; a later run commits the batch."""
@@ -119,7 +120,7 @@ def test_a_driver_that_fails_doesn_t_abort_what_it_has_decided(
 
 
 @PROTOCOLS
-def test_a_driver_asks_nothing_more_if_no_other_came_between(version: int) -> None:
+def test_a_driver_sends_no_further_requests_if_no_other_was_started(version: int) -> None:
     job, asked = Job(version), list[str]()
     for batch in range(3):
         messages = [job.task(p, [2 * batch + p], batch) for p in (0, 1)]

@@ -1,4 +1,4 @@
-"""A Spark task beside a simulated cluster: what it does when the log is cut under it."""
+"""A Spark task whose log is truncated while it reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wrote(simulation: KafkaSimulation, word: str, count: int) -> None:
 
 
 def read_through_a_cut(simulation: KafkaSimulation, *, fails: bool) -> list[Any]:
-    """Read 0 to 50; after some offsets another log with records of its own is there."""
+    """Read offsets 0 to 50, while another log with other records takes the place of this one."""
     simulation.create_topic("t", partitions=1)
     wrote(simulation, "old", 50)
     consumer: Any = simulation.consumer(
@@ -50,7 +50,9 @@ def read_through_a_cut(simulation: KafkaSimulation, *, fails: bool) -> list[Any]
     return found
 
 
-def test_a_log_that_is_cut_under_a_task_is_a_loss_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_truncated_during_a_task_is_a_loss_immediately(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(reading, "ENOUGH_ROWS", 1)
     with KafkaSimulation(brokers=3) as simulation:
         with pytest.raises(
@@ -60,7 +62,7 @@ def test_a_log_that_is_cut_under_a_task_is_a_loss_at_once(monkeypatch: pytest.Mo
         assert simulation.now < 30  # not after kafkaConsumer.pollTimeoutMs
 
 
-def test_where_loss_is_allowed_a_task_goes_on_in_the_log_that_is_left(
+def test_with_loss_allowed_a_task_continues_in_the_remaining_log(
     monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     monkeypatch.setattr(reading, "ENOUGH_ROWS", 1)

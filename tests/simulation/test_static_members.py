@@ -1,4 +1,4 @@
-"""Static members of classic groups: no partition stays without an owner (R-IN-6, KIP-345)."""
+"""Static members of classic groups: no partition is left without an owner (R-IN-6, KIP-345)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOTH = [*PARTITIONS, TopicPartition("u", 0), TopicPartition("u", 1)]
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 RETURNS = pytest.mark.parametrize(("strategy", "leads"), pairs(STRATEGIES, [True, False]))
 QUIET: dict[str, Any] = {"fetch_max_wait_ms": 20_000}
-"""Of members that read nothing for long: few fetches."""
+"""Settings of members that read nothing for long: few fetches."""
 
 
 def owners(members: list[Consumer]) -> dict[TopicPartition, int]:
@@ -40,7 +40,7 @@ def settle(scene: Scene, members: list[Consumer], wanted: list[TopicPartition]) 
 
 
 def busy_beside_a_join(scene: Scene, **config: Any) -> tuple[Consumer, Consumer]:
-    """A static member works on one batch while another member joins: it owes partitions."""
+    """Let a static member with partitions to revoke process a batch while another member joins."""
     given = {**COOPERATIVE, "max.poll.interval.ms": 10_000, **config}
     a = scene.subscribed("a", group_instance_id="a", **given)
     scene.read(a, 40)
@@ -48,7 +48,7 @@ def busy_beside_a_join(scene: Scene, **config: Any) -> tuple[Consumer, Consumer]
     return a, b
 
 
-def test_a_batch_beyond_the_poll_interval_leaves_no_partition_to_nobody() -> None:
+def test_a_batch_beyond_the_poll_interval_leaves_no_partition_without_an_owner() -> None:
     scene = Scene()
     scene.write(range(40))
     a, b = busy_beside_a_join(scene)
@@ -59,7 +59,7 @@ def test_a_batch_beyond_the_poll_interval_leaves_no_partition_to_nobody() -> Non
 
 
 @pytest.mark.parametrize("orderly", [True, False])
-def test_a_restart_within_a_batch_leaves_no_partition_to_nobody(orderly: bool) -> None:
+def test_a_restart_during_a_batch_leaves_no_partition_without_an_owner(orderly: bool) -> None:
     scene = Scene()
     scene.write(range(40))
     a, b = busy_beside_a_join(scene)
@@ -69,13 +69,13 @@ def test_a_restart_within_a_batch_leaves_no_partition_to_nobody(orderly: bool) -
     if orderly:
         a.close()
     else:
-        scene.world.hosts["a"].freeze()  # as good as killed
+        scene.world.hosts["a"].freeze()  # like a killed process
     again = scene.subscribed("c", group_instance_id="a", **COOPERATIVE)
     settle(scene, [again, b], PARTITIONS)
 
 
 @pytest.mark.parametrize("fault", ["late", "refused"])
-def test_a_group_that_is_described_late_keeps_no_partition_without_an_owner(fault: str) -> None:
+def test_a_late_group_description_leaves_no_partition_without_an_owner(fault: str) -> None:
     scene = Scene()
     a = scene.subscribed("a", group_instance_id="a")
     settle(scene, [a], PARTITIONS)
@@ -95,8 +95,8 @@ def test_a_group_that_is_described_late_keeps_no_partition_without_an_owner(faul
 
 
 @pytest.mark.parametrize("fault", ["late", "refused"])
-def test_a_group_that_cant_be_described_is_left_alone(fault: str) -> None:
-    """Answers that are late hold up the heartbeats, which take the same connection."""
+def test_a_group_that_cannot_be_described_is_not_asked_again(fault: str) -> None:
+    """Late responses delay the heartbeats, which use the same connection."""
     scene = Scene()
     a = scene.subscribed("a", group_instance_id="a")
     settle(scene, [a], PARTITIONS)
@@ -197,7 +197,7 @@ def test_a_static_member_returns_for_a_topic_that_is_created_later(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_partitions_that_were_added_while_a_static_leader_was_away_are_assigned(
+def test_partitions_added_while_a_static_leader_was_away_are_assigned(
     strategy: str,
 ) -> None:
     scene = Scene()
@@ -244,7 +244,7 @@ def test_a_static_leader_that_returned_notices_added_partitions_of_others_topics
     settle(scene, [again, b], [*BOTH, TopicPartition("u", 2)])
 
 
-def test_a_leader_without_permission_on_another_members_topic_says_so(
+def test_a_leader_without_permission_for_another_members_topic_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen, denied = broker_handlers._topic_metadata, True

@@ -1,7 +1,7 @@
-"""R-MD-7: what a step does is proportional to what changed, never to all that was used once.
+"""R-MD-7: the work of a step is proportional to changes, not to all topics that were ever used.
 
-Work is counted, not timed: lines of Python that run in rooms of the engine, comprehensions and
-loops included, while something small happens to a client that knows a few topics, or thousands.
+Work is counted, not timed: lines of Python that run in modules of the engine, including
+comprehensions and loops, while a client of few or thousands of topics gets a small event.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOMS = ("metadata", "network", "clients")
 
 
 def lines_run(action: Callable[[], object], *rooms: str) -> int:
-    """How many lines of these rooms run in an action, counting each turn of a loop."""
+    """Count the lines of these packages that run in an action, in each iteration of a loop."""
     count = 0
     known: dict[CodeType, bool] = {}
 
@@ -47,7 +47,7 @@ def lines_run(action: Callable[[], object], *rooms: str) -> int:
 
 
 def knowing(topics: int, client: str) -> World:
-    """A client that has used so many topics, each with two partitions."""
+    """Create a client that has used this number of topics, with two partitions each."""
     world = World({"bootstrap.servers": "b1:9092"}, client=client)
     up(world, "b1:9092", "b2:9092")
     names = [f"t{n}" for n in range(topics)]
@@ -65,20 +65,20 @@ def asks_for_one_more(world: World, name: str) -> Callable[[], object]:
     return lambda: world.wait(world.engine.topic(name, world.now + 5), 0.1).result()
 
 
-def test_one_more_topic_costs_the_same_whatever_else_was_used() -> None:
+def test_one_more_topic_costs_the_same_for_any_number_of_used_topics() -> None:
     for client in ("producer", "consumer", "admin"):
         work = []
         for topics in TOPICS:
             world = knowing(topics, client)
-            asks_for_one_more(world, "new")()  # what is built once is
+            asks_for_one_more(world, "new")()  # lazily created objects exist now
             one_more = asks_for_one_more(world, "newer")
             work.append(lines_run(one_more, *ROOMS))
         few, many = work
-        assert few > 50  # it counts
+        assert few > 50  # the counter works
         assert many <= few * 1.1, f"{client}: {few} lines with {TOPICS[0]} topics, {many} with many"
 
 
-def test_a_leader_hint_costs_the_same_whatever_else_was_used() -> None:
+def test_a_leader_hint_costs_the_same_for_any_number_of_used_topics() -> None:
     work = []
     for topics in TOPICS:
         metadata = knowing(topics, "producer").engine.metadata
@@ -89,7 +89,7 @@ def test_a_leader_hint_costs_the_same_whatever_else_was_used() -> None:
     assert 0 < many <= few * 1.1
 
 
-def test_an_idle_step_looks_at_no_topic() -> None:
+def test_an_idle_step_visits_no_topic() -> None:
     work = []
     for topics in TOPICS:
         world = knowing(topics, "producer")

@@ -1,5 +1,6 @@
-"""Thirty broken connections whose requests arrive late: the checkers that a user's test runs find
-nothing wrong with a client that keeps R-CS-8 and R-RB-3.
+"""Thirty connections whose requests arrive late: checkers report no violation.
+
+These are the checkers of a user's test runs; the client keeps R-CS-8 and R-RB-3.
 """
 
 from __future__ import annotations
@@ -16,10 +17,8 @@ from odradek.testing import KafkaSimulation
 
 
 @pytest.mark.parametrize("seed", [1, 30])
-def test_secondary_connections_keep_to_the_spacing_of_attempts(seed: int) -> None:
-    """With seed 30 a secondary connection to an address that had failed was attempted 4 ms before
-    another, as the governor didn't count it.
-    """
+def test_secondary_connections_keep_the_spacing_of_attempts(seed: int) -> None:
+    """With seed 30 one to a failed address was attempted uncounted, 4 ms before another."""
     chance = random.Random(seed)
     with KafkaSimulation(seed=seed) as simulation:
         simulation.create_topic("t", partitions=6)

@@ -1,6 +1,6 @@
-"""R-GR-6: the offset that `auto.offset.reset` found for a partition is committed before a record
-after it can be skipped: by a restart, a crash, or a rebalance that moves a partition without
-records.
+"""R-GR-6: offsets from `auto.offset.reset` are committed before a later record can be skipped.
+
+That is possible by a restart, a crash, or a rebalance that moves a partition without records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JOINS = 3
 
 
 class Work:
-    """Records of a topic with two partitions that workers have finished."""
+    """Records of a topic with two partitions that workers have processed."""
 
     def __init__(self, protocol: str, reset: str, seed: int = 1) -> None:
         self.simulation = KafkaSimulation(seed=seed)
@@ -64,7 +64,7 @@ class Work:
 
 
 async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until it holds, or until the time is up: what is asserted then says the rest."""
+    """Wait until the condition holds or the time is up; the caller asserts the result."""
     for _ in range(int(seconds / 0.02)):
         if condition():
             return
@@ -79,7 +79,7 @@ def has_positions(consumer: AsyncConsumer, count: int) -> bool:
 @PROTOCOLS
 @RESETS
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_workers_that_restart_skip_nothing_of_a_quiet_partition(
+def test_workers_that_restart_skip_nothing_of_an_idle_partition(
     protocol: str, reset: str, how: str
 ) -> None:
     scene = Work(protocol, reset)
@@ -90,7 +90,7 @@ def test_workers_that_restart_skip_nothing_of_a_quiet_partition(
         await asyncio.sleep(10.0)  # out of the range of by_duration
         consumer, workers, task = scene.begin()
         await until(lambda: has_positions(consumer, 2))
-        scene.write(0, 1)  # the other one stays quiet
+        scene.write(0, 1)  # the other one gets no records
         await until(lambda: scene.done)
         await asyncio.sleep(0.5)
         if how == "stop":
@@ -116,14 +116,14 @@ def test_workers_that_restart_skip_nothing_of_a_quiet_partition(
 
 
 @PROTOCOLS
-def test_a_quiet_partition_that_moves_to_another_worker_loses_nothing(protocol: str) -> None:
+def test_an_idle_partition_that_moves_to_another_worker_loses_nothing(protocol: str) -> None:
     scene = Work(protocol, "latest")
     first: Any = None
     joins: list[int] = []
     moved = {0: 5, 1: 5}
 
     def between(_: SimulatedBroker, __: str, request: ReceivedRequest) -> None:
-        """Write while the partitions have no reader: a reset of the next one begins after that."""
+        """Write while the partitions have no reader: the next owner's reset starts after that."""
         if request.body is None or len(joins) == JOINS:
             return
         joined = request.body.API_NAME == "JoinGroup"
@@ -156,8 +156,8 @@ def test_a_quiet_partition_that_moves_to_another_worker_loses_nothing(protocol: 
         scene.simulation.run(main())
 
 
-def test_workers_that_begin_at_the_beginning_commit_with_their_first_record() -> None:
-    """To begin there again skips nothing, and a request more for each partition isn't free."""
+def test_workers_that_start_at_the_beginning_commit_with_their_first_record() -> None:
+    """Starting there again skips nothing, and a request more per partition isn't free."""
     scene = Work("classic", "earliest")
     commits: list[ReceivedRequest] = []
 
@@ -182,7 +182,7 @@ def test_workers_that_begin_at_the_beginning_commit_with_their_first_record() ->
 @PROTOCOLS
 @RESETS
 @pytest.mark.parametrize("subscribes", [True, False], ids=["subscribe", "assign"])
-def test_auto_commit_commits_what_a_reset_found_at_once(
+def test_auto_commit_commits_the_offset_of_a_reset_immediately(
     protocol: str, reset: str, subscribes: bool
 ) -> None:
     scene = Scene(protocol)
@@ -199,7 +199,7 @@ def test_auto_commit_commits_what_a_reset_found_at_once(
     assert scene.committed() == [10] * 4
 
 
-def test_a_position_that_a_caller_took_by_itself_is_its_own_to_commit() -> None:
+def test_a_position_that_a_caller_set_is_its_own_to_commit() -> None:
     """Without auto-commit nothing is committed, and a `seek` waits for the interval."""
     scene = Scene()
     scene.write(range(40))
@@ -211,7 +211,7 @@ def test_a_position_that_a_caller_took_by_itself_is_its_own_to_commit() -> None:
     assert scene.committed() == [10] * 4
 
 
-def test_what_replaced_a_position_that_left_the_log_is_committed_at_once() -> None:
+def test_the_new_position_after_leaving_the_log_is_committed_immediately() -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.member(auto_offset_reset="latest")
@@ -226,7 +226,7 @@ def test_what_replaced_a_position_that_left_the_log_is_committed_at_once() -> No
     assert scene.committed()[0] == 10
 
 
-def test_a_seek_to_the_end_waits_for_the_interval_where_the_group_has_an_offset() -> None:
+def test_a_seek_to_the_end_waits_for_the_interval_if_the_group_has_an_offset() -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.member(auto_offset_reset="latest")
@@ -241,8 +241,8 @@ def test_a_seek_to_the_end_waits_for_the_interval_where_the_group_has_an_offset(
     assert scene.committed()[0] == 10
 
 
-def test_a_commit_of_the_caller_is_never_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first commit failed, and is due again while the caller's own has no answer yet."""
+def test_a_commit_of_the_caller_is_never_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first commit failed, and is due again while the caller's own isn't answered yet."""
     scene = Scene()
     scene.write(range(40))
     a = scene.member(auto_offset_reset="latest", enable_auto_commit=False)

@@ -1,4 +1,4 @@
-"""A batch larger than the largest answer that a client takes: named, and nobody else suffers."""
+"""A batch or response above the client's limit is named, and other partitions are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONS = [TopicPartition("t", p) for p in range(3)]
 
 
 def scene(patch: pytest.MonkeyPatch, fetch_max_bytes: int = MB) -> tuple[World, Consumer]:
-    """Three partitions of ten records, in one of which a batch of 3 MB lies at offset 5."""
+    """Create three partitions of ten records, one of which has a batch of 3 MB at offset 5."""
     patch.setattr(consumer_engine, "FRAME_SLACK", MB)
     patch.setattr(client_connections, "FRAME_SLACK", 0)
     stage = Stage(3, brokers=1)
@@ -36,7 +36,7 @@ def scene(patch: pytest.MonkeyPatch, fetch_max_bytes: int = MB) -> tuple[World, 
     return stage.world, client
 
 
-def test_the_partition_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_partition_is_named_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     world, client = scene(monkeypatch)
     found: set[tuple[int, int]] = set()
     errors: list[KafkaError] = []
@@ -46,7 +46,7 @@ def test_the_partition_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyP
         except FetchTooLargeError as error:
             errors.append(error)
     assert found == {(p, n) for p in range(3) for n in range(10) if p != 1 or n < 5}
-    assert len(errors) == 3  # again and again, never `[]` for ever
+    assert len(errors) == 3  # repeatedly, never `[]` forever
     for one in errors:
         assert isinstance(one, FetchTooLargeError)
         assert (one.partition, one.offset) == (PARTITIONS[1], 5)
@@ -61,7 +61,7 @@ def test_the_partition_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyP
 def test_a_large_batch_is_no_outage(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The broker works: nothing is logged of an unstable cluster, however often it sends it."""
+    """The broker works: no unstable cluster is logged, however often it sends the batch."""
     world, client = scene(monkeypatch)
     failures = 0
     client.listen(lambda e: e.fields.get("failure") and pytest.fail(str(e)))
@@ -74,10 +74,10 @@ def test_a_large_batch_is_no_outage(
     assert [r.getMessage() for r in caplog.records if "outage" in r.getMessage()] == []
 
 
-def test_any_other_answer_is_named_once(
+def test_any_other_response_above_the_limit_is_named_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The call fails at once, with the cure; a retry would bring the same answer."""
+    """The call fails immediately, with a remedy; a retry would get the same response."""
     stage = Stage(3, brokers=1)
     with stage.client(Admin) as admin:
         admin.describe_cluster()
@@ -101,7 +101,7 @@ def test_any_other_answer_is_named_once(
 def test_metadata_that_is_too_large_is_no_outage(
     known: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first call ends at once; a client with metadata keeps it."""
+    """The first call ends immediately; a client with metadata keeps it."""
     stage = Stage(3, brokers=1)
     stage.cluster.create_topic("large", partitions=2000)
     monkeypatch.setattr(frame, "FIRST_LIMIT", 1000)
@@ -127,7 +127,7 @@ def test_metadata_that_is_too_large_is_no_outage(
     assert not [one for one in said if "outage" in one or "no broker answers" in one]
 
 
-def test_the_option_that_the_error_names_cures_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_option_that_the_error_names_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     _, client = scene(monkeypatch)
     with pytest.raises(FetchTooLargeError) as caught:
         while client.poll(10.0):

@@ -10,11 +10,11 @@ from odradek.api.consumer import Consumer
 
 LATER = "later"
 SOON = 15.0
-"""Seconds: the leader asks at least every 10 s. The age of metadata would be 300 s."""
+"""Seconds: the leader asks at least every 10 s. metadata.max.age.ms would be 300 s."""
 
 
 def owners_are(wanted: int, members: list[Consumer], scene: Scene, seconds: float) -> bool:
-    """Return whether as many partitions of the topic have an owner, at the latest in `seconds`."""
+    """Return whether all partitions of the topic have an owner within `seconds`."""
     end = scene.world.now + seconds
     while sum(p.topic == LATER for member in members for p in member.assignment()) != wanted:
         if scene.world.now >= end:
@@ -40,8 +40,8 @@ def test_a_topic_that_only_a_follower_subscribes_to(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", some(range(1, 6), 2))
-def test_a_topic_that_is_missing_while_a_leader_with_a_pattern_divides(seed: int) -> None:
-    """On the old code its partitions had no owner until the pattern's topics were listed again."""
+def test_a_topic_that_is_missing_while_a_leader_with_a_pattern_assigns(seed: int) -> None:
+    """Its partitions had no owner until the topics of the pattern were listed again."""
     scene = Scene("classic", seed)
     scene.cluster.create_topic(LATER, partitions=1)
     leader = scene.member("leader", enable_auto_commit=False)
@@ -59,7 +59,7 @@ def test_a_topic_that_is_missing_while_a_leader_with_a_pattern_divides(seed: int
 
 
 def test_a_pattern_is_resolved_again_at_each_rebalance() -> None:
-    """Else the partitions of a member that left had no owner until metadata was old."""
+    """Otherwise the partitions of a member that left had no owner until metadata was refreshed."""
     scene = Scene("classic")
     follower, leader = scene.member("follower"), scene.member("leader")
     leader.subscribe(pattern=f"t|{LATER}")

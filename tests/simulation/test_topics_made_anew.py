@@ -1,4 +1,4 @@
-"""A topic that is deleted while a group reads it, and made anew: every record of it is read."""
+"""A topic that is deleted and recreated while a group reads it: every new record is read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from odradek.testing import KafkaSimulation
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("gone", [0.0, 0.5, 3.0, 10.0])
-def test_all_of_a_topic_made_anew_is_read(
+def test_a_recreated_topic_is_read_completely(
     kafka_simulation: KafkaSimulation, protocol: Literal["classic", "consumer"], gone: float
 ) -> None:
-    """`gone`: seconds without it. Brokers forget what was committed for a topic they delete."""
+    """`gone`: seconds without it. Brokers delete the committed offsets of a deleted topic."""
     simulation = kafka_simulation
 
     def fill(count: int) -> None:

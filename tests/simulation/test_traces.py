@@ -1,7 +1,7 @@
-"""Spans of sync clients, in virtual time: what is one, what it says, what it belongs to.
+"""Spans of sync clients, in virtual time: when they exist, their attributes, their parents.
 
-The gaps of OpenTelemetry's own instrumentations of confluent-kafka and aiokafka that
-opentelemetry-python-contrib's issues name have each a test here, or in `test_traces_async`.
+Gaps of OpenTelemetry's own instrumentations of confluent-kafka and aiokafka, from issues of
+opentelemetry-python-contrib, have a test each here or in `test_traces_async`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def producer_of(simulation: KafkaSimulation, exported: Exported, **options: Any)
 def consumer_of(
     simulation: KafkaSimulation, exported: Exported, **options: Any
 ) -> tuple[Consumer, OpenTelemetryTraces]:
-    """One that reads the topic from its beginning."""
+    """Return a consumer that reads the topic from its beginning."""
     consumer = simulation.consumer(auto_offset_reset="earliest", **options)
     traces = OpenTelemetryTraces(consumer, tracer_provider=exported.provider)
     if "group_id" in options:
@@ -105,7 +105,7 @@ def test_a_record_from_its_send_to_its_commit(
     assert send.end_time / 1e9 <= consumer._host.wall_clock(), "times are the clients' own"
 
 
-def test_names_and_values_are_the_conventions(  # opentelemetry-python-contrib#1962, its third
+def test_names_and_values_follow_the_conventions(  # opentelemetry-python-contrib#1962, its third
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported, client_id="p")
@@ -166,10 +166,10 @@ def test_names_and_values_are_the_conventions(  # opentelemetry-python-contrib#1
     assert (scope.name, scope.schema_url) == ("odradek", Schemas.V1_44_0.value)
 
 
-def test_what_is_suppressed_is_no_span(  # opentelemetry-python-contrib#1962, its first
+def test_suppressed_instrumentation_creates_no_span(  # opentelemetry-python-contrib#1962, its first
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
-    """An exporter that writes to Kafka sends so; its own spans would never end."""
+    """An exporter that writes to Kafka uses it; its own spans would never end."""
     producer = producer_of(simulation, exported)
     consumer, traces = consumer_of(simulation, exported, group_id="g")
     token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
@@ -220,7 +220,7 @@ def test_traced_clients_have_metrics(  # opentelemetry-python-contrib#1962, its 
     assert [point.value for point in sent.data.data_points] == [1]  # type: ignore[union-attr]
 
 
-def test_what_is_done_with_a_record_belongs_to_its_trace(  # opentelemetry-python-contrib#3026
+def test_spans_of_processing_belong_to_the_trace_of_the_record(  # opentelemetry-python-contrib#3026
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported)
@@ -243,7 +243,7 @@ def test_what_is_done_with_a_record_belongs_to_its_trace(  # opentelemetry-pytho
     assert (parent(work), parent(second)) == (identity(exported.one("process")), identity(work))
 
 
-def test_a_poll_without_records_is_no_span(  # opentelemetry-python-contrib#3590
+def test_a_poll_without_records_creates_no_span(  # opentelemetry-python-contrib#3590
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     consumer, _ = consumer_of(simulation, exported)
@@ -253,7 +253,7 @@ def test_a_poll_without_records_is_no_span(  # opentelemetry-python-contrib#3590
     assert exported.spans() == []
 
 
-def test_inside_of_another_span_a_record_is_linked_and_no_child_of_its_sender(
+def test_inside_of_another_span_a_record_is_linked_instead_of_being_its_parent(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported)
@@ -276,7 +276,7 @@ def test_inside_of_another_span_a_record_is_linked_and_no_child_of_its_sender(
         lambda: iter([("a", b"1")]),
     ],
 )
-def test_headers_are_added_to_and_never_changed(
+def test_headers_are_added_and_never_changed(
     simulation: KafkaSimulation, exported: Exported, given: Callable[[], Any]
 ) -> None:
     producer = producer_of(simulation, exported)
@@ -296,7 +296,7 @@ def test_headers_are_added_to_and_never_changed(
     assert other[0][1].split(b"-")[2].decode() == f"{identity(exported.spans('send')[1]):016x}"
 
 
-def test_a_context_of_the_programs_own_stays(
+def test_a_trace_context_set_by_the_program_is_kept(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported)
@@ -327,7 +327,9 @@ def test_a_failed_delivery(simulation: KafkaSimulation, exported: Exported) -> N
     assert "messaging.kafka.offset" not in attributes(span)
 
 
-def test_a_brokers_refusal_has_kafkas_name(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_the_error_of_a_broker_has_kafkas_name(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     consumer = simulation.consumer(auto_offset_reset="none")
     OpenTelemetryTraces(consumer, tracer_provider=exported.provider)
     consumer.assign({TopicPartition("t", 0): 99})
@@ -338,7 +340,7 @@ def test_a_brokers_refusal_has_kafkas_name(simulation: KafkaSimulation, exported
     assert attributes(span)["error.type"] == raised.value.name == "OFFSET_OUT_OF_RANGE"
 
 
-def test_so_many_records_wait_with_an_open_span(
+def test_the_number_of_open_spans_is_limited(
     simulation: KafkaSimulation, exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("odradek.monitoring.spans.MOST_OPEN", 2)
@@ -365,7 +367,9 @@ def test_a_send_that_raises(simulation: KafkaSimulation, exported: Exported) -> 
     assert len(exported.spans()) == 1, "what isn't as it must be was never sent"
 
 
-def test_close_ends_what_was_sent(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_close_ends_the_spans_of_unfinished_records(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = producer_of(simulation, exported, linger_ms=60_000)
     producer.send("t", b"x")
     producer.send("unknown", b"x")
@@ -393,7 +397,7 @@ def test_callbacks_run_in_the_context_of_their_send(
     assert seen == spans
 
 
-def test_a_batch_is_one_span_with_so_many_links_at_most(
+def test_a_batch_is_one_span_with_a_limited_number_of_links(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported, linger_ms=100)
@@ -414,7 +418,7 @@ def test_a_batch_is_one_span_with_so_many_links_at_most(
     assert parent(exported.one("process")) is None
 
 
-def test_what_a_batch_is_of_is_said_where_it_is_one_thing(
+def test_attributes_of_a_batch_are_set_if_all_records_share_them(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     simulation.create_topic("wide", partitions=2)
@@ -441,7 +445,9 @@ def test_what_a_batch_is_of_is_said_where_it_is_one_thing(
     assert len(places) == 3
 
 
-def test_arrow_is_a_span_for_a_call(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_arrow_data_creates_a_span_per_call(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = producer_of(simulation, exported)
     consumer, traces = consumer_of(simulation, exported)
     rows = 1000
@@ -463,7 +469,7 @@ def test_arrow_is_a_span_for_a_call(simulation: KafkaSimulation, exported: Expor
     assert {len(row[5]) for row in simulation.records("t", 0)} == {1}
 
 
-def test_lists_are_a_span_for_a_call(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_lists_create_a_span_per_call(simulation: KafkaSimulation, exported: Exported) -> None:
     producer = producer_of(simulation, exported)
     name, context = THEIRS
     headers: list[Any] = [[(name, context)], None, {name: context}] + [None] * 297
@@ -512,9 +518,7 @@ def test_rows_that_fail(simulation: KafkaSimulation, exported: Exported) -> None
     assert names == [type(raised.value).__name__, "ClientClosedError"]
 
 
-def test_a_loop_is_a_span_for_what_came_together(
-    simulation: KafkaSimulation, exported: Exported
-) -> None:
+def test_a_loop_creates_a_span_per_batch(simulation: KafkaSimulation, exported: Exported) -> None:
     producer = producer_of(simulation, exported, linger_ms=100)
     for _ in range(5):
         producer.send("t", b"x")
@@ -529,7 +533,7 @@ def test_a_loop_is_a_span_for_what_came_together(
     assert len(exported.spans("poll")) == 1
 
 
-def test_commits_that_nobody_waits_for(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_commits_without_a_waiting_caller(simulation: KafkaSimulation, exported: Exported) -> None:
     producer = producer_of(simulation, exported)
     producer.send("t", b"x").result()
     consumer, traces = consumer_of(simulation, exported, group_id="g", enable_auto_commit=False)
@@ -544,7 +548,7 @@ def test_commits_that_nobody_waits_for(simulation: KafkaSimulation, exported: Ex
     assert len(exported.spans("commit")) == 2
 
 
-def test_automatic_commits_are_traces_of_their_own(
+def test_automatic_commits_have_separate_traces(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported)
@@ -562,9 +566,7 @@ def test_automatic_commits_are_traces_of_their_own(
     assert {attributes(span)["messaging.consumer.group.name"] for span in commits} == {"g"}
 
 
-def test_a_commit_that_fails_and_one_of_nothing(
-    simulation: KafkaSimulation, exported: Exported
-) -> None:
+def test_a_failed_and_an_empty_commit(simulation: KafkaSimulation, exported: Exported) -> None:
     consumer, _ = consumer_of(simulation, exported, group_id="g", enable_auto_commit=False)
     consumer.unsubscribe()
     assert consumer.commit() == {}
@@ -592,7 +594,7 @@ def test_offsets_in_a_transaction(simulation: KafkaSimulation, exported: Exporte
     assert len(exported.spans("send")) == 1
 
 
-def test_work_that_fails(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_processing_that_fails(simulation: KafkaSimulation, exported: Exported) -> None:
     producer = producer_of(simulation, exported)
     producer.send("t", b"x").result()
     consumer, traces = consumer_of(simulation, exported)
@@ -609,7 +611,7 @@ def test_work_that_fails(simulation: KafkaSimulation, exported: Exported) -> Non
         pass
 
 
-def test_serializers_are_inside_of_a_span(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_serializers_run_inside_of_a_span(simulation: KafkaSimulation, exported: Exported) -> None:
     producer = Producer(
         bootstrap_servers=simulation.bootstrap_servers, value_serializer=StringSerializer()
     )
@@ -639,7 +641,7 @@ def test_traces_keep_no_client_alive(simulation: KafkaSimulation, exported: Expo
     assert traces
 
 
-def test_who_can_be_traced(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_supported_clients(simulation: KafkaSimulation, exported: Exported) -> None:
     producer = producer_of(simulation, exported)
     with pytest.raises(IllegalStateError, match="already traced"):
         OpenTelemetryTraces(producer)
@@ -658,7 +660,7 @@ def test_who_can_be_traced(simulation: KafkaSimulation, exported: Exported) -> N
 
 
 class FailingProcessor(SpanProcessor):
-    """Fails when a span begins, or when one ends."""
+    """A span processor that fails when a span begins or ends."""
 
     def __init__(self, at: str) -> None:
         self._at = at
@@ -677,10 +679,10 @@ class FailingProcessor(SpanProcessor):
 
 
 @pytest.mark.parametrize("at", ["start", "end"])
-def test_what_fails_in_opentelemetry_costs_no_call(
+def test_errors_in_opentelemetry_fail_no_call(
     simulation: KafkaSimulation, exported: Exported, at: str
 ) -> None:
-    """Neither one of the program's, nor a step of the engine, which would be its end."""
+    """Neither a call of the program nor a step of the engine, which would end the client."""
     processor = FailingProcessor(at)
     exported.provider.add_span_processor(processor)
     producer = producer_of(simulation, exported)
@@ -700,15 +702,15 @@ def test_what_fails_in_opentelemetry_costs_no_call(
     assert processor.failed == 7
 
 
-def test_a_wrong_call_names_what_was_called(
-    simulation: KafkaSimulation, exported: Exported
-) -> None:
+def test_a_wrong_call_names_the_function(simulation: KafkaSimulation, exported: Exported) -> None:
     send: Any = producer_of(simulation, exported).send
     with pytest.raises(TypeError, match=r"^Producer\.send\(\) got an unexpected"):
         send("t", b"x", bogus=1)
 
 
-def test_an_error_without_words_is_itself(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_an_error_without_a_message_is_recorded_by_its_class(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     class WordlessError(Exception):
         def __str__(self) -> str:
             raise LookupError("no words")
@@ -731,7 +733,7 @@ def test_without_the_extra_it_says_what_to_install(
     producer.send("t", b"x").result()
 
 
-def test_the_pages_snippet(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_the_snippet_of_the_page(simulation: KafkaSimulation, exported: Exported) -> None:
     page = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
     found = re.search(r"<!-- traces -->\n```python\n(.*?)```", page, re.DOTALL)
     assert found is not None
@@ -761,7 +763,7 @@ def test_the_pages_snippet(simulation: KafkaSimulation, exported: Exported) -> N
         pa.array([[(b"traceparent", THEIRS[1])]], pa.map_(pa.binary(), pa.binary())),
     ],
 )
-def test_columns_of_another_kind_are_no_headers(
+def test_columns_of_another_type_are_no_headers(
     simulation: KafkaSimulation, exported: Exported, headers: Any
 ) -> None:
     producer = producer_of(simulation, exported)

@@ -1,4 +1,4 @@
-"""Spans of asyncio clients: context variables go along with tasks, and nowhere else."""
+"""Spans of asyncio clients: context variables belong to tasks, and aren't shared otherwise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def producer_of(simulation: KafkaSimulation, exported: Exported, **options: Any)
 
 
 async def test_a_thousand_senders_at_once(simulation: KafkaSimulation, exported: Exported) -> None:
-    """Each span is inside of its task's, and each callback runs in its own."""
+    """Each span is inside of its task's, and each callback runs in the context of its own."""
     asked: dict[int, int] = {}
     told: dict[int, int] = {}
 
@@ -79,7 +79,7 @@ async def test_the_body_of_a_loop_belongs_to_its_record(  # opentelemetry-python
     assert linked_to(exported.spans("poll")[0])[:1] == [identity(sent[0])]
 
 
-async def test_a_wait_that_is_cancelled_ends_no_span_and_a_send_does(
+async def test_a_cancelled_wait_ends_no_span_and_a_cancelled_send_does(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     options = {"buffer_memory": 40_000, "batch_size": 10_000, "linger_ms": 100}
@@ -105,7 +105,7 @@ async def test_a_wait_that_is_cancelled_ends_no_span_and_a_send_does(
     }
 
 
-async def test_a_poll_that_is_cancelled_is_no_span(
+async def test_a_poll_that_is_cancelled_creates_no_span(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     async with AsyncConsumer(bootstrap_servers=simulation.bootstrap_servers) as consumer:
@@ -121,7 +121,7 @@ async def test_a_poll_that_is_cancelled_is_no_span(
 async def test_automatic_commits_belong_to_no_task(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
-    """Though the loop calls the client's timers in the context of whoever set them."""
+    """Event loops run a client's timers in the context in which they were set."""
     async with (
         producer_of(simulation, exported) as producer,
         AsyncConsumer(
@@ -143,7 +143,7 @@ async def test_automatic_commits_belong_to_no_task(
     assert len(exported.spans("commit")) == 2
 
 
-async def test_a_send_that_lets_the_loop_go_on_is_one_span_and_serialized_once(
+async def test_a_send_that_yields_to_the_loop_is_one_span_and_serialized_once(
     simulation: KafkaSimulation, exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulation.create_topic("other", partitions=1)
@@ -166,11 +166,11 @@ async def test_a_send_that_lets_the_loop_go_on_is_one_span_and_serialized_once(
     assert [span.name for span in exported.spans()] == ["send t", "send other"]
 
 
-async def test_callbacks_that_are_coroutines_are_refused_as_ever(
+async def test_callbacks_that_are_coroutines_are_refused(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     async def on_delivery(*_: object) -> None:
-        """Nobody would await it."""
+        """Do nothing: the client wouldn't await it."""
 
     async with producer_of(simulation, exported) as producer:
         with pytest.raises(ArgumentError, match="async def"):

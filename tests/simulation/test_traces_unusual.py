@@ -1,4 +1,4 @@
-"""Traces of what few programs do: classes of their own, records that just fit, odd columns."""
+"""Traces in rare cases: subclasses, records that just fit the limit, unusual columns."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from odradek.testing import KafkaSimulation
 
 @pytest.mark.parametrize("serialized", [False, True])
 @pytest.mark.parametrize("traced", [False, True])
-def test_a_class_with_a_send_of_its_own(
+def test_a_subclass_that_overrides_send(
     simulation: KafkaSimulation, exported: Exported, *, serialized: bool, traced: bool
 ) -> None:
-    """It is what the program calls, with serializers and with traces, too."""
+    """Its send() is called by the program, also with serializers and with traces."""
 
     class OfTenants(Producer[bytes, Any]):
         def send(self, *given: Any, tenant: str = "", **more: Any) -> Any:
@@ -45,7 +45,7 @@ def test_a_class_with_a_send_of_its_own(
     assert names == ["traceparent"] * traced + ["tenant"]
 
 
-def test_a_context_that_has_no_room_is_left_out(
+def test_a_context_that_exceeds_the_size_limit_is_left_out(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = simulation.producer(max_request_size=20_000, batch_size=1000)
@@ -59,7 +59,7 @@ def test_a_context_that_has_no_room_is_left_out(
     assert exported.spans("send")[-1].status.status_code is StatusCode.UNSET
 
 
-def test_what_has_no_room_for_its_context_is_serialized_and_sent_once(
+def test_a_record_without_space_for_its_context_is_serialized_and_sent_once(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     calls: list[str] = []
@@ -93,7 +93,7 @@ def test_what_has_no_room_for_its_context_is_serialized_and_sent_once(
 
 
 @pytest.mark.parametrize("serializer", [None, bytes])
-def test_a_context_that_has_no_room_is_left_out_in_a_loop(
+def test_a_context_that_exceeds_the_size_limit_is_left_out_in_a_loop(
     simulation: KafkaSimulation, exported: Exported, serializer: Any
 ) -> None:
     async def main() -> None:
@@ -126,7 +126,7 @@ def test_a_context_that_has_no_room_is_left_out_in_a_loop(
         ),
     ],
 )
-def test_columns_of_a_programs_own(
+def test_columns_of_a_custom_arrow_class(
     simulation: KafkaSimulation, exported: Exported, names: list[str], values: Any, told: str | None
 ) -> None:
     traces = OpenTelemetryTraces(simulation.consumer(), tracer_provider=exported.provider)

@@ -1,4 +1,4 @@
-"""Spans of workers: each attempt belongs to the trace of its record, and so does a dead letter."""
+"""Spans of workers: attempts and dead letters belong to the trace of their record."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LETTERS = {"dead_letter_topic": "dead", "retry_backoff": 0.0}
 
 
 def check(exported: Exported) -> None:
-    """Three records were sent, the first of them failed twice, the second has no context."""
+    """Check the spans of two records: the first one failed twice, the second has no context."""
     sent, letter = [span for span in exported.spans("send") if attributes(span)]
     assert (sent.name, letter.name) == ("send t", "send dead")
     worked = {
@@ -113,7 +113,7 @@ def test_threads(exported: Exported) -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_who_is_not_traced_has_no_span_and_baggage_goes_along(
+async def test_untraced_workers_create_no_span_and_pass_baggage_on(
     simulation: KafkaSimulation, exported: Exported, *, traced: bool
 ) -> None:
     seen: list[object] = []
@@ -141,7 +141,7 @@ def test_the_page_sets_up_a_provider() -> None:
         program = found[1].replace("localhost:9092", cluster.bootstrap_servers)
         work = "odradek.Workers(consumer, print).run("
         assert work in program
-        # Work that ends at its record waits for that as long as a busy machine needs.
+        # stop() is called with the record that ends the run, on a slow machine after seconds.
         ends = "(w := odradek.Workers(consumer, lambda r: (print(r), w.stop()))).run("
         program = program.replace(work, ends).replace("timeout=5.0", "timeout=60.0")
         run = subprocess.run(

@@ -1,4 +1,4 @@
-"""Blocks of transactions after an outage: whoever writes nothing but blocks can go on."""
+"""`with producer.transaction()` after an outage: programs without other calls can continue."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ BROKERS = (1, 2, 3)
 
 @PROTOCOLS
 @pytest.mark.parametrize("again", [0.0, 50.0])
-def test_a_block_after_one_whose_abort_ran_out_of_time_begins(version: int, again: float) -> None:
-    """`again`: seconds until the next block is tried, before the abort has ended or after it."""
+def test_a_block_after_one_whose_abort_timed_out_begins(version: int, again: float) -> None:
+    """`again`: seconds until the next block is tried, before or after the end of the abort."""
     scene = Scene(version)
     producer = scene.producer(max_block_ms=5000)
     with pytest.raises(ValueError, match="mine") as caught, producer.transaction():
@@ -45,7 +45,7 @@ def test_a_block_after_one_whose_abort_ran_out_of_time_begins(version: int, agai
     assert scene.visible() == [3, 4, 5]
 
 
-def test_a_transaction_of_the_program_s_own_is_not_ended_by_a_block() -> None:
+def test_a_transaction_begun_by_the_program_is_not_ended_by_a_block() -> None:
     scene = Scene()
     producer = scene.producer(max_block_ms=5000)
     with pytest.raises(ValueError, match="mine"), producer.transaction():
@@ -64,7 +64,7 @@ def test_a_transaction_of_the_program_s_own_is_not_ended_by_a_block() -> None:
 
 
 class Interrupted(BaseException):
-    """A Ctrl-C, or a handler of a signal that raises."""
+    """A Ctrl-C, or a signal handler that raises."""
 
 
 def interrupt() -> None:
@@ -76,7 +76,7 @@ def interrupt() -> None:
 def test_a_block_after_one_whose_commit_was_interrupted_twice_begins(
     version: int, again: float
 ) -> None:
-    """`again`: seconds until the next block is tried, before the commit has ended or after it."""
+    """`again`: seconds until the next block is tried, before or after the end of the commit."""
     scene = Scene(version)
     producer = scene.producer()
     with pytest.raises(Interrupted), producer.transaction():
@@ -89,7 +89,7 @@ def test_a_block_after_one_whose_commit_was_interrupted_twice_begins(
     scene.world.advance(again)
     with producer.transaction():
         send(producer, range(3, 6))
-    assert scene.visible() == [0, 1, 2, 3, 4, 5]  # a commit that was begun can't be taken back
+    assert scene.visible() == [0, 1, 2, 3, 4, 5]  # a commit in progress can't be undone
 
 
 @PROTOCOLS
@@ -141,7 +141,7 @@ async def test_a_commit_that_fails_after_a_cancellation_is_followed_by_an_abort(
 async def cancelled_end(
     simulation: KafkaSimulation, producer: AIOKafkaProducer, back: float, *, commit: bool = True
 ) -> None:
-    """A block whose end is cancelled as all brokers are away; they are back after so long."""
+    """Cancel the end of a block while all brokers are down; they return after this time."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1), producer.transaction():
             await producer.send_and_wait("t", b"0")
@@ -152,7 +152,7 @@ async def cancelled_end(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_an_end_of_aiokafka_s_that_is_cancelled_goes_on_and_the_next_begins(
+async def test_a_cancelled_commit_of_aiokafka_continues_and_the_next_block_begins(
     kafka_simulation: KafkaSimulation, commit: bool
 ) -> None:
     kafka_simulation.create_topic("t", partitions=1)
@@ -169,10 +169,10 @@ async def test_an_end_of_aiokafka_s_that_is_cancelled_goes_on_and_the_next_begin
     assert [bytes(row[4] or b"") for row in rows] == [b"0", b"1"][not commit :]
 
 
-async def test_aiokafka_s_stop_leaves_no_task_of_an_end_that_was_cancelled(
+async def test_stop_of_aiokafka_leaves_no_task_of_a_cancelled_commit(
     kafka_simulation: KafkaSimulation,
 ) -> None:
-    """Nor one that is kept from its end by a second call, or whose error nobody has asked for."""
+    """Not even of one delayed by a second call, or whose error was never retrieved."""
     kafka_simulation.create_topic("t", partitions=1)
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))

@@ -1,4 +1,4 @@
-"""Ends of transactions in virtual time: what they don't wait for, and what can't come behind."""
+"""Ends of transactions in virtual time: what they don't wait for, and requests that are late."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ P1 = TopicPartition("t", 1)
 def test_an_abort_needs_no_partition_that_was_never_added(
     version: int, first: bool, wait: float
 ) -> None:
-    """A topic that was deleted: its coordinator refuses it for as long as it is asked to add it."""
+    """Its topic was deleted, so the coordinator refuses to add it each time."""
     scene = Scene(version)
     scene.cluster.create_topic("gone")
     producer = scene.producer()
@@ -52,7 +52,7 @@ def test_an_abort_needs_no_partition_that_was_never_added(
     assert scene.visible() == [0, 1, 2, 100, 101, 102]
 
 
-def test_partitions_are_added_again_until_their_topic_is_there() -> None:
+def test_partitions_are_added_again_until_their_topic_exists() -> None:
     scene = Scene(0)
     scene.cluster.create_topic("new")
     producer = scene.producer()
@@ -69,10 +69,10 @@ def test_partitions_are_added_again_until_their_topic_is_there() -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("commit", [True, False])
-def test_offsets_whose_time_ran_out_come_into_no_later_transaction(
+def test_offsets_that_timed_out_are_part_of_no_later_transaction(
     version: int, commit: bool
 ) -> None:
-    """The group's coordinator hangs, and carries the request out when another one is open."""
+    """The group's coordinator hangs, and handles the request when another one is open."""
     scene = Scene(version)
     cluster, groups = scene.cluster, scene.cluster.groups
     producer = scene.producer()
@@ -105,7 +105,7 @@ def test_offsets_whose_time_ran_out_come_into_no_later_transaction(
     else:
         producer.abort_transaction(timeout=5)
         scene.world.after(0.3, lambda: cluster.repair(leader.id))
-    # (Before version 2 only the coordinator of transactions was asked, and it has answered.)
+    # (Before version 2 only the transaction's coordinator was asked, and it has answered.)
     assert (producer._engine.sender.identity.current > before) is (version == 2)
     with producer.transaction():
         producer.send_offsets_to_transaction({P0: 3}, "g")
@@ -116,8 +116,8 @@ def test_offsets_whose_time_ran_out_come_into_no_later_transaction(
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_a_batch_of_an_aborted_transaction_holds_up_no_later_one(silent: bool) -> None:
-    """It is under way to a broker that hangs; the partition has another leader by now."""
+def test_a_batch_of_an_aborted_transaction_delays_no_later_one(silent: bool) -> None:
+    """It is in flight to a broker that hangs, while the partition has a new leader."""
     scene = Scene(2)
     producer = scene.producer(linger_ms=0)
     coordinator = scene.coordinator()
@@ -125,7 +125,7 @@ def test_a_batch_of_an_aborted_transaction_holds_up_no_later_one(silent: bool) -
     scene.cluster.move_leader("t", 0, to=hung)
     producer.begin_transaction()
     producer.send("t", b"0", partition=0).result(timeout=10)
-    if silent:  # it works on what comes
+    if silent:  # it handles the requests it receives
         scene.cluster.go_silent(hung)
     else:
         scene.cluster.partition(hung, "producer")
@@ -133,7 +133,7 @@ def test_a_batch_of_an_aborted_transaction_holds_up_no_later_one(silent: bool) -
     scene.world.advance(0.1)
     begin = scene.world.now
     producer.abort_transaction()
-    assert scene.world.now - begin < 1.0  # KIP-890: it is fenced, so its fate needn't be awaited
+    assert scene.world.now - begin < 1.0  # KIP-890: it is fenced, so its outcome needn't be awaited
     assert isinstance(late.exception(timeout=0), TransactionAbortedError)
     scene.cluster.move_leader("t", 0, to=coordinator)
     producer._engine.metadata.request("the leader changed")
@@ -151,8 +151,8 @@ def test_a_batch_of_an_aborted_transaction_holds_up_no_later_one(silent: bool) -
     assert scene.visible() == [2] * 3 + [3] * 3 + [4] * 3
 
 
-def test_a_flush_does_not_wait_for_a_batch_that_no_row_came_into() -> None:
-    """Another thread has claimed it for columns, has no room, and gives it back."""
+def test_a_flush_does_not_wait_for_an_empty_batch() -> None:
+    """Another thread has reserved it for columns, has no memory, and releases it."""
     scene = Scene()
     with scene.uninitialised(transactional_id=None) as producer:
         engine = producer._engine
@@ -169,7 +169,7 @@ def test_a_flush_does_not_wait_for_a_batch_that_no_row_came_into() -> None:
         assert engine.incomplete() == []
 
 
-def test_nor_does_a_commit() -> None:
+def test_a_commit_does_not_wait_for_an_empty_batch() -> None:
     scene = Scene()
     producer = scene.producer()
     producer.begin_transaction()
@@ -177,7 +177,7 @@ def test_nor_does_a_commit() -> None:
     accumulator = producer._engine.accumulator
     claimed = accumulator.claim(P0, 100, scene.world.now)
     with pytest.raises(KafkaTimeoutError):
-        producer.commit_transaction(timeout=1.0)  # rows may still come into it
+        producer.commit_transaction(timeout=1.0)  # rows may still be added to it
     if accumulator.yield_claims([claimed], 0, scene.world.now, hurry=False):
         producer._host.wake()
     producer.commit_transaction(timeout=1.0)
@@ -185,10 +185,10 @@ def test_nor_does_a_commit() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_brokers_without_new_epochs_end_the_producer_but_not_what_has_gone_well(
+def test_brokers_without_new_epochs_end_the_producer_after_a_committed_transaction(
     commit: bool,
 ) -> None:
-    """Before Kafka 2.5 nothing fences offsets that may still come: the next transaction can't."""
+    """Before Kafka 2.5 late offsets can't be fenced, so no further transaction may begin."""
     scene = Scene(0)
     cluster = scene.cluster
     cluster.versions[InitProducerIdRequest.API_KEY] = (0, 2)
@@ -212,8 +212,8 @@ def test_brokers_without_new_epochs_end_the_producer_but_not_what_has_gone_well(
         producer.send("t", b"4")
 
 
-def test_before_kip_890_an_abort_waits_for_what_was_sent() -> None:
-    """Else a batch could be written behind the marker, and hold readers up until it times out."""
+def test_before_kip_890_an_abort_waits_for_batches_in_flight() -> None:
+    """Otherwise a batch could be written after the marker, and block readers until it times out."""
     scene = Scene(0)
     producer = scene.producer(linger_ms=0)
     coordinator = scene.coordinator()
@@ -230,7 +230,7 @@ def test_before_kip_890_an_abort_waits_for_what_was_sent() -> None:
             written.append(scene.written())
 
     scene.cluster.observers.append(observe)
-    leader.processing = 2.0  # the coordinator would be asked long before this one is done
+    leader.processing = 2.0  # the coordinator would answer long before this one is done
     producer.send("t", b"1", partition=partition)
     scene.world.advance(0.1)
     producer.abort_transaction()

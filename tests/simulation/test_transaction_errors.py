@@ -1,4 +1,4 @@
-"""What goes wrong in transactions, in virtual time: what is raised, and what mends it."""
+"""Errors of transactions, in virtual time: which ones are raised, and how to recover."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from odradek.protocol.messages.produce import PartitionProduceResponse
 
 
 def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
-    """A request that is refused."""
+    """Refuse a request."""
 
     def flow(*_: object, **__: object) -> Flow[None]:
         yield START
@@ -34,8 +34,8 @@ def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
 
 
 @PROTOCOLS
-def test_a_member_that_was_replaced_can_commit_nothing(version: int) -> None:
-    """KIP-447: its offsets are refused, and the transaction with them; the next one goes well."""
+def test_a_replaced_member_cannot_commit_offsets(version: int) -> None:
+    """KIP-447: its offsets are refused, and the transaction fails; the next one succeeds."""
     scene = Scene(version)
     consumer = scene.consumer(group_id="g")
     consumer.subscribe(["t"])
@@ -62,7 +62,7 @@ def test_a_member_that_was_replaced_can_commit_nothing(version: int) -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("point", ["send", "commit", "abort", "offsets"])
-def test_a_second_producer_fences_the_first_one_for_good(version: int, point: str) -> None:
+def test_a_second_producer_fences_the_first_one_permanently(version: int, point: str) -> None:
     scene = Scene(version)
     old = scene.producer()
     old.begin_transaction()
@@ -105,7 +105,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_its_coordinator(version
 
 
 @PROTOCOLS
-def test_a_record_that_expires_makes_the_transaction_abortable_and_nothing_is_doubled(
+def test_a_record_that_expires_makes_the_transaction_abortable_and_no_record_is_duplicated(
     version: int,
 ) -> None:
     scene = Scene(version)
@@ -126,7 +126,7 @@ def test_a_record_that_expires_makes_the_transaction_abortable_and_nothing_is_do
         producer.send("t", b"2", partition=0)
     scene.cluster.repair(leader.id)
     producer.abort_transaction()
-    assert producer._engine.sender.identity.current > before  # what may come late is fenced
+    assert producer._engine.sender.identity.current > before  # late batches are fenced
     with producer.transaction():
         send(producer, range(6))
     assert scene.visible() == list(range(6))
@@ -134,7 +134,7 @@ def test_a_record_that_expires_makes_the_transaction_abortable_and_nothing_is_do
 
 @PROTOCOLS
 @pytest.mark.parametrize("code", [45, 47, 59, 29, 120, 48])
-def test_a_batch_that_a_leader_refuses_is_mended_by_an_abort(
+def test_after_a_batch_that_a_leader_refuses_an_abort_recovers_the_producer(
     version: int, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID … (KIP-360)."""
@@ -210,7 +210,7 @@ def test_errors_say_what_to_do(
             producer.abort_transaction()
 
 
-def test_a_call_that_runs_out_of_time_says_what_it_was_told() -> None:
+def test_a_call_that_times_out_reports_the_last_error() -> None:
     scene = Scene()
     crashed = scene.producer()
     crashed.begin_transaction()
@@ -244,7 +244,7 @@ def test_init_may_be_called_again_after_it_was_refused(monkeypatch: pytest.Monke
 
 
 @PROTOCOLS
-def test_an_id_that_its_coordinator_has_forgotten_is_given_anew(version: int) -> None:
+def test_an_id_that_its_coordinator_has_forgotten_is_initialized_again(version: int) -> None:
     """KIP-360: after transactional.id.expiration.ms without a transaction."""
     scene = Scene(version)
     producer = scene.producer()

@@ -1,4 +1,4 @@
-"""The transactional producer that ships, in virtual time: each promise, in all protocols."""
+"""The transactional producer in virtual time: each promise, in all protocol versions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek.simulation.world.environment import ReceivedRequest
 
 
 @PROTOCOLS
-def test_what_is_committed_is_seen_and_what_is_aborted_is_not(version: int) -> None:
+def test_committed_records_are_visible_and_aborted_ones_are_not(version: int) -> None:
     scene = Scene(version)
     with scene.producer() as producer:
         for begin in (0, 10):
@@ -42,7 +42,7 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not(version: int) -> N
 
 
 @PROTOCOLS
-def test_an_abort_drops_what_was_not_sent_and_says_so(version: int) -> None:
+def test_an_abort_drops_unsent_records_and_reports_it(version: int) -> None:
     scene = Scene(version)
     producer = scene.producer(linger_ms=60_000)
     with pytest.raises(ZeroDivisionError), producer.transaction():
@@ -95,7 +95,7 @@ def test_calls_at_the_wrong_time_are_refused_and_change_nothing() -> None:
 
 
 @PROTOCOLS
-def test_a_transaction_without_records_asks_nobody(version: int) -> None:
+def test_a_transaction_without_records_sends_no_request(version: int) -> None:
     scene = Scene(version)
     producer = scene.producer()
     for broker in range(3):
@@ -110,8 +110,8 @@ def test_a_transaction_without_records_asks_nobody(version: int) -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_offsets_of_topics_whose_ids_are_known_go_by_id(known: bool) -> None:
-    """KIP-1319: what was read of a topic means nothing in another one of the same name."""
+def test_offsets_of_topics_with_known_ids_are_sent_by_id(known: bool) -> None:
+    """KIP-1319: an offset of a topic is meaningless in another one of the same name."""
     scene = Scene(2)
     producer = scene.producer()
     if known:
@@ -149,7 +149,7 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(version: int) 
 
 
 @PROTOCOLS
-def test_what_a_producer_left_open_is_ended_by_the_next_one(version: int) -> None:
+def test_an_open_transaction_of_a_producer_is_aborted_by_the_next_one(version: int) -> None:
     scene = Scene(version)
     crashed = scene.producer()
     crashed.begin_transaction()
@@ -158,7 +158,7 @@ def test_what_a_producer_left_open_is_ended_by_the_next_one(version: int) -> Non
     assert scene.cluster.log("t", 0).transactions.open
     begin = scene.world.now
     producer = scene.producer()
-    assert scene.world.now - begin < 1.0  # CONCURRENT_TRANSACTIONS is waited for impatiently
+    assert scene.world.now - begin < 1.0  # CONCURRENT_TRANSACTIONS is retried quickly
     assert not scene.cluster.log("t", 0).transactions.open
     with producer.transaction():
         send(producer, range(3))
@@ -166,7 +166,7 @@ def test_what_a_producer_left_open_is_ended_by_the_next_one(version: int) -> Non
 
 
 @PROTOCOLS
-def test_close_aborts_what_is_open(version: int) -> None:
+def test_close_aborts_an_open_transaction(version: int) -> None:
     scene = Scene(version)
     producer = scene.producer(linger_ms=60_000)
     producer.begin_transaction()
@@ -183,7 +183,7 @@ def test_close_aborts_what_is_open(version: int) -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("verb", ["pause", "crash", "go_silent", "blackhole"])
-def test_a_commit_goes_on_after_its_call_ran_out_of_time(version: int, verb: str) -> None:
+def test_a_commit_continues_after_its_call_timed_out(version: int, verb: str) -> None:
     scene = Scene(version)
     producer = scene.producer()
     producer.begin_transaction()
@@ -197,7 +197,7 @@ def test_a_commit_goes_on_after_its_call_ran_out_of_time(version: int, verb: str
     for call in (producer.abort_transaction, producer.begin_transaction):
         with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) timed out"):
             call()
-    if verb == "go_silent":  # nobody notices: it answers the controller
+    if verb == "go_silent":  # the controller doesn't notice: it gets responses
         scene.world.after(2.0, lambda: scene.cluster.repair(broker))
     begin = scene.world.now
     producer.commit_transaction(timeout=60)
@@ -208,7 +208,7 @@ def test_a_commit_goes_on_after_its_call_ran_out_of_time(version: int, verb: str
 
 
 @PROTOCOLS
-def test_a_commit_goes_on_after_its_caller_was_interrupted(version: int) -> None:
+def test_a_commit_continues_after_its_caller_was_interrupted(version: int) -> None:
     scene = Scene(version)
     producer = scene.producer()
     producer.begin_transaction()
@@ -272,8 +272,8 @@ def test_the_protocol_changes_between_transactions(before: int, after: int) -> N
 
 
 @PROTOCOLS
-def test_the_next_transaction_waits_no_longer_than_it_has_to(version: int) -> None:
-    """While the markers of the last one are written, 20 ms are waited, then 40 (KIP-580)."""
+def test_the_next_transaction_waits_no_longer_than_necessary(version: int) -> None:
+    """While markers of the last one are being written, the backoff is 20, then 40 ms (KIP-580)."""
     scene = Scene(version)
     scene.cluster.transactions.marker_delay = 0.05
     producer = scene.producer(linger_ms=0)
@@ -288,7 +288,7 @@ def test_the_next_transaction_waits_no_longer_than_it_has_to(version: int) -> No
 @PROTOCOLS
 @pytest.mark.parametrize("after", [0.0002, 0.0005, 0.001, 0.002])
 def test_an_abort_soon_after_a_commit(version: int, after: float) -> None:
-    """The commit's markers are still being written, and a first batch is under way."""
+    """The commit's markers are still being written, and a first batch is in flight."""
     scene = Scene(version)
     with scene.producer(linger_ms=0) as producer:
         for begin in (0, 100, 200):
@@ -302,7 +302,7 @@ def test_an_abort_soon_after_a_commit(version: int, after: float) -> None:
 
 
 @PROTOCOLS
-def test_offsets_that_may_be_missing_are_not_left_out(version: int) -> None:
+def test_offsets_whose_outcome_is_unknown_are_sent_again(version: int) -> None:
     scene = Scene(version)
     with scene.producer() as producer:
         with producer.transaction():

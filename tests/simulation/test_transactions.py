@@ -1,11 +1,11 @@
-"""Read, process, write in virtual time, through whatever happens to brokers and members.
+"""Read-process-write in virtual time, during faults of brokers and members.
 
 Chains of a group consumer and a transactional producer each turn one topic into another, while
-brokers die, freeze, lose their network, hand over and move, members leave and join, and producers
-hang in the middle of a transaction and wake up later. In the end all must be worked off, and the
-history of it is judged as Elle does: nothing lost, nothing twice, each transaction whole.
+brokers crash, freeze, are cut off, resign and move, members leave and join, and producers hang in
+the middle of a transaction and resume later. In the end all input must be processed, and the
+history is checked as Elle does: no record lost or duplicated, each transaction atomic.
 
-`ODRADEK_CHAIN_SEEDS=2000` runs more seeds, `ODRADEK_CHAIN_FIRST=100` begins with another.
+`ODRADEK_CHAIN_SEEDS=2000` runs more seeds, `ODRADEK_CHAIN_FIRST=100` starts with another.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ PARTITIONS = 3
 SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", 480 if WHOLE else 6))
 FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))
 GROUPS = 4 if WHOLE else 1
-"""Tests that the seeds are spread over."""
+"""Number of tests that share the seeds."""
 TROUBLED = 12.0
 """Virtual seconds with faults."""
 WORKED_OFF = 400.0
-"""Virtual seconds after the last fault until all must be worked off."""
+"""Virtual seconds after the last fault until all input must be processed."""
 
 
 class Scene:
-    """One seed: a cluster, a source, some members, and what happens to them."""
+    """One seed: a cluster, a source, some members, and their faults."""
 
     thinned = 1
-    """Of so many seeds one is played: each takes its time."""
+    """Only one of this number of seeds is run: each takes its time."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -82,7 +82,7 @@ class Scene:
         self.sent: list[tuple[Operation, RecordFuture]] = []
 
     def member(self, number: int) -> Chain:
-        """A chain with clients of its own."""
+        """Run a chain with its own clients."""
         name, rng = f"chain-{number}", self.rng
         reads: dict[str, Any] = {
             **self.limits,
@@ -117,25 +117,25 @@ class Scene:
         )
 
     def consumer(self, settings: dict[str, Any]) -> AnyConsumer:
-        """Make a member's consumer."""
+        """Create a member's consumer."""
         return Consumer(settings)
 
     def producer(self, settings: dict[str, Any]) -> AnyProducer:
-        """Make a member's producer."""
+        """Create a member's producer."""
         return Producer(settings)
 
     def carry_out(self, step: Coroutine[Any, Any, Any]) -> None:
-        """Let a member do something to its end."""
+        """Run a step of a member to its end."""
         finished(step)
 
     def host(self, name: str) -> ClientHost:
-        """Where a client runs; messages as objects are twice as fast, bytes are the real thing."""
+        """Return a client's host: exchanging messages is twice as fast, bytes are what is real."""
         return self.world.host(name, mode=self.mode, traced=False)
 
-    # What happens
+    # Faults
 
     def trouble(self) -> None:
-        """One fault, which ends by itself."""
+        """Cause one fault, which ends by itself."""
         world, cluster, rng = self.world, self.cluster, self.rng
         i = rng.choice(list(cluster.brokers))
         lasts = rng.choice([0.05, 0.5, 3.0, 8.0])
@@ -176,24 +176,24 @@ class Scene:
         rng.choice(verbs)()
 
     def upgrade(self) -> None:
-        """The cluster speaks KIP-890 from now on."""
+        """Enable KIP-890 in the cluster."""
         self.cluster.transactions.finalize(2)
 
     def send(self) -> None:
-        """Some records into the chains."""
+        """Send some records to the chains."""
         for _ in range(self.rng.randrange(6)):
             partition = self.rng.randrange(PARTITIONS)
             value = f"i/{len(self.sent)}"
             made = self.history.sent("source", TopicPartition("in", partition), value)
             try:
                 future = self.source.send("in", value.encode(), partition=partition)
-            except KafkaError:  # it timed out before the topic was known
+            except KafkaError:  # it timed out before metadata of the topic arrived
                 made.ended(CallResult.FAIL)
             else:
                 self.sent.append((made, future))
 
     def play(self) -> None:
-        """Everything, to the judgement; raises what is wrong."""
+        """Run everything including the checks; raise violations."""
         rng, world = self.rng, self.world
         for _ in range(rng.choice([1, 2, 3, 4, 8])):
             world.at(rng.uniform(0.5, TROUBLED), self.trouble)
@@ -216,7 +216,7 @@ class Scene:
         self.judge()
 
     def work_off(self) -> None:
-        """After the last fault all goes on to the end."""
+        """Wait after the last fault until all input is processed."""
         end = self.world.now + WORKED_OFF
         self.source.flush(WORKED_OFF)
         for made, future in self.sent:
@@ -233,7 +233,7 @@ class Scene:
         self.world.advance(self.cluster.transactions.longest)  # open transactions time out
 
     def left(self) -> dict[int, tuple[int, int]]:
-        """Partition → what the group has committed, and how much there is."""
+        """Return the committed offset and the log end offset by partition."""
         found = {}
         for partition in range(PARTITIONS):
             end = self.cluster.log("in", partition).high_watermark
@@ -243,14 +243,14 @@ class Scene:
         return found
 
     def committed(self) -> dict[TopicPartition, int]:
-        """The group's offsets as its coordinator has them."""
+        """Return the group's offsets in its coordinator."""
         for shard in self.cluster.groups.shards():
             if "g" in shard.offsets:
                 return {p: c.offset for p, c in shard.offsets["g"].stable.items()}
         return {}
 
     def read(self, reader: str, topic: str, rows: Callable[[PartitionLog], list[Row]]) -> None:
-        """Note all of a topic as somebody sees it."""
+        """Add all records of a topic to the history, as a reader gets them."""
         for index in range(PARTITIONS):
             log = self.cluster.log(topic, index)
             assert log.transactions.open == {}
@@ -258,7 +258,7 @@ class Scene:
             self.history.read(reader, TopicPartition(topic, index), seen, complete=True)
 
     def judge(self) -> None:
-        """Read everything; then the history must be one that can have happened."""
+        """Read all topics, and check that the history is possible."""
         for topic in ("in", "out"):
             self.read("committed", topic, PartitionLog.visible_rows)
         self.history.group_ends("g", self.committed().items())
@@ -269,9 +269,7 @@ class Scene:
 
 
 class LoopScene(Scene):
-    """The members' clients are asyncio's, in an event loop in virtual time; some of their polls are
-    cancelled.
-    """
+    """A scene with asyncio clients in virtual time, some of whose polls are cancelled."""
 
     thinned = 2
 
@@ -281,26 +279,26 @@ class LoopScene(Scene):
         self._loop = asyncio.Runner(loop_factory=lambda: VirtualLoop(self.world))
 
     def consumer(self, settings: dict[str, Any]) -> AnyConsumer:
-        """Make one of asyncio's."""
+        """Create an asyncio consumer."""
         return HastyConsumer(settings).hurried(self.hasty, self.tally.counts)
 
     def producer(self, settings: dict[str, Any]) -> AnyProducer:
-        """Make one of asyncio's."""
+        """Create an asyncio producer."""
         return AsyncProducer(settings)
 
     def carry_out(self, step: Coroutine[Any, Any, Any]) -> None:
-        """Run the loop until it is done."""
+        """Run the event loop until the step is done."""
         self._loop.run(step)
 
     def play(self) -> None:
-        """The same, in the loop."""
+        """Run everything in the event loop."""
         with self._loop:
             super().play()
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
 @pytest.mark.parametrize("made", [Scene, LoopScene])
-def test_chains_are_exact_through_whatever_happens(made: type[Scene], group: int) -> None:
+def test_chains_are_exactly_once_during_faults(made: type[Scene], group: int) -> None:
     together: Counter[str] = Counter()
     for seed in range(FIRST + group, FIRST + SEEDS, GROUPS * made.thinned):
         scene = made(seed)
@@ -315,8 +313,8 @@ def test_chains_are_exact_through_whatever_happens(made: type[Scene], group: int
     assert min(together[what] for what in seen) > 0, together
 
 
-def test_who_reads_what_was_aborted_is_found_out() -> None:
-    """The judge can say no: to a reader of the same logs without read_committed."""
+def test_a_reader_of_aborted_records_is_detected() -> None:
+    """The check must fail for a reader of the same logs without read_committed."""
     found: set[Kind] = set()
     for seed in range(5 * GROUPS):
         scene = Scene(seed)

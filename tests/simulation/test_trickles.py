@@ -1,4 +1,4 @@
-"""R-TI-1: what trickles is silence, what is slow is read, and what a quota announced is neither."""
+"""R-TI-1: a trickling connection counts as silent, a slow or throttled one doesn't."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES: list[Mode] = ["bytes", "messages"]
 
 
 def trickle_now(stage: Stage, *, both: bool = False) -> None:
-    """Let the present connections trickle; new ones are good."""
+    """Let the current connections trickle; new ones work."""
     for broker in stage.cluster.brokers.values():
         for session in broker.sessions:
             session.peer.trickle(EVERY, both=both)
@@ -53,7 +53,7 @@ def test_a_connection_that_trickles_is_replaced_at_the_request_timeout(
     assert stage.values() == [b"0", b"1"]
 
 
-def test_a_consumer_reads_on_where_its_answer_trickled() -> None:
+def test_a_consumer_continues_after_a_response_that_trickled() -> None:
     stage = Stage(brokers=1, partitions=1)
     stage.write(range(3))
     with stage.consumer(**FINE) as consumer:
@@ -66,10 +66,11 @@ def test_a_consumer_reads_on_where_its_answer_trickled() -> None:
         assert stage.world.now - began < TIMEOUT + 2.0
 
 
-def test_metadata_is_asked_of_another_broker_than_one_that_trickles() -> None:
+def test_metadata_is_requested_from_another_broker_than_a_trickling_one() -> None:
     """A leader moves between healthy brokers while the one asked for metadata trickles."""
     stage = Stage(brokers=3, partitions=3)
-    broker_faults.release_of_all(stage.cluster, "3.5")  # which doesn't name new leaders in errors
+    # a release whose errors don't name new leaders
+    broker_faults.release_of_all(stage.cluster, "3.5")
     partitions = stage.cluster.topics["t"].partitions
     took = []
     with stage.producer() as producer:
@@ -92,10 +93,10 @@ def test_metadata_is_asked_of_another_broker_than_one_that_trickles() -> None:
 
 
 @pytest.mark.parametrize("bad", [(1, 2), (2, 1)])
-def test_metadata_is_asked_of_a_third_broker_beside_a_silent_and_a_slow_one(
+def test_metadata_is_requested_from_a_third_broker_beside_a_silent_and_a_slow_one(
     bad: tuple[int, int],
 ) -> None:
-    """2,000 bytes in a second are no silence, but the response doesn't end."""
+    """With 2,000 bytes per second a connection isn't silent, but the response takes too long."""
     silent, slow = bad
     stage = Stage(brokers=5, partitions=3000)  # a response of more than 100 KB
     with stage.producer() as producer:
@@ -111,7 +112,7 @@ def test_metadata_is_asked_of_a_third_broker_beside_a_silent_and_a_slow_one(
         assert any(e.kind == "metadata" for e in seen), [str(e) for e in seen]
 
 
-def test_handshakes_that_trickle_end_with_their_time() -> None:
+def test_trickling_handshakes_end_at_their_timeout() -> None:
     stage = Stage(brokers=2, partitions=1)
     leader = stage.cluster.topics["t"].partitions[0].leader
     broker_faults.trickle(stage.cluster, 0.1, i=3 - leader)
@@ -122,8 +123,8 @@ def test_handshakes_that_trickle_end_with_their_time() -> None:
 
 
 @pytest.mark.parametrize("bandwidth", [2_000, 20_000])
-def test_a_slow_line_is_read_to_the_end_of_a_large_answer(bandwidth: int) -> None:
-    """An answer of 60 KB takes up to 30 s at a request timeout of 4 s: no request is repeated."""
+def test_a_large_response_over_a_slow_link_is_read_to_its_end(bandwidth: int) -> None:
+    """60 KB take up to 30 s with a request timeout of 4 s: no request is repeated."""
     stage = Stage(brokers=1, partitions=1)
     stage.write(range(3), size=20_000)
     with stage.consumer(**FINE) as consumer:
@@ -141,8 +142,8 @@ def test_a_slow_line_is_read_to_the_end_of_a_large_answer(bandwidth: int) -> Non
         assert "disconnected" not in kinds
 
 
-def test_a_line_below_the_least_rate_gets_smaller_answers_until_they_fit() -> None:
-    """At 200 bytes in a second a whole answer takes minutes; a part of it comes in time."""
+def test_a_link_below_the_minimal_rate_gets_smaller_responses_until_they_fit() -> None:
+    """At 200 bytes per second a whole response takes minutes; a part of it arrives in time."""
     stage = Stage(brokers=1, partitions=1)
     for n in range(40):
         stage.write(range(n, n + 1), size=200)
@@ -159,7 +160,7 @@ def test_a_line_below_the_least_rate_gets_smaller_answers_until_they_fit() -> No
 
 
 def test_a_fetch_that_waits_for_records_is_not_slow() -> None:
-    """The limit of smaller answers ends although each fetch waits for records for 8 s."""
+    """The limit of smaller responses ends although each fetch waits for records for 8 s."""
     stage = Stage(brokers=1, partitions=1)
     stage.write(range(1))
     with stage.consumer(fetch_max_wait_ms=8000, fetch_min_bytes=1_000_000) as consumer:
@@ -176,8 +177,8 @@ def test_a_fetch_that_waits_for_records_is_not_slow() -> None:
         assert not fetcher._slow.limits, fetcher._slow.limits
 
 
-def test_large_metadata_on_its_way_is_asked_of_one_other_broker() -> None:
-    """The first answer counts; a slow line doesn't get a third request, or a second one there."""
+def test_slow_large_metadata_is_requested_from_one_other_broker() -> None:
+    """The first response counts; there is no third request, and no second one on a slow link."""
     stage = Stage(brokers=3, partitions=0)
     stage.cluster.create_topic("t", partitions=3000)
     with stage.producer(metadata_max_age_ms=30_000) as producer:
@@ -193,8 +194,8 @@ def test_large_metadata_on_its_way_is_asked_of_one_other_broker() -> None:
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_a_throttle_that_was_announced_is_no_silence(idempotent: bool) -> None:
-    """KAFKA-16083: each answer announces 11 s, in which the broker reads nothing."""
+def test_a_throttle_that_was_announced_does_not_count_as_silence(idempotent: bool) -> None:
+    """KAFKA-16083: each response announces 11 s, in which the broker reads nothing."""
     stage = Stage(brokers=1, partitions=4)
     with stage.producer(
         enable_idempotence=idempotent, linger_ms=0, max_in_flight_requests_per_connection=5
@@ -204,7 +205,7 @@ def test_a_throttle_that_was_announced_is_no_silence(idempotent: bool) -> None:
         broker_faults.quota(stage.cluster, 11.0)
         stage.world.change_link(latency=0.1)
         sent = []
-        for n in range(8):  # a request for each, as far as they may be in flight
+        for n in range(8):  # one request each, up to the limit of requests in flight
             sent.append(producer.send("t", b"%d" % n, partition=n % 4))
             stage.world.run_until(stage.world.now + 0.01)
         for future in sent:
@@ -215,7 +216,7 @@ def test_a_throttle_that_was_announced_is_no_silence(idempotent: bool) -> None:
     assert sorted(v for v in values if v) == sorted([b"warm", *(b"%d" % n for n in range(8))])
 
 
-def test_callers_deadlines_run_while_a_throttle_lasts() -> None:
+def test_deadlines_of_callers_end_during_a_throttle() -> None:
     stage = Stage(brokers=1, partitions=1)
     with stage.producer(delivery_timeout_ms=5000, request_timeout_ms=4000) as producer:
         producer.send("t", b"0", partition=0).result(10)
@@ -227,8 +228,8 @@ def test_callers_deadlines_run_while_a_throttle_lasts() -> None:
         assert 5.0 <= stage.world.now - began < 5.2
 
 
-def test_a_slow_broker_has_the_request_timeout_besides_the_throttle() -> None:
-    """The second answer comes after 11 s, of which 5 s were announced, at a timeout of 8 s."""
+def test_a_slow_broker_has_the_request_timeout_in_addition_to_the_throttle() -> None:
+    """The second response arrives after 11 s, 5 s of which were announced, at a timeout of 8 s."""
     stage = Stage(brokers=1, partitions=2)
     with stage.producer(request_timeout_ms=8000) as producer:
         producer.send("t", b"0", partition=0).result(10)

@@ -1,4 +1,4 @@
-"""Unclean elections: what was read isn't in the log any more, and nobody is misled (KIP-320)."""
+"""Unclean elections: records that were read have vanished from the log (KIP-320)."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def numbers(records: list[ConsumerRecord]) -> list[int]:
     return [int(r.value or b"") for r in records]
 
 
-def test_the_position_goes_back_to_where_the_logs_part() -> None:
+def test_the_position_returns_to_where_the_logs_diverge() -> None:
     stage = Reading()
     stage.batches(4)
     assert numbers(stage.records(20)) == list(range(20))
     stage.lose(10)
-    stage.batches(3)  # other records at offsets 10 to 24: without a check 20 to 24 come next
+    stage.batches(3)  # other records at offsets 10 to 24: without the check, 20 to 24 are read next
     found = stage.records(15)
     assert [r.offset for r in found] == list(range(10, 25))
     assert numbers(found) == list(range(20, 35))
@@ -77,18 +77,18 @@ def test_without_a_policy_the_next_poll_raises_the_divergent_offset(to: int) -> 
     assert len(stage.records(20)) == 20
     stage.lose(10)
     stage.batches(3)
-    for _ in range(2):  # it raises until somebody seeks
+    for _ in range(2):  # it raises until the caller seeks
         with pytest.raises(LogTruncationError, match="offset 10") as caught:
             stage.records(1)
         assert caught.value.partition == TP
         assert (caught.value.position, caught.value.divergent_offset) == (20, 10)
         assert caught.value.leader_epoch == 0
         assert stage.reader.position(TP) == 20
-    stage.reader.seek(TP, to)  # there, or to the same offset of the log that is
+    stage.reader.seek(TP, to)  # there, or to the same offset in the current log
     assert numbers(stage.records(25 - to)) == list(range(10 + to, 35))
 
 
-def test_an_election_without_loss_costs_one_question_and_no_record() -> None:
+def test_an_election_without_loss_costs_one_request_and_no_record() -> None:
     stage = Reading()
     stage.batches(4)
     assert len(stage.records(20)) == 20
@@ -99,20 +99,20 @@ def test_an_election_without_loss_costs_one_question_and_no_record() -> None:
     assert stage.asked == 1
 
 
-def test_what_was_only_fetched_ahead_is_fetched_again() -> None:
+def test_buffered_records_are_fetched_again() -> None:
     stage = Reading()
     stage.batches(6)
     assert numbers(stage.records(8)) == list(range(8))  # 22 are buffered
     stage.world.advance(1.0)
     stage.lose(10)
     stage.batches(2)
-    stage.world.advance(3.0)  # metadata by its age, a fetch that is refused
+    stage.world.advance(3.0)  # the change is noticed by metadata.max.age.ms or by a refused fetch
     found = stage.records(12, seconds=8.0)
     assert [r.offset for r in found] == list(range(8, 20))
     assert numbers(found) == [8, 9, *range(30, 40)]
 
 
-def test_a_position_without_an_epoch_cannot_be_checked() -> None:
+def test_a_position_without_an_epoch_cannot_be_validated() -> None:
     stage = Reading()
     stage.batches(4)
     assert len(stage.records(20)) == 20
@@ -125,7 +125,7 @@ def test_a_position_without_an_epoch_cannot_be_checked() -> None:
     assert stage.asked == 0
 
 
-def test_brokers_that_ask_for_rights_over_the_cluster_are_not_asked() -> None:
+def test_brokers_that_require_cluster_permissions_are_not_asked() -> None:
     stage = Reading(3)
     stage.cluster.versions[OffsetForLeaderEpochRequest.API_KEY] = (2, 2)
     stage.batches(4)
@@ -136,14 +136,14 @@ def test_brokers_that_ask_for_rights_over_the_cluster_are_not_asked() -> None:
     assert stage.asked == 0
 
 
-def test_the_leader_dies_while_it_is_asked() -> None:
+def test_the_leader_dies_during_the_validation() -> None:
     stage = Reading(4, **{"request.timeout.ms": 30000})
     stage.batches(4)
     assert len(stage.records(20)) == 20
     stage.cluster.move_leader("t", 0)
     stage.cluster.go_silent(leader_of(stage.cluster).id)
     assert stage.records(1, seconds=1.0) == []
-    stage.lose(15)  # the third one leads, and lacks a batch
+    stage.lose(15)  # the third broker leads, and lacks a batch
     stage.batches(1)
     begin = stage.world.now
     found = stage.records(5, seconds=20.0)
@@ -153,8 +153,8 @@ def test_the_leader_dies_while_it_is_asked() -> None:
     stage.cluster.heal()
 
 
-def test_seeks_pile_up_no_questions_at_a_silent_leader() -> None:
-    """An application that goes back to the committed offset after each failed transaction."""
+def test_seeks_accumulate_no_requests_to_a_silent_leader() -> None:
+    """The application returns to the committed offset after each failed transaction."""
     stage = Stage(brokers=1, partitions=1)
     stage.write(range(20))
     with stage.consumer() as reader:
@@ -176,7 +176,7 @@ def test_seeks_pile_up_no_questions_at_a_silent_leader() -> None:
 
 @pytest.mark.parametrize("seed", some(range(30), 5))
 def test_random_elections_never_mix_two_logs(seed: int) -> None:
-    """Whoever goes back where he is sent reads, in the end, exactly what the log has."""
+    """A reader that follows each reset reads, in the end, exactly the records of the log."""
     rng = random.Random(seed)
     stage = Reading(seed, **{"metadata.max.age.ms": 1000})
     seen: dict[int, bytes | None] = {}
@@ -184,7 +184,7 @@ def test_random_elections_never_mix_two_logs(seed: int) -> None:
     def read(records: list[ConsumerRecord]) -> None:
         for record in records:
             for later in [o for o in seen if o >= record.offset]:
-                del seen[later]  # gone back: what was read from there on is void
+                del seen[later]  # after a reset, records from there on are void
             seen[record.offset] = record.value
 
     for _ in range(25):
@@ -202,7 +202,7 @@ def test_random_elections_never_mix_two_logs(seed: int) -> None:
     assert seen == {row[0]: row[4] for row in stage.cluster.records("t", 0)}
 
 
-def test_the_brokers_cache_of_epochs() -> None:
+def test_the_epoch_cache_of_brokers() -> None:
     stage = Reading()
     stage.batches(2)
     stage.cluster.move_leader("t", 0)
@@ -217,7 +217,7 @@ def test_the_brokers_cache_of_epochs() -> None:
     ]
 
 
-def test_a_range_is_checked_to_its_end_before_its_first_record() -> None:
+def test_a_range_is_validated_to_its_end_before_its_first_record() -> None:
     stage = Reading(1, **{"auto.offset.reset": "none"})
     stage.batches(4)
     until = {TP: OffsetAndMetadata(20, leader_epoch=0)}
@@ -236,7 +236,7 @@ def test_a_range_is_checked_to_its_end_before_its_first_record() -> None:
     assert numbers(stage.records(7)) == list(range(3, 10))
 
 
-def test_a_range_that_is_cut_while_it_is_read_returns_no_other_records() -> None:
+def test_a_range_truncated_while_it_is_read_returns_no_other_records() -> None:
     stage = Reading(1, **{"auto.offset.reset": "none"})
     stage.batches(4)
     stage.reader.assign({TP: 0}, until={TP: OffsetAndMetadata(20, leader_epoch=0)})

@@ -1,4 +1,4 @@
-"""R-RB-6: `metadata.unavailable.timeout.ms` gives every call that waits an error instead."""
+"""R-RB-6: with `metadata.unavailable.timeout.ms` waiting calls raise while no broker answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def client(stage: Stage, kind: str, **config: Any) -> Any:
 
 @pytest.mark.parametrize(("kind", "call"), CALLS)
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
-def test_a_call_that_waits_hears_of_it(
+def test_a_call_that_waits_raises_the_error(
     kind: str, call: Callable[[Any], Any], strategy: str
 ) -> None:
     stage = Stage()
@@ -52,7 +52,7 @@ def test_a_call_that_waits_hears_of_it(
     if "waiting for records" not in str(caught.value):
         assert f"no broker could be reached for 5.0 s ({OPTION})" in str(caught.value)
     assert caught.value.attempts
-    # The next call has a second in which somebody may be there again.
+    # The next call tries for a second, in which a broker may be available again.
     begin = stage.world.now
     with pytest.raises(NoBrokerAvailableError):
         call(it)
@@ -84,7 +84,7 @@ def test_a_cluster_that_was_never_reached() -> None:
         assert stage.world.now - begin == pytest.approx(3.0, abs=0.2)
 
 
-def test_records_are_not_given_up_and_flush_says_how_many_there_are() -> None:
+def test_records_are_kept_and_flush_reports_their_number() -> None:
     stage = Stage()
     producer = stage.producer(metadata_unavailable_timeout_ms=3000)
     producer.send("t", b"before").result(timeout=5.0)
@@ -100,7 +100,7 @@ def test_records_are_not_given_up_and_flush_says_how_many_there_are() -> None:
     producer.close()
 
 
-def test_a_broker_that_answers_again_ends_it() -> None:
+def test_a_broker_that_responds_again_ends_it() -> None:
     stage = Stage()
     with stage.client(Admin, metadata_unavailable_timeout_ms=3000) as admin:
         admin.cluster_id(5.0)
@@ -130,9 +130,9 @@ def test_lags_and_high_watermarks_of_all_partitions() -> None:
     consumer.close()
 
 
-def test_a_warm_producer_has_what_its_first_record_needs() -> None:
+def test_a_warm_producer_has_connections_for_its_first_record() -> None:
     stage = Stage(partitions=6)
-    options = {"linger_ms": 0}  # a cold one's first record lingers while what it needs is had
+    options = {"linger_ms": 0}  # without warm() the first record lingers while the client connects
     cold, warm = (stage.producer(name=name, **options) for name in ("cold", "warm"))
     warm.warm(["t"])
     assert {d.client for d in stage.world.dials} == {"warm"}
@@ -152,7 +152,7 @@ def test_a_warm_producer_has_what_its_first_record_needs() -> None:
         producer.close()
 
 
-def test_a_topic_or_a_leader_that_is_not_there_is_told() -> None:
+def test_a_missing_topic_or_leader_is_reported() -> None:
     stage = Stage()
     producer = stage.producer()
     with pytest.raises(KafkaTimeoutError, match="metadata of topic nowhere"):

@@ -1,4 +1,4 @@
-"""Failures of records whose results the program never looks at: one WARNING counts them."""
+"""Failed records whose results the program doesn't check are counted in one WARNING."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DENIED = TopicAuthorizationError.code or 0
 
 
 def forbid(cluster: Any, api: str = "Produce", times: int = ALWAYS) -> None:
-    """Let all brokers refuse requests as they do without the ACL."""
+    """Let all brokers refuse requests as without the ACL."""
     for broker in cluster.brokers.values():
         broker.injections.append(Injection(api, DENIED, times))
 
@@ -40,8 +40,8 @@ def send_all(producer: Producer) -> None:
         producer.send("t", b"%d" % n)
 
 
-def test_flush_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """README's loop: no future is kept, and the block ends without an error."""
+def test_flush_logs_the_number_of_failed_records(caplog: pytest.LogCaptureFixture) -> None:
+    """The loop of the README: no future is kept, and the block ends without an error."""
     stage = Stage()
     forbid(stage.cluster)
     with stage.producer(client_id="orders", linger_ms=5) as producer:
@@ -56,7 +56,7 @@ def test_flush_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
     assert told(caplog) == [line]
 
 
-def test_a_flush_after_each_record_logs_no_line_for_each(caplog: pytest.LogCaptureFixture) -> None:
+def test_flushes_after_each_record_do_not_log_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     forbid(stage.cluster)
     with stage.producer() as producer:
@@ -70,7 +70,7 @@ def test_a_flush_after_each_record_logs_no_line_for_each(caplog: pytest.LogCaptu
     assert "] 99 records were" in last
 
 
-def test_close_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
+def test_close_logs_the_number_of_failed_records(caplog: pytest.LogCaptureFixture) -> None:
     """Records of a topic that doesn't exist fail before they are in a batch."""
     stage = Stage()
     with stage.producer(max_block_ms=1000, allow_auto_create_topics=False) as producer:
@@ -80,7 +80,7 @@ def test_close_says_how_many_failed(caplog: pytest.LogCaptureFixture) -> None:
     assert "2 records were not delivered" in line
 
 
-def test_a_line_each_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_line_per_minute(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     forbid(stage.cluster)
     with stage.producer() as producer:
@@ -102,7 +102,7 @@ def test_a_line_each_minute(caplog: pytest.LogCaptureFixture) -> None:
     ids=["exception", "result", "callback"],
 )
 @pytest.mark.parametrize("flushed", [True, False])
-def test_a_program_that_looks_is_left_alone(
+def test_a_program_that_checks_results_gets_no_warning(
     look: Callable[[Any], object], flushed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()
@@ -118,14 +118,14 @@ def test_a_program_that_looks_is_left_alone(
     assert told(caplog) == []
 
 
-def test_futures_that_are_kept_are_no_failures_yet(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_with_a_kept_future_are_not_reported_yet(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     forbid(stage.cluster)
     with stage.producer() as producer:
         futures = [producer.send("t", b"%d" % n, partition=0) for n in range(9)]
         producer.flush()
         stage.world.advance(100.0)
-        assert all(one.done() for one in futures)  # which says nothing of the error
+        assert all(one.done() for one in futures)  # which isn't about the error
         assert told(caplog) == []
         del futures
     (line,) = told(caplog)

@@ -1,4 +1,4 @@
-"""A member that waits for others says so: by a log line and in `explain()` (R-IN-6)."""
+"""A member that waits for others reports it in a log line and in `explain()` (R-IN-6)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ended_without_close(scene: Scene, **config: object) -> None:
     first._host.close(0.0)
 
 
-def test_a_member_that_was_not_closed_holds_up_the_next_join(
+def test_a_member_that_was_not_closed_delays_the_next_join(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scene = Scene("classic")
@@ -73,7 +73,7 @@ def test_no_other_member_is_blamed_without_reason(
     assert "ended without leaving" not in str(member.explain())
 
 
-def test_kip_848_assigns_nothing_while_a_member_that_was_not_closed_has_it_all(
+def test_kip_848_assigns_nothing_while_an_unclosed_member_owns_all(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "odradek")

@@ -1,8 +1,8 @@
-"""R-HO-6: each call that makes records available wakes the reader that waits for some.
+"""R-HO-6: each call that makes records available wakes the waiting reader.
 
-Each waiting call is tried with each enabling call, on three hosts: one that works in its callers
-("sync"), one that works by itself ("background"), and the asyncio host that ships. Brokers hold
-fetches for twenty seconds, so that a reader that isn't woken gets nothing by chance.
+Each waiting call is combined with each enabling call, on three hosts: one that works in its callers
+("sync"), one with a thread ("background"), and the asyncio host. Brokers hold fetches for twenty
+seconds, so a reader that isn't woken gets no records by chance.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from odradek.testing.virtual.world_host import WorldAsyncioHost
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORDS = 10
-"""In each of the two partitions at first."""
+"""Initial records in each of the two partitions."""
 HELD = 20.0
 """Seconds for which brokers hold a fetch without records (`fetch.max.wait.ms`)."""
 TIMEOUT = 8.0
-"""Seconds that a waiting call has."""
+"""Timeout of a waiting call in seconds."""
 SOON, JOINED = 0.3, 4.0
-"""Seconds from an enabling call to the records; where a group has to be joined first."""
+"""Seconds from an enabling call to the records; with a join of a group."""
 HOSTS = ("sync", "background", "asyncio")
 
 Program = Coroutine[Any, Any, Any]
@@ -40,7 +40,7 @@ Call = Callable[["Bench"], Program]
 
 
 class Bench:
-    """A consumer on one of the hosts; its program is a coroutine, whether or not calls are."""
+    """A consumer on one of the hosts; its program is a coroutine, even with sync calls."""
 
     def __init__(self, host: str, *, grouped: bool = False, seed: int = 1) -> None:
         self.stage = Stage(seed, brokers=1, partitions=2)
@@ -72,12 +72,12 @@ class Bench:
             return runner.run(main)
 
     async def drained(self) -> None:
-        """Read to the end of what is assigned: the next fetch is held from there on."""
+        """Read to the end of the assignment: brokers hold the next fetch."""
         while await self.of(self.consumer.poll(0.5)):
             pass
 
     def meanwhile(self, seconds: float, act: Call) -> None:
-        """Have another thread or task call something a while from now."""
+        """Call a function in another thread or task after a delay."""
         if self.awaited:
             loop = asyncio.get_running_loop()
             loop.call_later(seconds, lambda: self._tasks.append(loop.create_task(act(self))))
@@ -138,11 +138,11 @@ WAITING = (poll, iteration, poll_arrow, batches)
 
 
 class Enabling(NamedTuple):
-    """One of them."""
+    """A call that makes records available."""
 
     name: str
     begin: Call
-    """Its program before that."""
+    """Calls of the program before it."""
     call: Call
     first: tuple[int, int]
     """Partition and offset of the first record that it makes available."""
@@ -172,7 +172,7 @@ async def committed(bench: Bench) -> None:
 
 
 async def subscribed_paused(bench: Bench) -> None:
-    """Each assignment is paused by its callback, but the second."""
+    """Subscribe; the callback pauses each assignment but the second."""
     assigned: list[Any] = []
 
     def on_assigned(consumer: Any, partitions: list[TopicPartition]) -> None:
@@ -200,7 +200,7 @@ async def seek_to_beginning(bench: Bench) -> None:
 
 
 async def seek_to_end(bench: Bench) -> None:
-    """The record that is written a moment later comes after that end."""
+    """Seek to the end; the record that is written a moment later follows it."""
     bench.consumer.seek_to_end([P0])
     bench.world.after(0.05, lambda: bench.producer.send("t", b"new", partition=0))
 
@@ -229,7 +229,7 @@ async def subscribe(bench: Bench) -> None:
 
 
 async def commit_async(bench: Bench) -> None:
-    """Its callback resumes, in the call that waits."""
+    """Commit with a callback, called in the waiting call, that resumes the partition."""
     callback = lambda *_: bench.consumer.resume(P0)  # noqa: E731
     await bench.of(bench.consumer.commit_async({P0: 1}, callback))
 
@@ -309,7 +309,7 @@ async def take_it_away(bench: Bench) -> None:
 )
 @pytest.mark.parametrize("waiting", [position, positions], ids=lambda w: w.__name__)
 @pytest.mark.parametrize("host", HOSTS)
-def test_it_ends_the_wait_for_a_position(
+def test_an_enabling_call_ends_the_wait_for_a_position(
     host: str, waiting: Call, enabling: Call, outcome: Any
 ) -> None:
     """The only broker is frozen: only the enabling call can set a position."""
@@ -329,7 +329,7 @@ def test_it_ends_the_wait_for_a_position(
     bench.run(program())
 
 
-# At whichever step of the waiting call
+# At each step of the waiting call
 
 
 @pytest.mark.parametrize("enabling", ENABLING[:8], ids=lambda e: e.name.replace(" ", "-"))
@@ -337,7 +337,7 @@ def test_it_ends_the_wait_for_a_position(
 def test_no_wake_up_is_lost_at_any_event(
     host: str, enabling: Enabling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The enabling call comes after the n-th event of the world, whichever n."""
+    """The enabling call follows the n-th event of the world, for each n."""
     for n in range(100):
         with monkeypatch.context() as patch:
             if not _called_after_event(Bench(host), enabling, n, patch):
@@ -348,7 +348,7 @@ def test_no_wake_up_is_lost_at_any_event(
 def _called_after_event(
     bench: Bench, enabling: Enabling, n: int, patch: pytest.MonkeyPatch
 ) -> bool:
-    """Whether there was an n-th event while the reader waited."""
+    """Return whether there was an n-th event while the reader waited."""
     left, at, fire = n, list[float](), VirtualTime.fire_next
 
     def fire_next(time: VirtualTime) -> None:
@@ -361,12 +361,12 @@ def _called_after_event(
 
     async def program() -> bool:
         await enabling.begin(bench)
-        bench.world.after(0.5, lambda: None)  # a loop that waits has no events of the world's
+        bench.world.after(0.5, lambda: None)  # the wait of an event loop is no event of the world
         patch.setattr(VirtualTime, "fire_next", fire_next)
         deadline = bench.world.now + TIMEOUT
         found = await poll(bench)
         patch.undo()
-        waited = bool(at) and at[0] < deadline  # else the call came when the time was up
+        waited = bool(at) and at[0] < deadline  # otherwise the call was made at the timeout
         if waited:
             assert found == enabling.first
             assert bench.world.now - at[0] < SOON, f"event {n}"

@@ -18,13 +18,14 @@ from odradek.testing import KafkaSimulation
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 RECORDS = 10
-"""In each of the three partitions at first."""
+"""Initial records in each of the three partitions."""
 HELD, WAIT = 20.0, 0.5
-"""Seconds for which brokers hold a fetch without records; the default. A fetch that is held doesn't
-name what was read to its end since, so that what is written there may wait for the next one."""
+"""Default seconds for which brokers hold a fetch without records. A held fetch doesn't contain
+partitions that were read to their end since, so records written there may wait for the next.
+"""
 TIMEOUT = 8.0
 SOON, JOINED = 0.3, 4.0
-"""Seconds from an enabling call to the records; where a group has to be joined first."""
+"""Seconds from an enabling call to the records; with a join of a group."""
 
 Program = Coroutine[Any, Any, Any]
 Call = Callable[["Bench"], Program]
@@ -41,7 +42,7 @@ class Bench:
         self.consumer = AIOKafkaConsumer(bootstrap_servers=servers, **given)
 
     async def drained(self) -> None:
-        """Read to the end of what is assigned: the next fetch is held from there on."""
+        """Read to the end of the assignment: brokers hold the next fetch."""
         while await self.consumer.getmany(timeout_ms=500):
             pass
 
@@ -62,7 +63,7 @@ class Bench:
 
 @pytest.fixture
 def simulation(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A cluster in virtual time, which is that of the package's own clocks as well."""
+    """Create a cluster in virtual time, which the package's own clocks use as well."""
     with KafkaSimulation(brokers=1) as made:
         made.create_topic("t", partitions=3)
         for partition in range(3):
@@ -110,7 +111,7 @@ WAITING = (getone, getone_of_two, getmany, getmany_of_two, iteration)
 
 
 class Enabling(NamedTuple):
-    """One of them."""
+    """A call that makes records available."""
 
     name: str
     begin: Call
@@ -215,7 +216,7 @@ def test_an_enabling_call_wakes_the_reader(
 
 
 async def records_of(bench: Bench, how: str, partition: TopicPartition, count: int) -> list[int]:
-    """The offsets that a task of this partition gets."""
+    """Return the offsets that a task of this partition gets."""
     offsets: list[int] = []
     while len(offsets) < count:
         if how == "getone":
@@ -261,10 +262,10 @@ def test_a_reader_never_waits_for_that_of_a_silent_partition(
     simulation.run(program())
 
 
-def test_what_nobody_reads_takes_no_room_from_what_a_task_waits_for(
+def test_unread_partitions_take_no_memory_from_awaited_ones(
     simulation: KafkaSimulation,
 ) -> None:
-    """P0 has more than the buffer takes, and its task is busy."""
+    """P0 has more than the buffer can hold, and its task is busy."""
     simulation.produce("t", [bytes(10_000)] * 100, partition=0)
 
     async def program() -> None:
@@ -272,7 +273,7 @@ def test_what_nobody_reads_takes_no_room_from_what_a_task_waits_for(
         bench.consumer.assign([P0, P1])
         await bench.consumer.start()
         await records_of(bench, "getone", P1, RECORDS)
-        await asyncio.sleep(2.0)  # no task asks: as much of P0 as fits is fetched
+        await asyncio.sleep(2.0)  # no task waits: as much of P0 as fits is fetched
         for n in range(3):
             reader = asyncio.create_task(records_of(bench, "getone", P1, 1))
             await asyncio.sleep(0.5)
@@ -286,8 +287,8 @@ def test_what_nobody_reads_takes_no_room_from_what_a_task_waits_for(
     simulation.run(program())
 
 
-def test_a_cancelled_wait_hands_its_turn_on(simulation: KafkaSimulation) -> None:
-    """The task that waits in the consumer beneath ends; another one waits there then."""
+def test_a_cancelled_wait_passes_its_turn_on(simulation: KafkaSimulation) -> None:
+    """The task that waits in the wrapped consumer ends; another one waits there afterwards."""
 
     async def program() -> None:
         bench = Bench(simulation)
@@ -333,21 +334,21 @@ def test_an_error_is_for_the_reader_of_its_partition(simulation: KafkaSimulation
 
 
 @pytest.mark.parametrize("how", ["getone", "getmany"])
-def test_a_record_in_work_is_not_committed_for_another_partitions_reader(
+def test_a_record_in_progress_is_not_committed_for_another_partitions_reader(
     simulation: KafkaSimulation, how: str
 ) -> None:
-    """Auto-commit covers what each task is through with, not what it works on."""
+    """Auto-commit covers the records that each task has processed, without its current one."""
 
     async def program() -> None:
         bench = Bench(simulation, group_id="g", auto_commit_interval_ms=200)
         bench.consumer.assign([P0, P1])
         await bench.consumer.start()
-        assert await records_of(bench, "getone", P0, 1) == [0]  # this task works on it now
+        assert await records_of(bench, "getone", P0, 1) == [0]  # this task processes it now
         await records_of(bench, how, P1, 6)
         waits = asyncio.create_task(records_of(bench, how, P1, 100))
         await asyncio.sleep(2.0)
         assert [await bench.consumer.committed(p) for p in (P0, P1)] == [0, RECORDS]
-        assert await records_of(bench, "getone", P0, 1) == [1]  # through with the first one
+        assert await records_of(bench, "getone", P0, 1) == [1]  # the first one is processed
         await asyncio.sleep(2.0)
         assert await bench.consumer.committed(P0) == 1
         waits.cancel()
@@ -375,7 +376,7 @@ def test_stop_ends_all_waits(simulation: KafkaSimulation) -> None:
 
 
 @pytest.mark.parametrize("seed", some(range(8), 3))
-def test_tasks_that_come_and_go_get_each_record_once(
+def test_tasks_that_start_and_end_get_each_record_once(
     simulation: KafkaSimulation, seed: int
 ) -> None:
     """Tasks read some partitions or all, are cancelled, and pause and resume; others write."""

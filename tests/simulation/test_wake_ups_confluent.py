@@ -22,7 +22,7 @@ from odradek.compat.confluent_kafka import (
 from odradek.testing import KafkaSimulation
 
 RECORDS = 10
-"""In each of the two partitions at first."""
+"""Initial records in each of the two partitions."""
 HELD = 20.0
 """Seconds for which brokers hold a fetch without records."""
 TIMEOUT, SOON = 8.0, 0.3
@@ -35,7 +35,7 @@ def at(partition: int, offset: int = OFFSET_INVALID) -> TopicPartition:
 
 @pytest.fixture
 def simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSimulation]:
-    """A cluster in virtual time, which is that of the package's own clocks as well."""
+    """Create a cluster in virtual time, which the package's own clocks use as well."""
     with KafkaSimulation(brokers=1) as made:
         made.create_topic("t", partitions=2)
         for partition in (0, 1):
@@ -92,7 +92,7 @@ class Enabling(NamedTuple):
 
     name: str
     begin: Callable[[Consumer], None]
-    """Its program before that."""
+    """Calls of the program before it."""
     call: Callable[[Consumer], object]
     first: tuple[int, int]
 
@@ -124,7 +124,7 @@ def test_an_enabling_call_wakes_the_reader(
 ) -> None:
     reader = made(simulation)
     enabling.begin(reader)
-    begin = simulation.now + 0.2  # within the second for which such a call waits at once
+    begin = simulation.now + 0.2  # within the second for which a waiting call blocks at once
     simulation.after(0.2, lambda: enabling.call(reader))
     if enabling.first == (0, RECORDS):
         simulation.after(0.25, lambda: simulation.send("t", b"new", partition=0))
@@ -133,15 +133,15 @@ def test_an_enabling_call_wakes_the_reader(
     reader.close()
 
 
-def test_an_end_is_told_where_assign_says_to_begin_at_it(simulation: KafkaSimulation) -> None:
-    """In `on_assign`, at what is committed: the first fetch is out already, and is overtaken."""
+def test_the_partition_end_is_reported_if_assign_starts_there(simulation: KafkaSimulation) -> None:
+    """In `on_assign`, at the committed offset, which overtakes the first fetch."""
     first = made(simulation)
     offsets = [at(0, RECORDS), at(1, RECORDS)]
     assert first.commit(offsets=offsets, asynchronous=False) is not None
     first.close()
 
     def on_assign(reader: Consumer, partitions: list[TopicPartition]) -> None:
-        simulation.advance(0.3)  # an application's own work
+        simulation.advance(0.3)  # other code of the application
         reader.assign(reader.committed(partitions))
 
     config = {"enable.partition.eof": True, "fetch.wait.max.ms": 500}

@@ -1,4 +1,4 @@
-"""auto.offset.reset by duration (KIP-1106): the first record that is young enough, or the end."""
+"""auto.offset.reset by duration (KIP-1106): the first record that is recent enough, or the end."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FULL, EMPTY = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def make(seed: int, reset: str) -> tuple[Stage, Consumer]:
-    """Ten records of partition 0, an hour between each and the next, the last one just now."""
+    """Write ten records to partition 0, one per hour, the last one now."""
     stage = Stage(seed, partitions=2)
     write(stage, *(-(9 - n) * 3600 for n in range(10)))
     return stage, stage.consumer(auto_offset_reset=reset)
 
 
 def write(stage: Stage, *seconds: int) -> None:
-    """Records of these times, from now on."""
+    """Write records with these timestamps, relative to now."""
     with stage.producer() as producer:
         for at in seconds:
             now_ms = int(stage.world.wall_clock() * 1000)
@@ -38,7 +38,7 @@ def write(stage: Stage, *seconds: int) -> None:
         ("by_duration:P99999D", 0),  # before 1970
     ],
 )
-def test_the_first_record_that_is_young_enough(reset: str, offset: int) -> None:
+def test_the_first_record_that_is_recent_enough(reset: str, offset: int) -> None:
     stage, client = make(1, reset)
     client.assign([FULL, EMPTY])
     assert client.position(FULL, 5) == offset
@@ -47,7 +47,7 @@ def test_the_first_record_that_is_young_enough(reset: str, offset: int) -> None:
     assert not stage.world.hot_loops
 
 
-def test_the_end_where_no_record_is_young_enough() -> None:
+def test_the_end_if_no_record_is_recent_enough() -> None:
     stage, client = make(2, "by_duration:PT10S")
     stage.world.advance(60)
     client.assign([FULL, EMPTY])
@@ -56,7 +56,7 @@ def test_the_end_where_no_record_is_young_enough() -> None:
     assert [r.offset for r in client.poll(5.0)] == [10]
 
 
-def test_the_clock_is_the_hosts_and_is_read_when_it_is_needed() -> None:
+def test_the_hosts_clock_is_read_when_it_is_needed() -> None:
     stage, client = make(3, "by_duration:PT3H1M")
     stage.world.clock_offset = -2 * 3600.0
     client.assign([FULL])
@@ -74,7 +74,7 @@ def test_it_applies_to_a_position_outside_the_log_and_not_to_seeks() -> None:
     assert client.position(FULL, 5) == 10
 
 
-def test_the_end_is_asked_for_before_the_time_so_that_nothing_comes_between() -> None:
+def test_the_end_is_requested_before_the_timestamp() -> None:
     stage, client = make(5, "by_duration:PT10S")
     asked: list[int] = []
 
@@ -91,7 +91,7 @@ def test_the_end_is_asked_for_before_the_time_so_that_nothing_comes_between() ->
     assert begun_ms - 10_000 <= asked[1] <= begun_ms - 9_000
 
 
-def test_an_answer_about_a_partition_that_was_taken_away_is_passed_over() -> None:
+def test_a_response_for_a_revoked_partition_is_ignored() -> None:
     stage = Stage(3, partitions=0)
     cluster = stage.cluster
     cluster.create_topic("t", assignments={p: [p + 1] for p in range(3)})
@@ -103,8 +103,8 @@ def test_an_answer_about_a_partition_that_was_taken_away_is_passed_over() -> Non
             broker.processing = seconds
         consumer.assign([])
         consumer.assign(everything)
-        consumer.poll(0.05)  # the offsets are asked for
+        consumer.poll(0.05)  # the offsets are requested
         consumer.assign([everything[0], everything[2]])
-        consumer.poll(5.0)  # one answer after the other
+        consumer.poll(5.0)  # one response after the other
         assert cluster.brokers[2].requests["ListOffsets"] == 2
         assert consumer.position(everything[2]) == 0

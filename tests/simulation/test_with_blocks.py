@@ -1,4 +1,4 @@
-"""A `with` block that ends with an error: that comes out, soon, and names what close() met."""
+"""A `with` block that ends with an error raises it soon, with a note about close()."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from odradek.common.errors import ClientClosedError, KafkaTimeoutError
 
 
 class MineError(Exception):
-    """The block's own."""
+    """The error of the block."""
 
 
 @pytest.fixture
 def stage() -> Stage:
-    """A cluster that is away."""
+    """Create a cluster that can't be reached."""
     made = Stage(brokers=1)
     made.cluster.kill(1)
     return made
 
 
 @pytest.mark.parametrize("error", [MineError("mine"), KeyboardInterrupt()])
-def test_the_blocks_error_comes_out_before_long(error: BaseException, stage: Stage) -> None:
+def test_the_error_of_the_block_is_raised_soon(error: BaseException, stage: Stage) -> None:
     with pytest.raises(type(error)) as caught, stage.producer() as producer:
         future = producer.send("t", b"x")
         began = stage.world.now
@@ -38,8 +38,8 @@ def test_the_blocks_error_comes_out_before_long(error: BaseException, stage: Sta
         future.result(0)
 
 
-def test_no_text_of_a_block_says_that_records_are_still_being_sent(stage: Stage) -> None:
-    """The wait for a record timed out in the block, and its end has given the record up."""
+def test_no_error_says_that_cancelled_records_are_still_being_sent(stage: Stage) -> None:
+    """The wait for a record timed out in the block, whose end has cancelled the record."""
     with pytest.raises(KafkaTimeoutError) as caught, stage.producer() as producer:
         producer.send("t", b"x").result(1.0)
     said = "\n".join([str(caught.value), *caught.value.__notes__])
@@ -48,7 +48,7 @@ def test_no_text_of_a_block_says_that_records_are_still_being_sent(stage: Stage)
     assert said.endswith("close() discards 1 record that was not sent.")
 
 
-def test_close_says_how_many_records_were_sent() -> None:
+def test_close_notes_the_number_of_sent_records() -> None:
     stage = Stage(brokers=1)
     producer = stage.producer(linger_ms=0)
     producer.send("t", b"x", partition=0).result(10)
@@ -68,12 +68,12 @@ def test_close_says_how_many_records_were_sent() -> None:
         never.result(0)
 
 
-def test_without_an_error_close_says_what_it_met(stage: Stage) -> None:
+def test_without_an_error_in_the_block_close_raises_its_own(stage: Stage) -> None:
     with pytest.raises(KafkaTimeoutError, match="was not sent"), stage.producer() as producer:
         producer.send("t", b"x")
 
 
-def test_a_consumer_that_has_nothing_to_wait_for_adds_nothing(stage: Stage) -> None:
+def test_a_consumer_without_pending_work_adds_no_note(stage: Stage) -> None:
     with pytest.raises(MineError) as caught, stage.consumer():
         raise MineError
     assert not hasattr(caught.value, "__notes__")

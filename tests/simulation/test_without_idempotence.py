@@ -25,7 +25,7 @@ from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers import broker_faults
 
 NONE = (-1, -1, -1)
-"""Producer id, epoch and sequence of a batch without them."""
+"""Producer id, epoch and sequence of a batch without idempotence."""
 OFF: dict[str, Any] = {"enable.idempotence": False}
 
 
@@ -39,7 +39,7 @@ def asked(cluster: SimulatedCluster, what: str) -> int:
 
 
 @pytest.mark.parametrize("options", [{"acks": 1}, {"acks": "0"}, OFF, {"retries": 0}])
-def test_batches_carry_no_number_and_nobody_is_asked_for_an_id(
+def test_batches_have_no_sequence_and_no_producer_id_is_requested(
     options: dict[str, Any], scripted: Scripted
 ) -> None:
     world, cluster, producer, script = scripted(1, **options)
@@ -58,7 +58,7 @@ def test_batches_carry_no_number_and_nobody_is_asked_for_an_id(
     assert "writes without idempotence, as configured" in said
 
 
-def test_acks_1_waits_for_no_replica_and_all_does() -> None:
+def test_acks_1_waits_for_no_replica_and_acks_all_does() -> None:
     for acks, due in ((1, True), ("all", False)):
         world, cluster, producer = make(1, partitions=1, acks=acks, linger_ms=0)
         with producer:
@@ -73,7 +73,7 @@ def test_acks_1_waits_for_no_replica_and_all_does() -> None:
             producer.flush(60.0)
 
 
-def test_acks_0_is_done_once_it_is_written_whoever_reads_it(scripted: Scripted) -> None:
+def test_acks_0_completes_once_the_request_is_sent(scripted: Scripted) -> None:
     world, cluster, producer, _ = scripted(2, brokers=1, acks=0)
     with producer:
         world.advance(2.0)
@@ -85,7 +85,7 @@ def test_acks_0_is_done_once_it_is_written_whoever_reads_it(scripted: Scripted) 
         assert producer._engine.accumulator.used == 0
 
 
-def test_acks_0_a_leader_that_leads_no_more_hangs_up_and_the_next_gets_the_rest(
+def test_acks_0_a_former_leader_disconnects_and_the_next_gets_the_rest(
     scripted: Scripted,
 ) -> None:
     world, cluster, producer, _ = scripted(3, acks=0)
@@ -100,10 +100,10 @@ def test_acks_0_a_leader_that_leads_no_more_hangs_up_and_the_next_gets_the_rest(
     found = numbers(cluster)
     assert found == sorted(found)
     assert found[-1] == 49
-    assert len(found) > 40  # what went to the old leader is lost, and nobody says so
+    assert len(found) > 40  # records sent to the old leader are lost without an error
 
 
-def test_acks_0_waits_for_a_leader_and_is_sent_again_until_it_is_written(
+def test_acks_0_waits_for_a_leader_and_retries_until_the_request_is_sent(
     scripted: Scripted,
 ) -> None:
     world, cluster, producer, _ = scripted(4, brokers=1, acks=0)
@@ -121,7 +121,7 @@ def test_acks_0_waits_for_a_leader_and_is_sent_again_until_it_is_written(
 
 
 @pytest.mark.parametrize(("options", "copies"), [({}, 1), (OFF, 2), ({"acks": 1}, 2)])
-def test_a_lost_answer_is_a_second_record_without_idempotence(
+def test_a_lost_response_duplicates_a_record_without_idempotence(
     options: dict[str, Any], copies: int, scripted: Scripted
 ) -> None:
     _, cluster, producer, script = scripted(5, **options)
@@ -134,7 +134,7 @@ def test_a_lost_answer_is_a_second_record_without_idempotence(
 
 @pytest.mark.parametrize("in_flight", [1, 5])
 def test_order_is_kept_with_one_request_in_flight(in_flight: int, scripted: Scripted) -> None:
-    """Each third attempt is refused for want of replicas, which proves that it wasn't written."""
+    """Each third attempt is refused with NOT_ENOUGH_REPLICAS, so it wasn't written."""
     options = {**OFF, "max.in.flight.requests.per.connection": in_flight}
     _, cluster, producer, script = scripted(6, **options)
     seen = [0]
@@ -153,7 +153,7 @@ def test_order_is_kept_with_one_request_in_flight(in_flight: int, scripted: Scri
     assert (found == sorted(found)) is (in_flight == 1)
 
 
-def test_one_in_flight_is_one_of_the_partition_also_behind_a_slow_former_leader(
+def test_one_request_in_flight_per_partition_despite_a_slow_former_leader(
     scripted: Scripted,
 ) -> None:
     options = {**OFF, "max.in.flight.requests.per.connection": 1}
@@ -190,8 +190,8 @@ def test_more_than_five_requests_may_be_in_flight(scripted: Scripted) -> None:
     assert carried(script.arrivals) == {NONE}
 
 
-def test_what_a_broker_says_of_sequences_is_a_plain_error(scripted: Scripted) -> None:
-    """Not "written already", and no other epoch: there is none."""
+def test_errors_about_sequences_are_plain_errors(scripted: Scripted) -> None:
+    """They neither mean success nor start a new epoch: there is none."""
     _, cluster, producer, script = scripted(9, **OFF)
     codes = [
         errors.OutOfOrderSequenceNumberError,
@@ -209,7 +209,7 @@ def test_what_a_broker_says_of_sequences_is_a_plain_error(scripted: Scripted) ->
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_send_arrow_goes_the_same_way(acks: int, scripted: Scripted) -> None:
+def test_send_arrow_without_idempotence(acks: int, scripted: Scripted) -> None:
     world, cluster, producer, script = scripted(10, acks=acks)
     table = pa.table({"value": [value(n) for n in range(10)], "partition": [0] * 10})
     with producer:
@@ -221,7 +221,7 @@ def test_send_arrow_goes_the_same_way(acks: int, scripted: Scripted) -> None:
     assert carried(script.arrivals) == {NONE}
 
 
-def test_a_batch_too_large_for_its_topic_goes_in_parts(scripted: Scripted) -> None:
+def test_a_batch_too_large_for_its_topic_is_split(scripted: Scripted) -> None:
     _, cluster, producer, script = scripted(11, acks=1, **{"batch.size": 100_000})
     told = iter([(REFUSED, errors.MessageTooLargeError.code)])
     script.rule = lambda _: next(told, None)
@@ -233,8 +233,8 @@ def test_a_batch_too_large_for_its_topic_goes_in_parts(scripted: Scripted) -> No
     assert carried(script.arrivals) == {NONE}
 
 
-def test_a_broker_that_reads_nothing_is_noticed_with_acks_0_too() -> None:
-    """What can't be written waits as an answer does: suspect first, given up, sent again."""
+def test_a_broker_that_reads_nothing_is_detected_with_acks_0_too() -> None:
+    """Unsent bytes count like a missing response: suspect, disconnected, sent again."""
     world = World(1)
     cluster = SimulatedCluster(world, 1)
     cluster.create_topic("t")
@@ -244,7 +244,7 @@ def test_a_broker_that_reads_nothing_is_noticed_with_acks_0_too() -> None:
         producer.send("t", b"x", partition=0).result(10.0)
         world.advance(2.0)
         monkey = pytest.MonkeyPatch()
-        # The socket's buffer is full: the host has taken it, and the kernel hasn't.
+        # The socket's buffer is full: the host holds the bytes, and not yet the kernel.
         monkey.setattr(producer._engine, "sent", lambda *_: None)
         future = producer.send("t", b"y", partition=0)
         with pytest.raises(KafkaTimeoutError):

@@ -1,5 +1,7 @@
-"""Workers through what groups and clusters do to them: nothing lost, order by key (R-WK-1), no
-offset beyond a gap (R-WK-2), dead letters (R-WK-3). Their loop is what ships, in virtual time.
+"""Workers during faults of groups and clusters, in virtual time.
+
+No record is lost, keys keep their order (R-WK-1), no offset is committed beyond a gap (R-WK-2),
+failed records become dead letters (R-WK-3).
 """
 
 from __future__ import annotations
@@ -44,19 +46,19 @@ SETTINGS: dict[str, Any] = {
 
 
 class Books:
-    """Each record's work, wherever it was done; what must hold is looked at as it happens."""
+    """The processing of records by all members; violations are recorded as they happen."""
 
     def __init__(self) -> None:
         self.simulation: KafkaSimulation
         self.done: set[tuple[str, int, int]] = set()
-        """Partitions and offsets of what is finished."""
+        """Partitions and offsets of finished records."""
         self.values: set[tuple[bytes | None, bytes | None]] = set()
-        """Keys and values of the same."""
+        """Their keys and values."""
         self.committed: dict[int, int] = {}
         self.wrong: list[str] = []
 
     def look(self) -> None:
-        """Dead letters are finished records, too."""
+        """Add dead letters, which are finished records too."""
         for _, _, _, key, value, headers in self.simulation.records("dead", 0):
             told = dict(headers)
             topic, partition, at = (
@@ -86,7 +88,7 @@ class Books:
 
 
 class Member:
-    """One process: a consumer, its workers, and what they work."""
+    """One process: a consumer, its workers, and the records they process."""
 
     def __init__(self, servers: str, books: Books, chance: random.Random, **given: Any) -> None:
         protocol = given.pop("protocol", "classic")
@@ -111,7 +113,7 @@ class Member:
         key = record.key or b""
         self.books.begins(record)
         if key in self.at and not self.dead:
-            self.books.wrong.append(f"{key!r} is in work twice in one process")
+            self.books.wrong.append(f"{key!r} is processed twice at a time in one process")
         self.at.add(key)
         try:
             await asyncio.sleep(self.chance.choice([0.0, 0.01, 0.1, 0.1, 0.5, 4.0]))
@@ -124,12 +126,12 @@ class Member:
         self.books.ends(record)
 
     def has_begun(self) -> bool:
-        """It has positions in all partitions."""
+        """Return whether the consumer has positions in all partitions."""
         states = self.consumer._engine.subscription.partitions.values()
         return len(states) == 4 and all(s.position is not None for s in states)
 
     def kill(self) -> None:
-        """No goodbye, no commit; what it is at is never finished."""
+        """Kill the process: without LeaveGroup and commit; current records are never finished."""
         self.dead = True
         self.consumer._host.close(0.0)
         self.producer._host.close(0.0)
@@ -175,10 +177,10 @@ def troubles(simulation: KafkaSimulation, chance: random.Random) -> list[Callabl
 
 
 @pytest.mark.parametrize(("seed", "protocol"), pairs(range(part(24, 2)), ["classic", "consumer"]))
-def test_random_members_finish_all_in_order_by_key(seed: int, protocol: str, books: Books) -> None:
-    """With `latest`, partitions stay quiet for a while: what is written once the first member has
-    its positions counts, whichever member owns the partitions by then (R-GR-6).
-    """
+def test_random_members_finish_all_records_in_order_by_key(
+    seed: int, protocol: str, books: Books
+) -> None:
+    """With `latest`, some partitions are empty at first; any owner must read them (R-GR-6)."""
     chance = random.Random(seed)
     reset = "latest" if seed % 2 else "earliest"
     with KafkaSimulation(seed=seed) as simulation:
@@ -220,7 +222,7 @@ def test_random_members_finish_all_in_order_by_key(seed: int, protocol: str, boo
                     members.append(member())
                 elif verb < 0.5:
                     members.pop(chance.randrange(len(members))).kill()
-                elif verb < 0.55:  # it wakes up without its partitions
+                elif verb < 0.55:  # it resumes without its partitions
                     host: Any = chance.choice(members).consumer._host
                     host.freeze()
                     simulation.after(chance.uniform(2.0, 15.0), partial(host.freeze, False))
@@ -258,7 +260,7 @@ def one_run(
     beside: Beside | None = None,
     **given: Any,
 ) -> AsyncWorkers:
-    """A run, and what a test does meanwhile; an error of the run comes out."""
+    """Run workers while a test does something; raise the error of the run."""
     servers = {"bootstrap.servers": simulation.bootstrap_servers}
     letters = {**servers, **given.pop("letters", {})}
 
@@ -283,7 +285,7 @@ def sends(simulation: KafkaSimulation, count: int, **fields: Any) -> None:
     simulation.produce("in", [b"%d" % n for n in range(count)], **{"partition": 0, **fields})
 
 
-def test_what_cannot_be_read_goes_to_the_dead_letters_as_it_was(
+def test_undecodable_records_become_dead_letters_unchanged(
     simulation: KafkaSimulation,
 ) -> None:
     simulation.produce("in", [b"1", b"\xff", None, b"4"], partition=0, key=b"k")
@@ -305,7 +307,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letters_as_it_was(
     assert (done.progress().dead, done.progress().retried) == (1, 0)
 
 
-def test_a_registry_that_answers_nobody_buries_nothing(
+def test_an_unavailable_registry_causes_no_dead_letters(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 3)
@@ -330,7 +332,7 @@ def test_a_registry_that_answers_nobody_buries_nothing(
     assert (simulation.records("dead", 0), books.committed, books.wrong) == ([], {0: 1}, [])
 
 
-def test_without_a_dead_letter_topic_it_ends_and_goes_on_there_later(
+def test_without_a_dead_letter_topic_it_stops_and_resumes_at_the_record(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 6, key=b"k")
@@ -351,7 +353,7 @@ def test_without_a_dead_letter_topic_it_ends_and_goes_on_there_later(
 
 
 LARGE = bytes(900)
-"""With the headers of a failure more than `max.request.size` is here."""
+"""With the headers about a failure it exceeds `max.request.size`."""
 
 
 @pytest.mark.parametrize(
@@ -365,7 +367,7 @@ LARGE = bytes(900)
     ids=["value", "headers", "value and key", "all"],
 )
 @pytest.mark.parametrize("who", ["producer", "topic"])
-def test_a_dead_letter_that_is_too_large_lacks_what_is_large_and_says_so(
+def test_a_dead_letter_that_is_too_large_omits_its_large_parts_and_says_so(
     simulation: KafkaSimulation, books: Books, fields: dict[str, Any], left: str, who: str
 ) -> None:
     value, producer = fields.pop("value"), {"max.request.size": 1000}
@@ -391,7 +393,7 @@ def test_a_dead_letter_that_is_too_large_lacks_what_is_large_and_says_so(
     assert (books.committed, books.wrong) == ({0: 1}, [])
 
 
-def test_a_dead_letter_that_nobody_takes_is_not_passed(
+def test_a_dead_letter_that_cannot_be_written_is_not_skipped(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 3)
@@ -414,7 +416,7 @@ def test_a_dead_letter_that_nobody_takes_is_not_passed(
     assert (books.committed, books.wrong) == ({0: 1}, [])
 
 
-def test_a_dead_letter_topic_that_is_not_there_is_told_of_before_anything_is_read(
+def test_a_missing_dead_letter_topic_is_an_error_before_anything_is_read(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 1)
@@ -433,7 +435,7 @@ def test_a_dead_letter_topic_that_is_not_there_is_told_of_before_anything_is_rea
     assert simulation.now - before < 14.0
 
 
-def test_a_dead_letter_topic_may_come_while_it_is_looked_for(
+def test_a_dead_letter_topic_may_be_created_during_the_check(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 1)
@@ -445,7 +447,7 @@ def test_a_dead_letter_topic_may_come_while_it_is_looked_for(
     assert one_run(simulation, work, dead_letter_topic="late").progress().finished == 1
 
 
-def test_brokers_that_create_topics_make_that_of_dead_letters(
+def test_brokers_that_create_topics_create_the_dead_letter_topic(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     simulation.cluster.auto_create = True
@@ -458,7 +460,7 @@ def test_brokers_that_create_topics_make_that_of_dead_letters(
     assert "made" in simulation.cluster.topics
 
 
-def test_a_cluster_of_dead_letters_that_does_not_answer_is_waited_for(
+def test_an_unreachable_cluster_of_dead_letters_is_waited_for(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 1)
@@ -474,7 +476,7 @@ def test_a_cluster_of_dead_letters_that_does_not_answer_is_waited_for(
     assert done.progress().finished == 1
 
 
-def test_a_stop_ends_the_look_for_a_topic_of_dead_letters(simulation: KafkaSimulation) -> None:
+def test_a_stop_ends_the_check_for_a_dead_letter_topic(simulation: KafkaSimulation) -> None:
     async def work(record: ConsumerRecord) -> None: ...
 
     async def end(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
@@ -487,7 +489,9 @@ def test_a_stop_ends_the_look_for_a_topic_of_dead_letters(simulation: KafkaSimul
     one_run(simulation, work, None, beside=end, dead_letter_topic="deed")
 
 
-def test_a_rebalance_waits_for_what_runs(simulation: KafkaSimulation, books: Books) -> None:
+def test_a_rebalance_waits_for_records_in_progress(
+    simulation: KafkaSimulation, books: Books
+) -> None:
     for partition in range(4):
         sends(simulation, 8, partition=partition)
     times: Counter[tuple[int, int]] = Counter()
@@ -516,7 +520,7 @@ def test_a_rebalance_waits_for_what_runs(simulation: KafkaSimulation, books: Boo
     assert (books.committed, books.wrong) == (dict.fromkeys(range(4), 8), [])
 
 
-def test_slow_work_costs_no_membership_and_little_memory(
+def test_slow_processing_costs_no_membership_and_little_memory(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 40)
@@ -539,7 +543,7 @@ def test_slow_work_costs_no_membership_and_little_memory(
         consumer={"max.poll.interval.ms": 10_000, "max.poll.records": 5},
         beside=watch,
         concurrency=4,
-        buffer_records=8 * 4,  # four partitions have a part each
+        buffer_records=8 * 4,  # four partitions have a share each
         drain_timeout=5.0,
     )
     assert done.progress().finished == 40  # and none of them twice
@@ -571,7 +575,7 @@ def test_large_records_of_many_partitions_take_no_more_than_the_buffer_and_a_pol
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel"])
-def test_its_end_finishes_what_runs_and_commits_it(
+def test_its_end_finishes_records_in_progress_and_commits_them(
     simulation: KafkaSimulation, books: Books, how: str
 ) -> None:
     sends(simulation, 20)
@@ -592,10 +596,10 @@ def test_its_end_finishes_what_runs_and_commits_it(
     assert one_run(simulation, work).progress().finished == 10
 
 
-def test_a_consumer_that_another_task_closes_ends_it_at_once(
+def test_a_consumer_that_another_task_closes_ends_the_run_immediately(
     simulation: KafkaSimulation, books: Books
 ) -> None:
-    """That task doesn't wait for what is in work: the run does."""
+    """close() doesn't wait for records in progress: the run does."""
     sends(simulation, 3)
 
     async def work(record: ConsumerRecord) -> None:
@@ -613,7 +617,7 @@ def test_a_consumer_that_another_task_closes_ends_it_at_once(
     assert books.committed == {0: 0}
 
 
-def test_what_hangs_is_cancelled_at_the_end_and_done_again(
+def test_processing_that_hangs_is_cancelled_at_the_end_and_repeated(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 3)
@@ -638,11 +642,11 @@ def test_what_hangs_is_cancelled_at_the_end_and_done_again(
     assert (ended, books.committed, books.wrong) == ([b"1"], {0: 1}, [])
 
 
-def test_who_begins_at_the_end_of_a_topic_loses_nothing_in_a_crash(
+def test_workers_that_start_at_the_end_of_a_topic_lose_nothing_in_a_crash(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 5)
-    books.done |= {("in", 0, at) for at in range(5)}  # nobody has asked for these
+    books.done |= {("in", 0, at) for at in range(5)}  # written before the consumer's start
     begun = False
 
     async def work(record: ConsumerRecord) -> None:
@@ -687,12 +691,12 @@ def test_with_every_broker_dead_it_ends_in_time(
         await asyncio.wait([task])
         assert simulation.now - before < 20.5 + (3.0 if how == "idle" else 0.0)
 
-    with pytest.raises(KafkaTimeoutError):  # nobody has heard of what is finished
+    with pytest.raises(KafkaTimeoutError):  # the coordinator doesn't know the finished records
         one_run(simulation, work, beside=end)
     assert books.wrong == []
 
 
-def test_markers_are_through_with_where_all_is_finished(
+def test_markers_are_committed_once_all_records_are_finished(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     producer = simulation.producer(transactional_id="tx")
@@ -709,7 +713,7 @@ def test_markers_are_through_with_where_all_is_finished(
 
 
 @pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError])
-def test_what_is_no_error_of_the_record_counts_as_no_attempt_that_buries_it(
+def test_errors_that_are_not_the_records_fault_do_not_count_as_attempts(
     simulation: KafkaSimulation, books: Books, raised: type[BaseException]
 ) -> None:
     sends(simulation, 1)
@@ -725,13 +729,13 @@ def test_what_is_no_error_of_the_record_counts_as_no_attempt_that_buries_it(
     if raised is SystemExit:
         with pytest.raises(SystemExit):
             one_run(simulation, work, max_attempts=2, dead_letter_topic="dead")
-    else:  # its own task's, and tried again
+    else:  # of its own task, and retried
         one_run(simulation, work, max_attempts=2, dead_letter_topic="dead")
     assert simulation.records("dead", 0) == []
     assert books.committed == ({0: 1} if raised is asyncio.CancelledError else {0: 0})
 
 
-def test_what_it_refuses(simulation: KafkaSimulation) -> None:
+def test_invalid_arguments_are_refused(simulation: KafkaSimulation) -> None:
     async def work(record: ConsumerRecord) -> None: ...
 
     with pytest.raises(ConfigurationError, match="dead_letter_topic 'in' is also"):

@@ -1,6 +1,6 @@
-"""Workers whose topic is created again, or whose partitions are quiet: random scenes.
+"""Workers whose topic is recreated, or whose partitions are empty: random scenes.
 
-`ODRADEK_WORKER_SEEDS=1000 pytest tests/simulation/test_workers_identities.py` tries more of them.
+`ODRADEK_WORKER_SEEDS=1000 pytest tests/simulation/test_workers_identities.py` runs more of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 
 
 class Scene:
-    """One group of workers, and the values of records that they have worked on."""
+    """A group of workers, and the values of the records that they have processed."""
 
     def __init__(self, simulation: KafkaSimulation, chance: random.Random, **given: Any) -> None:
         self.simulation, self.chance = simulation, chance
@@ -46,7 +46,7 @@ class Scene:
         self.worked.add(record.value)
 
     async def run(self, seconds: float, *, killed: bool = False) -> None:
-        """Let workers come, work for that long, and leave in order or die."""
+        """Start workers, let them work for this time, and close or kill them."""
         consumer = AsyncConsumer(self.config)
         workers = AsyncWorkers(consumer, self.work, concurrency=8, drain_timeout=2.0)
         task = asyncio.create_task(workers.run("in"))
@@ -67,7 +67,7 @@ class Scene:
         self.simulation.produce("in", values, partition=partition)
 
     def missing(self) -> list[tuple[int, int]]:
-        """Return partitions and offsets of records that no worker has worked on."""
+        """Return partitions and offsets of records that no worker has processed."""
         return [
             (partition, row[0])
             for partition in range(PARTITIONS)
@@ -77,7 +77,7 @@ class Scene:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_record_of_a_topic_that_is_created_again_is_worked_on(protocol: str) -> None:
+def test_every_record_of_a_recreated_topic_is_processed(protocol: str) -> None:
     for seed in range(SEEDS):
         chance = random.Random(seed)
         with KafkaSimulation(seed=seed) as simulation:
@@ -98,7 +98,7 @@ def test_every_record_of_a_topic_that_is_created_again_is_worked_on(protocol: st
                 for partition in range(PARTITIONS):
                     scene.send(partition, 30)
                 await asyncio.gather(*running)
-                for _ in range(5):  # who comes next begins at what was committed
+                for _ in range(5):  # the next worker starts at the committed offset
                     if scene.missing():
                         await scene.run(20.0)
 
@@ -107,8 +107,8 @@ def test_every_record_of_a_topic_that_is_created_again_is_worked_on(protocol: st
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_comes_to_a_quiet_partition_while_no_worker_runs_is_worked_on(protocol: str) -> None:
-    """With `latest` workers begin at the ends of partitions; from there on nothing is left out."""
+def test_records_written_to_an_empty_partition_without_workers_are_processed(protocol: str) -> None:
+    """With `latest` workers start at the ends of partitions; later records aren't skipped."""
     for seed in range(SEEDS):
         chance = random.Random(seed)
         with KafkaSimulation(seed=seed) as simulation:

@@ -1,4 +1,4 @@
-"""Workers whose topic is deleted and created again while a worker processes a record (R-ID-3)."""
+"""Workers whose topic is recreated while a worker processes a record (R-ID-3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.testing import KafkaSimulation
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("gone", [0.0, 4.0])
 @pytest.mark.parametrize("busy", [2.0, 12.0])
-def test_each_record_of_the_new_topic_is_worked_on(
+def test_each_record_of_the_new_topic_is_processed(
     kafka_simulation: KafkaSimulation,
     protocol: Literal["classic", "consumer"],
     gone: float,

@@ -1,4 +1,4 @@
-"""R-PR-1: what a leader appended and didn't acknowledge is written once, and in order."""
+"""R-PR-1: a batch that a leader appended without acknowledging is written once, in order."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SHORT = {"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
 
 @pytest.mark.parametrize("code", [7, 20, 6, 56, 3])
 @pytest.mark.parametrize("answers", [1, 2, 3])
-def test_appended_but_refused_while_newer_ones_are_acknowledged(
+def test_a_batch_appended_but_refused_while_newer_ones_are_acknowledged(
     code: int, answers: int, scripted: Scripted
 ) -> None:
-    """The issue's first: its third try met OUT_OF_ORDER_SEQUENCE, and it was written again."""
+    """Its third attempt got OUT_OF_ORDER_SEQUENCE, after which it was written again."""
     world, cluster, producer, script = scripted(1)
     script.rule = times(answers, APPENDED, code, sequence(1))
     futures = []
@@ -48,8 +48,8 @@ def test_appended_but_refused_while_newer_ones_are_acknowledged(
     assert producer._engine.sender.identity.bumps == 0
 
 
-def test_none_goes_while_one_five_batches_older_is_in_doubt(scripted: Scripted) -> None:
-    """A broker remembers five batches of a producer, and so always knows the repetition."""
+def test_no_batch_is_sent_while_one_five_batches_older_is_in_doubt(scripted: Scripted) -> None:
+    """A broker remembers five batches of a producer, and so always recognizes the duplicate."""
     world, cluster, producer, script = scripted(2)
     script.rule = times(6, APPENDED, 7, sequence(1))
     open_sequences: set[int] = set()
@@ -65,7 +65,7 @@ def test_none_goes_while_one_five_batches_older_is_in_doubt(scripted: Scripted) 
     assert numbers(cluster) == list(range(30))
 
 
-def test_out_of_order_behind_an_acknowledged_one_is_success(scripted: Scripted) -> None:
+def test_out_of_order_after_an_acknowledged_batch_is_success(scripted: Scripted) -> None:
     world, cluster, producer, script = scripted(3)
     script.rule = times(1, APPENDED, 7, sequence(1))
     future = producer.send("t", value(0), partition=0)
@@ -73,14 +73,14 @@ def test_out_of_order_behind_an_acknowledged_one_is_success(scripted: Scripted) 
     world.run_while(lambda: not all(f.done() for f in others), 5)
     assert not future.done()
     cluster.log("t", 0).started_anew()
-    assert future.result(timeout=10).offset == -1  # it is there, though nobody says where
+    assert future.result(timeout=10).offset == -1  # it exists, at an unknown offset
     assert numbers(cluster) == [0, 1, 2, 3]
     assert [a.numbers for a in script.of(0)].count((0, 1)) == 2
     producer.send("t", value(4), partition=0).result(timeout=5)
     assert producer._engine.sender.identity.bumps == 0
 
 
-def test_out_of_order_waits_for_those_in_doubt_behind_it(scripted: Scripted) -> None:
+def test_out_of_order_waits_for_later_batches_in_doubt(scripted: Scripted) -> None:
     """None of them is acknowledged; the leader knows only the last, which proves the others."""
     world, cluster, producer, script = scripted(4)
     script.rule = either([times(1, APPENDED, 7, sequence(n)) for n in (1, 2, 3)])
@@ -93,8 +93,8 @@ def test_out_of_order_waits_for_those_in_doubt_behind_it(scripted: Scripted) -> 
     assert producer._engine.sender.identity.bumps == 0
 
 
-def test_what_is_in_doubt_in_a_log_that_was_cut_fails_as_such(scripted: Scripted) -> None:
-    """A leader that lost the log knows nobody, and takes what follows a batch that it refused."""
+def test_a_batch_in_doubt_in_a_truncated_log_fails_as_such(scripted: Scripted) -> None:
+    """A leader that lost the log knows no producer, and accepts the batch after a refused one."""
     _, cluster, producer, script = scripted(6)
     for n in range(5):
         producer.send("t", value(n), partition=0).result(timeout=5)
@@ -115,8 +115,8 @@ def test_what_is_in_doubt_in_a_log_that_was_cut_fails_as_such(scripted: Scripted
     assert numbers(cluster) == [6, 7]
 
 
-def test_out_of_order_all_of_them_is_written_anew(scripted: Scripted) -> None:
-    """The leader's log was cut: nothing of it is there, and it is written, once, in order."""
+def test_batches_that_are_all_out_of_order_are_written_again(scripted: Scripted) -> None:
+    """The leader's log was truncated: none of them exists, and each is written once, in order."""
     world, cluster, producer, script = scripted(5)
     for n in range(5):
         producer.send("t", value(n), partition=0).result(timeout=5)
@@ -130,10 +130,10 @@ def test_out_of_order_all_of_them_is_written_anew(scripted: Scripted) -> None:
     assert [a.numbers for a in script.of(0)][-2:] == [(1, 0), (1, 1)]
 
 
-def test_what_expired_in_doubt_comes_late_and_is_refused(scripted: Scripted) -> None:
-    """The issue's second: reported as failed, sent again by the application, then it arrives."""
+def test_an_expired_batch_in_doubt_that_arrives_late_is_refused(scripted: Scripted) -> None:
+    """It was reported as failed, sent again by the application, and then arrived."""
     world, cluster, producer, script = scripted(6, **SHORT)
-    script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)  # it never comes to the log
+    script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)  # the log never gets it
     late = producer.send("t", value(0), partition=0)
     with pytest.raises(KafkaTimeoutError):
         late.result(timeout=10)
@@ -150,8 +150,8 @@ def test_what_expired_in_doubt_comes_late_and_is_refused(scripted: Scripted) -> 
     assert {a.header.producer_id for a in script.arrivals} == {producer_id}
 
 
-def test_an_expired_one_leaves_other_partitions_their_sequences(scripted: Scripted) -> None:
-    """R-PR-1: only the partition in doubt has a new epoch, and nothing is asked of a broker."""
+def test_an_expired_batch_keeps_the_sequences_of_other_partitions(scripted: Scripted) -> None:
+    """R-PR-1: only the partition in doubt has a new epoch, and no broker is asked."""
     _, cluster, producer, script = scripted(7, **SHORT)
     for n in range(3):
         producer.send("t", value(n), partition=1).result(timeout=5)
@@ -167,8 +167,8 @@ def test_an_expired_one_leaves_other_partitions_their_sequences(scripted: Script
     assert asked == 1
 
 
-def test_one_partition_in_doubt_holds_up_no_other(scripted: Scripted) -> None:
-    """The issue's third: one below min ISR and one refused record elsewhere stalled all topics."""
+def test_one_partition_in_doubt_delays_no_other(scripted: Scripted) -> None:
+    """One partition below min ISR and one refused record elsewhere blocked all topics."""
     world, cluster, producer, script = scripted(8)
     for partition in (1, 2):
         producer.send("t", b"000", partition=partition).result(timeout=5)
@@ -185,7 +185,7 @@ def test_one_partition_in_doubt_holds_up_no_other(scripted: Scripted) -> None:
     world.change_link(latency=0.05)
     refused = producer.send("t", value(1), partition=1)
     world.advance(0.01)
-    behind = producer.send("t", value(2), partition=1)  # under way: now its sequence is missing
+    behind = producer.send("t", value(2), partition=1)  # in flight: now its sequence is missing
     assert isinstance(refused.exception(timeout=5), TopicAuthorizationError)
     begin = world.now
     behind.result(timeout=5)
@@ -199,8 +199,10 @@ def test_one_partition_in_doubt_holds_up_no_other(scripted: Scripted) -> None:
     assert numbers(cluster) == [1]
 
 
-def test_behind_an_expired_one_what_may_come_late_is_not_written_anew(scripted: Scripted) -> None:
-    """Both are under way on a connection that hangs: if the first arrives, so does the second."""
+def test_a_batch_after_an_expired_one_is_not_written_again_if_it_may_arrive_late(
+    scripted: Scripted,
+) -> None:
+    """Both are in flight on a connection that hangs: if the first arrives, so does the second."""
     world, cluster, producer, script = scripted(9, **SHORT)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)
     first = producer.send("t", value(0), partition=0)
@@ -208,7 +210,7 @@ def test_behind_an_expired_one_what_may_come_late_is_not_written_anew(scripted: 
     second = producer.send("t", value(1), partition=0)
     assert isinstance(first.exception(timeout=10), KafkaTimeoutError)
     assert not second.done()
-    script.rule = lambda _: None  # the leader answers: the first isn't there, so 45
+    script.rule = lambda _: None  # the leader responds: the first is missing, so 45
     error = second.exception(timeout=10)
     assert isinstance(error, OutOfOrderSequenceNumberError)
     assert "may have been written" in str(error)
@@ -241,11 +243,11 @@ def test_the_epoch_after_the_last_is_a_new_id(scripted: Scripted) -> None:
     assert numbers(cluster) == [1]
 
 
-def test_sequences_begin_again_behind_the_last(scripted: Scripted) -> None:
-    """At 2^31: brokers take the 0 for what follows, and bits beyond would be another sequence."""
+def test_sequences_restart_after_the_last(scripted: Scripted) -> None:
+    """At 2^31: brokers accept 0 as the next one, and more bits would be another sequence."""
     _, cluster, producer, script = scripted(11)
     log = cluster.log("t", 0)
-    log.producers.clear()  # so that any sequence is taken
+    log.producers.clear()  # so that any sequence is accepted
     numbering = producer._engine.sender._partitions.get(TopicPartition("t", 0)).numbering
     numbering.next_sequence = 2**31 - 3
     numbering.known_at = -2
@@ -261,7 +263,7 @@ def test_sequences_begin_again_behind_the_last(scripted: Scripted) -> None:
 
 @pytest.mark.parametrize("doubtful", [False, True])
 def test_duplicate_sequence_number_is_success(doubtful: bool, scripted: Scripted) -> None:
-    """Code 46 is what older brokers say of a repetition."""
+    """Older brokers respond with code 46 to a duplicate."""
     _, cluster, producer, script = scripted(12)
     rules = [times(1, APPENDED, 7, sequence(1))] if doubtful else []
     script.rule = either([*rules, times(1, APPENDED, 46, sequence(1))])
@@ -272,9 +274,12 @@ def test_duplicate_sequence_number_is_success(doubtful: bool, scripted: Scripted
     assert script.of(0)[-1].numbers == (0, 2)
 
 
-def test_refused_by_proof_and_out_of_order_is_sent_again(scripted: Scripted) -> None:
-    """A leader that forgot the producer took the newer one; the older isn't there, whatever 45
-    says: nothing of it was ever in doubt.
+def test_a_refused_batch_that_was_not_appended_is_sent_again_after_out_of_order(
+    scripted: Scripted,
+) -> None:
+    """A leader without state accepted the newer batch; the older one is missing in spite of 45.
+
+    Its refusal proved that it wasn't appended.
     """
     world, cluster, producer, script = scripted(13)
     world.change_link(latency=0.02)
@@ -294,7 +299,7 @@ def test_refused_by_proof_and_out_of_order_is_sent_again(scripted: Scripted) -> 
     assert sorted(numbers(cluster)) == [0, 1]
 
 
-def test_retries_that_run_out_leave_no_sequence_to_another(scripted: Scripted) -> None:
+def test_a_batch_without_retries_left_leaves_no_sequence_to_another(scripted: Scripted) -> None:
     """It may be in the log: another batch with its sequence would be taken for it, and lost."""
     _, cluster, producer, script = scripted(19, retries=1)
     script.rule = times(9, APPENDED, 7, sequence(1))
@@ -305,7 +310,7 @@ def test_retries_that_run_out_leave_no_sequence_to_another(scripted: Scripted) -
     assert script.of(0)[-1].numbers == (1, 0)
 
 
-def test_retries_that_run_out_by_proof_leave_their_sequence(scripted: Scripted) -> None:
+def test_a_batch_that_was_not_appended_leaves_its_sequence(scripted: Scripted) -> None:
     _, cluster, producer, script = scripted(20, retries=1)
     script.rule = times(9, REFUSED, 19, sequence(1))
     assert producer.send("t", value(0), partition=0).exception(timeout=10) is not None
@@ -315,8 +320,8 @@ def test_retries_that_run_out_by_proof_leave_their_sequence(scripted: Scripted) 
     assert script.of(0)[-1].numbers == (0, 1)
 
 
-def test_a_topic_made_anew_gets_the_first_batch_first(scripted: Scripted) -> None:
-    """Its leader has the same epoch and knows nobody: it would take the second one's sequence."""
+def test_a_recreated_topic_gets_the_first_batch_first(scripted: Scripted) -> None:
+    """Its leader has the same epoch and no state: it would accept the second one's sequence."""
     world, cluster, producer, script = scripted(22, **{"metadata.max.age.ms": 1000})
     epoch = cluster.topics["t"].partitions[0].leader_epoch
     cluster.delete_topic("t")
@@ -331,7 +336,7 @@ def test_a_topic_made_anew_gets_the_first_batch_first(scripted: Scripted) -> Non
     assert numbers(cluster) == [0, 1, 2]
 
 
-def test_a_late_answer_of_the_topic_as_it_was_says_nothing_of_the_new_one(
+def test_a_late_response_of_the_deleted_topic_does_not_count_for_the_new_one(
     scripted: Scripted,
 ) -> None:
     """Taken for the new leader's, it lets a second batch go before the first is written."""
@@ -347,7 +352,7 @@ def test_a_late_answer_of_the_topic_as_it_was_says_nothing_of_the_new_one(
     futures = []
     for n in range(1, 4):
         futures.append(producer.send("t", value(n), partition=0))
-        world.advance(0.1)  # a batch each
+        world.advance(0.1)  # large enough to fill a batch
     world.change_link(latency=0.05)
     assert not late.done()
     producer.flush(timeout=20)
@@ -356,8 +361,8 @@ def test_a_late_answer_of_the_topic_as_it_was_says_nothing_of_the_new_one(
     assert numbers(cluster) == [1, 2, 3]
 
 
-def test_what_could_not_be_put_into_a_request_leaves_no_gap(scripted: Scripted) -> None:
-    """A rolling upgrade the wrong way: for a while no version of Produce is spoken by both."""
+def test_a_batch_that_could_not_be_encoded_leaves_no_gap(scripted: Scripted) -> None:
+    """During a downgrade of the cluster no version of Produce is common for a while."""
     world, cluster, producer, script = scripted(21)
     spoken = cluster.versions[ProduceRequest.API_KEY]
     cluster.versions[ProduceRequest.API_KEY] = (0, 2)
@@ -374,8 +379,8 @@ def test_what_could_not_be_put_into_a_request_leaves_no_gap(scripted: Scripted) 
     assert script.of(0)[-1].numbers == (0, 1)
 
 
-def test_a_record_that_expires_in_flight_takes_its_sequence_along(scripted: Scripted) -> None:
-    """Else the next one has that sequence: for the leader a repetition, which it only confirms."""
+def test_a_record_that_expires_in_flight_keeps_its_sequence(scripted: Scripted) -> None:
+    """Otherwise the next one has that sequence: the leader only confirms it as a duplicate."""
     times_up = {"delivery.timeout.ms": 1000, "request.timeout.ms": 1000, "linger.ms": 0}
     world, cluster, producer, script = scripted(26, **times_up)
     script.rule = times(1, REFUSED, 19, sequence(1))
@@ -384,7 +389,7 @@ def test_a_record_that_expires_in_flight_takes_its_sequence_along(scripted: Scri
     slow_api(cluster, "Produce", 5.0)  # the second attempt is in flight when the time is up
     with pytest.raises(KafkaTimeoutError) as caught:
         expired.result(timeout=5)
-    assert numbers(cluster) == [0]  # written, though no caller was told in time
+    assert numbers(cluster) == [0]  # written, though the caller got no result in time
     slow_api(cluster, "Produce", 0.0)
     producer.send("t", value(1), partition=0).result(timeout=5)
     assert numbers(cluster) == [0, 1]

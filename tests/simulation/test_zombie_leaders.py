@@ -1,4 +1,4 @@
-"""A leader that was cut off and answers on under an old epoch judges no position (R-ID-4)."""
+"""A leader that is cut off and responds with an old epoch validates no position (R-ID-4)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ TP = TopicPartition("t", 0)
 
 
 class Zombie(Stage):
-    """Records 0 to 9 are written, the leader is cut off, 10 to 19 come under the next one, and a
-    group has committed 20 with that epoch.
+    """A leader with offsets 0 to 9 is cut off; 10 to 19 are written under the next one.
+
+    A group has committed offset 20 with that epoch.
     """
 
     def __init__(self, seed: int = 1, **group: Any) -> None:
@@ -45,7 +46,7 @@ class Zombie(Stage):
             reader.commit()
 
     def keep_apart(self) -> None:
-        """Move the group to another coordinator, so that OffsetFetch reaches the present."""
+        """Move the group to another coordinator, which OffsetFetch reaches."""
         with self.consumer(**self.group) as reader:
             reader.assign([TP])
             reader.committed([TP])
@@ -56,31 +57,31 @@ class Zombie(Stage):
         self.world.advance(0.5)
 
     def apart(self) -> dict[str, Any]:
-        """Clients that ask another broker first."""
+        """Return clients that ask another broker first."""
         others = [b.address for b in self.cluster.brokers.values() if b is not self.zombie]
         return {"bootstrap.servers": ",".join(map(str, others))}
 
     def there(self) -> dict[str, Any]:
-        """Clients that ask the zombie first."""
+        """Return clients that ask the zombie first."""
         return {"bootstrap.servers": str(self.zombie.address)}
 
 
 def committed(stage: Zombie, name: str = "second", **config: Any) -> Consumer:
-    """Begin at the committed offset, whose epoch the group has."""
+    """Start at the committed offset, which includes the epoch."""
     made = stage.consumer(name=name, **{**stage.group, **stage.there(), **config})
     made.assign([TP])
     return made
 
 
 def assigned(stage: Zombie, name: str = "second", **config: Any) -> Consumer:
-    """Begin at an offset of the application's own, with the record's epoch."""
+    """Start at an offset of the application, with the record's epoch."""
     made = stage.consumer(name=name, **{**stage.there(), **config})
     made.assign({TP: OffsetAndMetadata(20, leader_epoch=stage.epoch)})
     return made
 
 
 def sought(stage: Zombie, name: str = "second", **config: Any) -> Consumer:
-    """The same by a seek, after the zombie's metadata is known."""
+    """Start there by a seek, after the zombie's metadata is known."""
     made = stage.consumer(name=name, **{**stage.there(), **config})
     made.assign([TP])
     made.seek(TP, 5)
@@ -94,7 +95,7 @@ WAYS = pytest.mark.parametrize("begin", [committed, assigned, sought])
 
 @WAYS
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
-def test_an_older_leader_judges_no_position(
+def test_an_older_leader_validates_no_position(
     begin: Callable[..., Consumer], policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Zombie()
@@ -107,7 +108,7 @@ def test_an_older_leader_judges_no_position(
 
 
 @WAYS
-def test_nothing_is_read_where_only_the_zombie_answers(
+def test_no_record_is_read_if_only_the_zombie_responds(
     begin: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Zombie()
@@ -133,8 +134,8 @@ def test_nothing_is_read_where_only_the_zombie_answers(
         assert "older" not in str(reader.explain())
 
 
-def test_the_place_where_leaders_are_asked_looks_at_the_epoch_itself() -> None:
-    """A position may be known before its epoch is told, as one of an engine that was replaced."""
+def test_the_fetcher_compares_the_epoch_itself() -> None:
+    """A position may be known before its epoch, like one of an engine that was replaced."""
     stage = Zombie()
     with stage.consumer(name="second", **stage.there()) as reader:
         reader.assign({TP: 5})
@@ -145,7 +146,7 @@ def test_the_place_where_leaders_are_asked_looks_at_the_epoch_itself() -> None:
         assert reader.position(TP) == 20
 
 
-def test_ends_are_not_asked_of_an_older_leader() -> None:
+def test_log_end_offsets_are_not_requested_from_an_older_leader() -> None:
     stage = Zombie()
     with assigned(stage) as reader:
         reader.poll(0.0)
@@ -157,8 +158,9 @@ def test_ends_are_not_asked_of_an_older_leader() -> None:
 def test_an_epoch_that_no_broker_knows_is_not_waited_for_for_ever(
     brokers: int, ids: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The offset is one of a topic that was deleted, or the epoch never was: all are asked, and
-    after ten seconds the topic is read from its beginning (R-MD-7).
+    """The topic was deleted, or the epoch never existed: after 10 s it is read from its beginning.
+
+    All brokers are asked before (R-MD-7).
     """
     stage = Stage(brokers=brokers, partitions=1)
     if not ids:
@@ -182,7 +184,7 @@ def test_an_epoch_that_no_broker_knows_is_not_waited_for_for_ever(
 
 
 def test_a_new_topic_id_ends_the_wait() -> None:
-    """The epoch was the position's in the topic before: the new one has epochs of its own."""
+    """The position's epoch is one of the former topic: the new one has its own epochs."""
     stage = Stage(partitions=1)
     for _ in range(3):
         stage.cluster.move_leader("t", 0)
@@ -197,8 +199,8 @@ def test_a_new_topic_id_ends_the_wait() -> None:
         assert stage.world.now - begun < 3.0
 
 
-def test_what_a_zombie_takes_is_lost_with_it_and_never_acknowledged_by_all() -> None:
-    """The simulated zombie itself: old answers, no replication, and the truth when it is back."""
+def test_records_that_a_zombie_accepts_are_lost_and_never_acknowledged_by_all() -> None:
+    """Checks the simulated zombie: old responses, no replication, correct ones when it is back."""
     stage = Zombie()
     with stage.client(Producer, "one", acks=1, enable_idempotence=False, **stage.there()) as one:
         assert one.send("t", b"only there", partition=0).result(timeout=10).offset == 10
@@ -223,7 +225,7 @@ def test_an_older_leader_is_not_read_for_a_range_of_a_newer_one() -> None:
         assert stage.read(reader, 15) == list(range(5, 20))
 
 
-def test_log_ends_come_from_no_older_leader() -> None:
+def test_log_end_offsets_come_from_no_older_leader() -> None:
     stage = Zombie()
     with stage.consumer(name="second", **stage.there()) as reader:
         ends = LogEnds(reader)

@@ -1,4 +1,4 @@
-"""What traced clients export, read from OpenTelemetry's SDK in memory."""
+"""The spans of traced clients, read from OpenTelemetry's SDK in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.testing import KafkaSimulation
 
 
 class Exported:
-    """A tracer provider of a test's own, and the spans that have ended."""
+    """A tracer provider of one test, and the spans that have ended."""
 
     def __init__(self) -> None:
         self._memory = InMemorySpanExporter()
@@ -24,11 +24,11 @@ class Exported:
 
     @property
     def tracer(self) -> Tracer:
-        """For the program's own spans."""
+        """Tracer for the program's own spans."""
         return self.provider.get_tracer("program")
 
     def spans(self, operation: str = "") -> list[ReadableSpan]:
-        """Those of an operation of Kafka's, or all; in the order in which they ended."""
+        """Return the spans of an operation, or all, in the order in which they ended."""
         found = self._memory.get_finished_spans()
         return [
             span
@@ -37,42 +37,42 @@ class Exported:
         ]
 
     def one(self, operation: str) -> ReadableSpan:
-        """The only one of an operation."""
+        """Return the only span of an operation."""
         (span,) = self.spans(operation)
         return span
 
     def named(self, name: str) -> ReadableSpan:
-        """The only one of this name."""
+        """Return the only span of this name."""
         (span,) = (span for span in self.spans() if span.name == name)
         return span
 
 
 def attributes(span: ReadableSpan) -> Mapping[str, Any]:
-    """What it says, without what is None."""
+    """Return the attributes of a span, without None."""
     return dict(span.attributes or {})
 
 
 def parent(span: ReadableSpan) -> int | None:
-    """The id of its parent."""
+    """Return the id of its parent."""
     return None if span.parent is None else span.parent.span_id
 
 
 def identity(span: ReadableSpan) -> int:
-    """Its own id."""
+    """Return its own id."""
     assert span.context is not None
     found: int = span.context.span_id
     return found
 
 
 def trace_of(span: ReadableSpan) -> int:
-    """The id of its trace."""
+    """Return the id of its trace."""
     assert span.context is not None
     found: int = span.context.trace_id
     return found
 
 
 def linked_to(span: ReadableSpan) -> list[int]:
-    """The ids of the spans that it is linked to."""
+    """Return the ids of the spans that it is linked to."""
     return [link.context.span_id for link in span.links]
 
 

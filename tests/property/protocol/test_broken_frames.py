@@ -1,8 +1,8 @@
-"""Bytes that a peer shouldn't send: whatever they are, one typed error or a message, never more.
+"""Invalid bytes from a peer are decoded to a message, or raise the one typed error.
 
-Seeded mutations of valid frames (bits turned, bytes cut out, put in and doubled, lengths blown up)
-for every message in every version, and every way of cutting a frame short. Memory is watched, since
-a hostile length must not allocate.
+Seeded mutations of valid frames (bits flipped, bytes removed, inserted and duplicated, lengths
+increased) for every message in every version, and every truncation of a frame. Memory is measured,
+because a hostile length must not allocate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOSTILE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"
 
 
 def full(annotation: Any) -> Any:
-    """A value for a field of this type, with two elements in every list."""
+    """Return a value for a field of this type, with two elements in every list."""
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         hints = typing.get_type_hints(annotation.__init__)
         made: Any = annotation
@@ -49,7 +49,7 @@ def full(annotation: Any) -> Any:
 
 
 def fitted(message: type[Message], version: int) -> Message:
-    """A message with every field filled that this version can carry."""
+    """Return a message with every field that this version can carry."""
     made: Message = full(message)
     while True:
         try:
@@ -92,7 +92,7 @@ FLEXIBLE = [(message, version) for message, version in PAIRS if message.is_flexi
 
 
 def mutated(frame: bytes, rng: Random) -> bytes:
-    """One to three changes at random places."""
+    """Apply one to three random changes."""
     found = bytearray(frame)
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(found) + 1)
@@ -138,9 +138,7 @@ def test_mutations_end_in_a_message_or_the_typed_error(
 
 
 @pytest.mark.parametrize(("message", "version"), FEWER)
-def test_every_cut_is_refused_and_so_are_bytes_too_many(
-    message: type[Message], version: int
-) -> None:
+def test_truncated_and_too_long_frames_are_refused(message: type[Message], version: int) -> None:
     frame = b"".join(fitted(message, version).encode(version))
     assert type(message.decode(frame, version)) is message
     for size in range(len(frame)):
@@ -151,7 +149,7 @@ def test_every_cut_is_refused_and_so_are_bytes_too_many(
 
 
 class Pinned(bytearray):
-    """A received frame that can be watched."""
+    """A received frame that can be weakly referenced."""
 
 
 def test_hostile_lengths_allocate_nothing() -> None:
@@ -170,7 +168,7 @@ def test_hostile_lengths_allocate_nothing() -> None:
                 message.decode(frame, version)
 
 
-def test_what_cannot_be_read_is_let_go_at_once() -> None:
+def test_an_undecodable_frame_is_released_immediately() -> None:
     """Not only by the garbage collector: a frame may have many megabytes."""
     refused = 0
     gc.collect()

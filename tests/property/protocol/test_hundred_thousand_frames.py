@@ -1,9 +1,9 @@
-"""A hundred thousand broken frames: whatever a peer sends, one typed error or a message.
+"""A hundred thousand broken frames are decoded to a message, or raise the typed error.
 
-Most go where received bytes go: through the reader of a connection in pieces of any size, then
-through the header and the decoder of the answer that is awaited; requests go through the decoder
-that simulated brokers use. The others go through whole clients, which have to make do with answers
-that decode and make no sense: a producer, a consumer with records, an admin. Memory is watched.
+Most take the path of received bytes: the reader of a connection in pieces of any size, then the
+decoders of the header and of the expected response; requests take the decoder that simulated
+brokers use. The others are read by whole clients (producer, consumer with records, admin), which
+get responses that can be decoded and make no sense. Memory is measured.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ assert part(100_000) == READ + THROUGH_CLIENTS
 
 
 def broken(frame: bytes, rng: random.Random) -> bytes:
-    """One to three changes anywhere, the length in front among them."""
+    """Apply one to three changes anywhere, including the length in front."""
     found = bytearray(mutated(frame, rng))
-    if rng.random() < 0.7 and len(found) >= 4:  # else most would be cut elsewhere, not decoded
+    if rng.random() < 0.7 and len(found) >= 4:  # otherwise most would be truncated, not decoded
         found[:4] = (len(found) - 4).to_bytes(4, "big")
     return bytes(found)
 
 
 def whole(message: type[Message], version: int) -> bytes:
-    """A valid frame."""
+    """Return a valid frame."""
     made = fitted(message, version)
     if isinstance(made, Request):
         return b"".join(bytes(b) for b in encode_request(made, version, 5, "client"))
@@ -72,7 +72,7 @@ FRAMES = [(message, version, whole(message, version)) for message, version in PA
 
 
 def read(frame: bytes, rng: random.Random) -> list[memoryview]:
-    """What the reader of a connection makes of bytes that come in pieces."""
+    """Return what the reader of a connection returns for bytes in pieces."""
     reader = FrameReader(LIMIT)
     frames: list[memoryview] = []
     rest = memoryview(frame)
@@ -86,7 +86,7 @@ def read(frame: bytes, rng: random.Random) -> list[memoryview]:
 
 
 def take(message: type[Message], version: int, frame: memoryview) -> None:
-    """Decode as whoever waits for it does."""
+    """Decode as the receiver of the frame does."""
     if issubclass(message, Request):
         api_key, other_version, _, _, start = decode_request_header(frame)
         if (api_key, other_version) == (message.API_KEY, version):
@@ -100,7 +100,7 @@ def take(message: type[Message], version: int, frame: memoryview) -> None:
 def test_the_reader_and_the_decoders(chunk: int) -> None:
     rng = random.Random(chunk)
     outcomes: Counter[str] = Counter()
-    with peak_below(STEP + (4 << 20)):  # none for what a length merely promises
+    with peak_below(STEP + (4 << 20)):  # none for a length alone
         for number in range(READ // CHUNKS):
             message, version, frame = FRAMES[(number * CHUNKS + chunk) % len(FRAMES)]
             frames: list[memoryview] = []
@@ -115,13 +115,13 @@ def test_the_reader_and_the_decoders(chunk: int) -> None:
                     outcomes["refused by the decoder"] += 1
                 else:
                     outcomes["a message"] += 1
-    # All three must come up often, or the changes don't reach what they are meant to reach.
+    # All three must be frequent, or the changes don't reach their targets.
     assert min(outcomes[o] for o in outcomes) > READ // CHUNKS // 50, outcomes
     assert len(outcomes) == 3
 
 
 class Breaking(SimulatedHost):
-    """Hands answers to the engine as bytes, of which many are broken."""
+    """A host that passes responses to the engine as bytes, many of them broken."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -151,7 +151,7 @@ class Breaking(SimulatedHost):
 
 
 class Wire(World):
-    """The spec's world, with such a host."""
+    """The world of the specification's cases, with such a host."""
 
     host: Breaking
 
@@ -178,12 +178,12 @@ RECORDS = some_records()
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """What the clients log of it all would be most of a failed test's output."""
+    """Disable the clients' logs, which would be most of the output of a failed test."""
     caplog.set_level(logging.CRITICAL)
 
 
 def live_a_little(world: World) -> None:
-    """Do what a user of this kind of client does; typed errors are no surprise to anybody."""
+    """Use this kind of client; typed errors are allowed."""
     engine, deadline = world.engine, world.now + 3.0
     if isinstance(engine, ProducerEngine):
         for partition in (0, 1):
@@ -222,7 +222,7 @@ def test_whole_clients(kind: str) -> None:
         total += world.host.broken
         assert all(0 < parse(d.address).port < 65536 for d in world.dials), "an address that isn't"
         ended = world.engine.ended
-        # An answer that decodes may say anything: another cluster's id, or no permission at all.
+        # A decodable response may contain anything: another cluster's id, or no permission.
         assert not isinstance(ended, (ClientBrokenError, MalformedMessageError)), (
             f"{kind}, seed {seed - 1}: {ended!r} from {ended.__cause__!r}"
         )

@@ -1,8 +1,8 @@
 """Every message in every version against kio, another implementation of the same definitions.
 
-kio's dataclasses say which fields a version has; Hypothesis fills ours; both write the same bytes
-and both read what the other wrote. kio can't stand for everything (an unknown error code, a
-timestamp outside of `datetime`), so a second test round-trips full ranges through us alone.
+kio's dataclasses say which fields a version has; Hypothesis fills ours; both write the same bytes,
+and each reads the other's. kio can't represent everything (an unknown error code, a timestamp
+outside of `datetime`), so a second test round-trips full ranges with Odradek alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from odradek.protocol.primitives import records_view
 from odradek.protocol.registry import request_class
 from odradek.simulation.brokers.injected_errors import APIS
 
-VERSIONS = {  # API key: what Kafka 4.4's brokers speak, unstable versions left out
+VERSIONS = {  # API key: versions of Kafka 4.4's brokers, without unstable ones
     0: (3, 13),
     1: (4, 18),
     2: (1, 11),
@@ -105,7 +105,7 @@ LIGHT = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 LIGHTER = settings(LIGHT, max_examples=4 if PART == 1 else 2)
-"""For messages of admin clients, which are many and plain."""
+"""For messages of admin clients, which are many and simple."""
 INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "error_code": 16}
 INTEGERS |= {"timedelta_i32": 32, "timedelta_i64": 64, "datetime_i64": 64}
 MILLISECONDS = timedelta(milliseconds=1)
@@ -134,13 +134,14 @@ NOT_IN_KIO = frozenset(
         "UnregisterControllerResponse-0",
     )
 )
-"""What kio 0.6.5 lacks (Kafka 4.4's; `unit/protocol/test_messages.py` has their bytes from Java). A
-name that stands here must really be missing there."""
+"""Messages that kio 0.6.5 lacks (of Kafka 4.4; `unit/protocol/test_messages.py` has their bytes
+from Java). A message in this list must really be missing there.
+"""
 ALL = all_pairs()
 PAIRS = [(m, version) for m, version in ALL if f"{m.__name__}-{version}" not in NOT_IN_KIO]
 NAMES = [f"{message.__name__}-{version}" for message, version in PAIRS]
 CLIENTS = frozenset(APIS) | {"ApiVersions", "SaslAuthenticate", "SaslHandshake"}
-"""What producers and consumers ask."""
+"""Requests of producers and consumers."""
 RENAMED = {"generation_id_or_member_epoch": "generation_id"}
 """Fields whose names Kafka has changed since kio's release."""
 
@@ -163,7 +164,7 @@ def kio_serial() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def kio_name(ours: str, theirs: dict[str, Any]) -> str | None:
-    """Their name for our field, None where their version hasn't got it."""
+    """Return kio's name for our field, None if its version doesn't have the field."""
     for name in (ours, ours.removesuffix("_ms"), f"{ours}_", RENAMED.get(ours, ours)):
         if name in theirs:
             return name
@@ -172,7 +173,7 @@ def kio_name(ours: str, theirs: dict[str, Any]) -> str | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slot:
-    """One field that exists in a version: our name, theirs, and how both type it."""
+    """One field of a version: our name, kio's name, and both types."""
 
     ours: str
     theirs: str
@@ -184,7 +185,7 @@ class Slot:
 
 
 def struct_in(annotation: Any) -> Any:
-    """The class inside `list[X]`, `X | None` or `X`."""
+    """Return the class inside `list[X]`, `X | None` or `X`."""
     for part in typing.get_args(annotation):
         found = struct_in(part)
         if found is not None:
@@ -197,7 +198,7 @@ _SLOTS: dict[Any, list[Slot]] = {}
 
 
 def slots(ours: type[Any], theirs: type[Any]) -> list[Slot]:
-    """Pair the fields of both classes; every field of theirs must have found its own."""
+    """Pair the fields of both classes; every field of kio's must have a counterpart."""
     if (ours, theirs) in _SLOTS:
         return _SLOTS[ours, theirs]
     fields = {field.name: field for field in dataclasses.fields(theirs)}
@@ -225,7 +226,7 @@ def slots(ours: type[Any], theirs: type[Any]) -> list[Slot]:
 
 
 def values(slot: Slot, *, for_kio: bool) -> st.SearchStrategy[Any]:
-    """What a field may hold; `for_kio` keeps to what kio's types can."""
+    """Return values for a field; with `for_kio` only those that kio's types can represent."""
     plain: st.SearchStrategy[Any]
     if slot.kind == "struct":
         plain = instances(slot.our_struct, slot.element, for_kio=for_kio)
@@ -265,7 +266,7 @@ def instances(ours: type[Any], theirs: type[Any], *, for_kio: bool) -> st.Search
 
 
 def to_kio(ours: Any, theirs: type[Any]) -> Any:
-    """Our message as theirs."""
+    """Convert our message to kio's."""
     made: dict[str, Any] = {}
     for slot in slots(type(ours), theirs):
         value = getattr(ours, slot.ours)
@@ -295,7 +296,7 @@ def flat(message: Message, version: int) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """The same value with every records field as bytes, so that `==` compares contents."""
+    """Convert every records field to bytes, so that `==` compares contents."""
     if isinstance(value, Struct):
         fields = {name: plain(getattr(value, name)) for name in field_names(type(value))}
         return type(value)(**fields)
@@ -308,7 +309,7 @@ def plain(value: Any) -> Any:
 
 
 def test_kio_has_every_message_but_the_listed() -> None:
-    """The others by the next test, where not the whole is tried: importing them takes its time."""
+    """In short runs; in a whole run the next test imports them all, which takes long."""
     missing = set()
     for message, version in ALL if PART == 1 else set(ALL) - set(PAIRS):
         try:
@@ -368,7 +369,7 @@ FEWER = [
 
 
 @pytest.mark.parametrize(("message", "version"), FEWER)
-def test_full_ranges_come_back_as_they_went(message: type[Message], version: int) -> None:
+def test_full_ranges_are_decoded_unchanged(message: type[Message], version: int) -> None:
     @effort(message)
     @given(instances(message, kio_class(message, version), for_kio=False), st.binary(max_size=5))
     def check(ours: Message, before: bytes) -> None:

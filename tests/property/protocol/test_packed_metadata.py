@@ -1,4 +1,4 @@
-"""Metadata's answers with packed partitions say what the plain reader says, or fail as it does."""
+"""Metadata responses with packed partitions equal the plain reader's result, or fail as it does."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def outcome(answer: type[MetadataResponse], data: bytes, version: int) -> Any:
 
 
 def in_order(plain: Any) -> Any:
-    """The plain outcome, with partitions as a packed topic has them: by their numbers."""
+    """Sort the partitions of the plain result by their numbers, like those of a packed topic."""
     if not isinstance(plain, str):
         for topic in plain[4]:
             topic[4].sort(key=lambda p: p.partition_index)
@@ -89,7 +89,7 @@ def both(data: bytes, version: int) -> None:
 
 
 @given(ANSWERS, VERSIONS, CHANGES, st.integers(0, 40), st.sampled_from((1, 64, 1 << 19)))
-def test_as_the_plain_reader(
+def test_the_result_equals_that_of_the_plain_reader(
     answer: MetadataResponse, version: int, changes: list[tuple[int, int]], cut: int, piece: int
 ) -> None:
     for topic in answer.topics:
@@ -110,7 +110,7 @@ def test_as_the_plain_reader(
             both(data, version)
 
 
-def test_of_alike_rows_no_object_is_made() -> None:
+def test_equal_rows_share_an_object() -> None:
     topics = [
         MetadataResponseTopic(0, f"t{n}", bytes(16), False, alike(50, 1, 7)) for n in range(9)
     ]
@@ -148,7 +148,7 @@ def test_topics_of_any_size(count: int) -> None:
         assert packed.leaderless == sum(p.leader_id < 0 for p in rows)
 
 
-def test_a_large_answer_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_response_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = [
         MetadataResponseTopic(0, f"t{n}", bytes(16), False, alike(9, 1, 7)) for n in range(50)
     ]

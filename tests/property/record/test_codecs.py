@@ -1,4 +1,4 @@
-"""Any bytes through any codec and back; broken streams give a typed error or a sound result."""
+"""Any bytes through each codec and back; broken streams raise a typed error or decode correctly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ relaxed = settings(deadline=None, max_examples=examples(60))
 
 @st.composite
 def contents(draw: st.DrawFn) -> bytes:
-    """Noise, runs and repetitions, up to some blocks of each codec."""
+    """Return noise, runs and repetitions, up to a few blocks of each codec."""
     pieces = []
     for _ in range(draw(st.integers(0, 5))):
         unit = draw(st.binary(min_size=1, max_size=60))
@@ -48,7 +48,7 @@ def test_round_trip(content: bytes, name: str, data: st.DataObject) -> None:
 
 
 def lz4_frame(rng: random.Random, content: bytes) -> bytes:
-    """A frame as the library makes it: checksums, levels, linked blocks."""
+    """Return a frame as the lz4 library creates it: checksums, levels, linked blocks."""
     packer = cramjam.lz4.Compressor(
         level=rng.choice([1, 3, 9]),
         content_checksum=rng.random() < 0.5,

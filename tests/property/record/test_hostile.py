@@ -1,4 +1,4 @@
-"""Wrong bytes behind a right checksum: a typed error or a sound result, nothing else."""
+"""Wrong bytes after a correct checksum: a typed error or a valid result, nothing else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows(rng: random.Random, base: int, count: int) -> list[Row]:
 
 
 def mutate(rng: random.Random, data: bytearray, low: int) -> None:
-    """Change, drop, double or insert bytes from `low` on."""
+    """Change, drop, duplicate or insert bytes at `low` or later."""
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         at = rng.randrange(low, len(data))
         match rng.randrange(6):
@@ -60,7 +60,7 @@ def sealed(data: bytearray, *, fit_length: bool) -> bytes:
 
 
 def check(found: DecodedRecords, start: int, size: int) -> None:
-    """Check that a result is sound, whatever it was made from."""
+    """Check that a result is valid, for any input."""
     columns = found.columns
     offsets = list(columns.offsets)
     assert offsets == sorted(set(offsets))
@@ -73,7 +73,7 @@ def check(found: DecodedRecords, start: int, size: int) -> None:
 
 
 def survives(buffer: bytes, rng: random.Random) -> bool:
-    """Decode to the end; tell whether an error came."""
+    """Decode to the end; return whether an error was raised."""
     view, position = memoryview(buffer), rng.choice([0, 3, 7])
     aborted = rng.choice([[], [(7, 0)], [(7, 4), (8, 0)]])
     left = tuple(aborted)
@@ -119,7 +119,7 @@ def test_mutated_batches(seed: int, codec: str | None) -> None:
 
 @settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 3, 4]))
-def test_mutated_records_inside_of_sound_compression(seed: int, codec: int) -> None:
+def test_mutated_records_inside_of_valid_compression(seed: int, codec: int) -> None:
     rng = random.Random(seed)
     plain = encode(rows(rng, 0, rng.randrange(1, 8)))
     errors = 0

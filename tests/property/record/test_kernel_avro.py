@@ -1,4 +1,4 @@
-"""The Avro kernel beside fastavro: random schemas, readers' schemas, rows, and bytes gone bad."""
+"""The native Avro decoder against fastavro: random schemas, reader schemas, rows, broken bytes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ native("kernel_columns")
 
 @settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_the_kernel_makes_what_fastavro_makes(seed: int) -> None:
-    """Values, types, and which rows can't be read, with the words why."""
+def test_the_native_decoder_equals_fastavro(seed: int) -> None:
+    """Values, types, and which rows can't be read, with the error texts."""
     avros = Avros(seed)
     for _ in range(6):
         assert (why := differ(avros.case())) is None, why

@@ -1,7 +1,7 @@
-"""The native decoder and the reference agree on whatever they are given.
+"""The native decoder and the reference agree on any input.
 
-A hundred thousand cases, most of them hostile, and each goes through both: rows, errors by type and
-batch, positions, what goes on to the next call. Where no kernel is built there is nothing to test.
+A hundred thousand cases, most of them hostile: rows, errors by type and batch, positions, and the
+state for the next call are compared. Skipped where the native module isn't built.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_hostile_batches(chunk: int) -> None:
             seen[expected[0]] += 1
         else:
             seen["rows" if expected[0][0] else "none"] += 1
-    # All must come up often, or the cases don't reach what they are meant to reach.
+    # All must be frequent, or the cases don't reach their targets.
     errors = {"CorruptRecordError", "RecordLimitError"}
     assert set(seen) == errors | {"rows", "none"}
     assert seen["rows"] > CASES // CHUNKS // 5, seen
@@ -49,7 +49,7 @@ def test_hostile_batches(chunk: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(2))
-def test_calls_that_go_on(chunk: int) -> None:
+def test_calls_that_continue(chunk: int) -> None:
     frames = Frames(100 + chunk)
     calls = 0
     for number in range(ON_AND_ON // 2):
@@ -62,7 +62,7 @@ def test_calls_that_go_on(chunk: int) -> None:
 
 
 def test_every_end_of_a_record_set() -> None:
-    """A buffer may end anywhere, also where its checksum is right up to there."""
+    """A buffer may end anywhere, also where its checksum is correct up to there."""
     for seed in make_seeds(5, 12):
         if len(seed.body) > 600:
             continue
@@ -81,6 +81,6 @@ def test_every_end_of_a_record_set() -> None:
 
 
 @pytest.mark.parametrize(("about", "case"), corpus.cases("decode"))
-def test_what_was_found_once(about: str, case: tuple[Any, dict[str, Any]]) -> None:
+def test_cases_that_once_failed(about: str, case: tuple[Any, dict[str, Any]]) -> None:
     expected = all_outcomes(reference.decode, memoryview(bytes(case[0])), case[1])
     assert all_outcomes(kernel.decode, case[0], case[1]) == expected, about

@@ -1,8 +1,7 @@
-"""The native encoder and builder make the same bytes as their plain twins, of whatever they get.
+"""The native encoder and builder write the same bytes as the Python ones, for any input.
 
-Columns that are sound, that lie, and that change once they were checked; records appended one by
-one. Each batch, each answer and each error has to be the same. Where no kernel is built there is
-nothing to test.
+Columns are valid, invalid, or change after they were checked; records are appended individually.
+Batches, results and errors must be equal. Skipped where the native module isn't built.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def test_columns(chunk: int) -> None:
     assert seen["RecordTooLargeError"], seen
 
 
-def test_names_that_are_torn_excuse_no_difference_before_their_row() -> None:
+def test_invalid_header_names_excuse_no_difference_in_earlier_rows() -> None:
     case = replace(sent.Sendings(0).case(), extra=4)
     first, done = (2, StopReason.BATCH, 0, 9, 0, 0), (5, StopReason.DONE, -1, 0, 70, 0)
     torn = ("InvalidRowError", 3, True)
@@ -76,13 +75,13 @@ def test_records_one_by_one(chunk: int) -> None:
 
 
 @pytest.mark.parametrize(("about", "case"), corpus.cases("encode"))
-def test_what_was_found_once(about: str, case: sent.Case) -> None:
+def test_cases_that_once_failed(about: str, case: sent.Case) -> None:
     expected = sent.drive(encoder.ColumnEncoder, builder.BatchBuilder, case)
     assert sent.drive(kernel.ColumnEncoder, kernel.BatchBuilder, case) == expected, about
 
 
-def test_a_batch_that_another_encoder_took() -> None:
-    """Its first one must be told, or it would write there without the other's knowledge."""
+def test_a_batch_that_another_encoder_continues() -> None:
+    """The first encoder must be notified, or both would write to the same place."""
     columns = SentColumns(3, None)
     first, second = (kernel.ColumnEncoder(columns, 1, 1000) for _ in range(2))
     batch = kernel.BatchBuilder(1000, None)

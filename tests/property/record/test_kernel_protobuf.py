@@ -1,4 +1,4 @@
-"""The kernel of columns beside Protobuf's library: random messages, rows, and bytes gone bad."""
+"""The native Protobuf decoder against Protobuf's library: random messages, rows, broken bytes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ kernel = native("kernel_columns")
 
 @settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_the_kernel_makes_what_protobuf_makes(seed: int) -> None:
-    """Values, types, and which rows can't be read, with the words why."""
+def test_the_native_decoder_equals_the_protobuf_library(seed: int) -> None:
+    """Values, types, and which rows can't be read, with the error texts."""
     protobufs = Protobufs(seed)
     for _ in range(6):
         case = protobufs.case()

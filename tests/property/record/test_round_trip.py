@@ -1,4 +1,4 @@
-"""Random records through every writer and reader of the record room; kio reads them too."""
+"""Random records through every writer and reader of `odradek.record`; kio reads them too."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ relaxed = settings(deadline=None, max_examples=examples(80))
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[list[Row]]:
-    """Batches of rows with ascending offsets and gaps, as compaction leaves them."""
+    """Return batches of rows with ascending offsets and gaps, as compaction leaves them."""
     offset = draw(st.integers(0, 2**40))
     batches = []
     for contents in draw(st.lists(CONTENTS, min_size=1, max_size=4)):
@@ -104,7 +104,7 @@ def test_builder_and_reference_agree(
 @relaxed
 @given(CONTENTS)
 def test_kio_reads_the_same(contents: list[Content]) -> None:
-    # kio keeps whole seconds only and wants times that `datetime` knows.
+    # kio keeps whole seconds only, and needs times within the range of `datetime`.
     builder = BatchBuilder(1 << 20, None)
     for i, (_, key, value, headers) in enumerate(contents):
         builder.append(key, value, headers, 1_700_000_000_000 + 1000 * i)
