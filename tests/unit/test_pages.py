@@ -125,7 +125,7 @@ def test_the_design_has_no_long_cells() -> None:
 
 def test_the_diagrams_are_those_of_the_transition_tables() -> None:
     page = state_diagrams.PAGE.read_text()
-    assert state_diagrams.renewed(page) == page, "run tools/state_diagrams.py"
+    assert state_diagrams.updated(page) == page, "run tools/state_diagrams.py"
 
 
 def test_the_version_is_the_same_everywhere() -> None:
