@@ -59,7 +59,7 @@ def main() -> None:
     for name in sorted(set(map(name_of, users)) & set(pins)):  # some are for other machines
         print(f"{end}: {pins[name]}", flush=True)
     if end == "lowest" and (idle := untested(users, pins)):
-        sys.exit(f"these lower ends conflict with the others, so they aren't tested: {', '.join(idle)}")
+        sys.exit(f"lower ends in conflict with others, not tested: {', '.join(idle)}")
     if arguments.list:
         return
     run([*uv, "pip", "sync", "--quiet", "--python", str(python), str(packages)], environment)

@@ -1,8 +1,8 @@
 """Run kafka-python's own integration tests with our classes under its names: a pytest plugin.
 
 In: their tests below `test/`. Out: the fixtures that they use, with `odradek.Consumer` and
-`odradek.Producer` called by kafka-python's methods. No module replaces kafka-python: this file makes the
-changes that a program makes by hand (docs/switching.md).
+`odradek.Producer` called by kafka-python's methods. No module replaces kafka-python: this file
+makes the changes that a program makes by hand (docs/switching.md).
 """
 
 import contextlib
