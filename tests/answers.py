@@ -1,4 +1,4 @@
-"""Reads a whole answer, its correlation id included: clients look at that first, by itself."""
+"""Decode a whole response frame, including its correlation id, which clients read separately."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ R = TypeVar("R", bound=Message)
 
 
 def decode_response(request: type[Request[R]], version: int, buffer: Buffer) -> tuple[int, R]:
-    """The correlation id and the message of a frame without its length."""
+    """Return the correlation id and the message of a frame without its length prefix."""
     view = as_bytes_view(buffer)
     return peek_correlation_id(view), decode_answer(request, version, view)

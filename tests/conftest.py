@@ -1,10 +1,8 @@
-"""For all tests: properties are searched the same way in every run, so a red run stays red; and all
-output is searched for secrets.
+"""Configure all tests: fixed Hypothesis seeds and a search for secrets in all output.
 
-What pytest collects is kept from the garbage collector: it would go through ten thousand tests
-whenever one of them looks for what a dropped client leaves.
-
-`HYPOTHESIS_PROFILE=explore` searches anew each time, for whoever hunts.
+Property tests search the same examples in every run, so that a failure is reproducible;
+`HYPOTHESIS_PROFILE=explore` searches with new random examples. The garbage collector skips the
+objects of pytest's collection (thousands of tests), because tests of dropped clients call it often.
 """
 
 from __future__ import annotations
@@ -33,15 +31,15 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
-        # Hypothesis looks with the collector for who keeps its generator, which it makes with the
-        # first examples; from 3.14 on it doesn't find that once what holds it is frozen.
+        # Hypothesis creates its random generator with the first examples and finds the references
+        # to it with the garbage collector, which from Python 3.14 on fails after gc.freeze().
         find(strategies.none(), lambda _: True)
         gc.enable()
         gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_trees_are_left() -> Iterator[None]:
-    """A million nodes would make each collection of a later test take half a second."""
+def _drop_syntax_trees() -> Iterator[None]:
+    """Drop the syntax trees: a million nodes slow down each later garbage collection by 0.5 s."""
     yield
     forget()

@@ -1,8 +1,8 @@
-"""The objects that a client keeps: every container and object that can be reached from it.
+"""Find the objects that a client keeps: every container and object reachable from it.
 
-In: a client. Out: how many elements each attribute holds that are about a topic or an address, and
-how many objects there are of each class. Closures, bound methods and waiting generators are walked
-through, too. Must not: walk into the simulation, which keeps everything.
+In: a client. Out: for each attribute, how many of its elements mention a topic or an address, and
+the number of objects of each class. Closures, bound methods and suspended generators are followed
+too. Must not: walk into the simulation, which keeps everything.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ SEQUENCES = (list, set, frozenset, deque, tuple)
 
 
 class Kept:
-    """One walk over all that some roots refer to."""
+    """One walk over all objects that are reachable from some roots."""
 
     def __init__(self, *roots: Any, mentions: Mentions) -> None:
-        """`mentions`: whether an element is about what should have been forgotten."""
+        """Walk; `mentions` tells whether an element mentions what should be forgotten."""
         self.mentioned: Counter[str] = Counter()
-        """How many elements that are, by class and attribute of the container."""
+        """Number of such elements, by class and attribute of the container."""
         self.objects: Counter[str] = Counter()
-        """Objects by class."""
+        """Number of objects by class."""
         self._mentions = mentions
         self._seen: dict[int, Any] = {}
         todo = [("root", root) for root in roots]
@@ -36,9 +36,9 @@ class Kept:
             if one is None or isinstance(one, PLAIN) or id(one) in self._seen:
                 continue
             self._seen[id(one)] = one
-            todo += self._beneath(where, one)
+            todo += self._children(where, one)
 
-    def _beneath(self, where: str, one: Any) -> Iterator[tuple[str, Any]]:
+    def _children(self, where: str, one: Any) -> Iterator[tuple[str, Any]]:
         kind = type(one)
         if isinstance(one, dict):
             self._count(where, one)
@@ -75,5 +75,5 @@ class Kept:
             yield from ((kind.__qualname__, element) for element in one)
         slots = [s for c in kind.__mro__ for s in getattr(c, "__slots__", ())]
         for name in {*slots, *getattr(one, "__dict__", ())}:
-            with_value = getattr(one, name, None) if name in slots else vars(one)[name]
-            yield f"{kind.__qualname__}.{name}", with_value
+            value = getattr(one, name, None) if name in slots else vars(one)[name]
+            yield f"{kind.__qualname__}.{name}", value

@@ -1,5 +1,6 @@
-"""A Kerberos realm of MIT's on loopback for tests: principals, keytabs, and a key distribution
-centre that runs from `with` to its end. Debian has it as krb5-kdc and krb5-admin-server.
+"""Run a Kerberos realm of MIT on loopback: principals, keytabs and a key distribution centre.
+
+The centre runs as long as the `with` block. Debian packages: krb5-kdc and krb5-admin-server.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from pathlib import Path
 from typing import Self
 
 REALM = "ODRADEK.TEST"
-PATIENCE = 20.0
+TIMEOUT_S = 20.0
 _FOLDERS = "/usr/sbin:/usr/local/sbin:/usr/lib/heimdal-servers"
 
 
 def missing() -> str:
-    """What this machine lacks for a realm; empty if nothing."""
+    """Return the programs for a realm that this machine lacks; empty if none."""
     tools = [name for name in ("krb5kdc", "kdb5_util", "kadmin.local") if _tool(name) is None]
     return f"{', '.join(tools)} (Debian: krb5-kdc krb5-admin-server)" if tools else ""
 
@@ -28,7 +29,7 @@ def _tool(name: str) -> str | None:
 
 
 class Realm:
-    """One realm in a folder of its own."""
+    """Kerberos realm in its own folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -81,7 +82,7 @@ kdc = FILE:{folder}/kdc.log
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1.0).close()
@@ -96,13 +97,13 @@ kdc = FILE:{folder}/kdc.log
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(PATIENCE)
+            self._process.wait(TIMEOUT_S)
 
     def keytab(self, principal: str) -> Path:
-        """Make a principal; its keytab.
+        """Create a principal and return its keytab.
 
-        All have the same key, which isn't salted with their names: so a service's keytab is good
-        for each name that it gets later.
+        All principals have the same key, which isn't salted with their names. So a service's keytab
+        is valid for each name that the service gets later.
         """
         path = self.folder / f"{principal.replace('/', '-')}.keytab"
         if not path.exists():
@@ -121,7 +122,7 @@ kdc = FILE:{folder}/kdc.log
             env=self.environment,
             check=True,
             capture_output=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_S,
         )
 
 

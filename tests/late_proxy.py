@@ -1,4 +1,4 @@
-"""Delivers one request late: after its connection has ended and its retry was answered."""
+"""Proxy that delivers one request late: after its retry was answered on a new connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.proxy_server import ProxyServer, take
 
 
 class LateProxy(ProxyServer):
-    """Pass frames on whole; keep the next request of an API, and end the client's connection."""
+    """Forward whole frames; hold back the next request of an API and end its connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,14 +19,14 @@ class LateProxy(ProxyServer):
         self._brokers: set[socket.socket] = set()
         self._answered = threading.Event()
         self.answer = b""
-        """Answer of the broker to the request that was late."""
+        """Response of the broker to the request that was held back."""
 
     def keep(self, api: int) -> None:
-        """Keep the next request with this API key."""
+        """Hold back the next request with this API key."""
         self._api = api
 
     def deliver(self, timeout: float) -> None:
-        """Deliver the request that was kept, and wait until its broker has answered it."""
+        """Deliver the request that was held back, and wait until its broker has answered it."""
         assert self._kept is not None, "no request was kept"
         broker, frame = self._kept
         broker.sendall(frame)

@@ -1,10 +1,9 @@
-"""How long a call took, without the time in which the machine didn't let this process run.
+"""Measure how long a call took, without the time in which this process could not run.
 
-Whether a call keeps its timeout to the tenth of a second can't be seen on a clock alone: where
-other tests' brokers start on the same two cores, a thread that may run waits for its turn.
-What is taken off, for all threads of the process together: their waits for a processor (Linux
-counts them, proc(5): schedstat), what the hypervisor took away, and Python's collections (the
-tests' own objects make these long).
+On a busy machine a thread that is ready to run waits for a processor, so the clock alone can't show
+whether a call returned within 0.1 s of its timeout. Subtracted, for all threads of the process:
+their waits for a processor (Linux counts them, proc(5): schedstat), the time stolen by the
+hypervisor, and Python's garbage collections (the tests' own objects make these long).
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ class Held:
 
 
 def queued() -> dict[str, float]:
-    """Seconds that each living thread has waited for a processor; empty where none tells."""
+    """Return the seconds that each thread has waited for a processor; empty if unknown."""
     found = {}
     for path in Path("/proc/self/task").glob("*/schedstat"):
         try:
             found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
-        except OSError:  # it ended meanwhile
+        except OSError:  # the thread has ended
             continue
     return found
 
 
 def stolen() -> float:
-    """Seconds that the hypervisor has kept from this machine."""
+    """Return the seconds of processor time that the hypervisor took from this machine."""
     try:
         with Path("/proc/stat").open() as stat:
             return int(stat.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
@@ -57,7 +56,7 @@ def stolen() -> float:
 
 @contextmanager
 def held() -> Iterator[Held]:
-    """Measures its block: the `Held` is filled in at its end."""
+    """Measure a block; the `Held` is filled in at its end."""
     found = Held()
     begun = 0.0
 
@@ -81,7 +80,7 @@ def held() -> Iterator[Held]:
 
 @contextmanager
 def ends_at(timeout: float, *, soonest: float | None = None) -> Iterator[None]:
-    """Its block ends neither before `timeout` (or `soonest`) nor more than `LATE` after it."""
+    """Assert that a block ends neither before `timeout` (or `soonest`) nor after it + `LATE`."""
     begin = time.monotonic()
     with held() as away:
         yield

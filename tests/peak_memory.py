@@ -1,4 +1,4 @@
-"""How much memory something takes at its peak, of what Python itself allocates."""
+"""Measure the peak of the memory that Python itself allocates."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def peak_below(limit: int) -> Iterator[None]:
-    """Assert that at most `limit` bytes are allocated at a time beyond what there was before.
+    """Assert that a block allocates at most `limit` bytes at its peak.
 
-    Without a GIL the garbage collector itself allocates, for what it goes through: for all that a
-    process of pytest has that is 700 KB. There it waits, and what it would have freed counts.
+    Without a GIL the garbage collector allocates memory for its own traversal (700 KB in a pytest
+    process), so it is disabled there, and memory that it would have freed counts.
     """
     waits = bool(sysconfig.get_config_var("Py_GIL_DISABLED")) and gc.isenabled()
     if waits:

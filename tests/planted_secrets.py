@@ -1,10 +1,10 @@
-"""All output of the suite is searched for secrets.
+"""Search all output of the test suite for secrets.
 
-Whatever a test makes a `Secret` of is planted by that, and so is what it names by `plant`. It must
-not be seen in what the same test prints and logs, in the texts of our errors, in events and in
-`explain()`. A test that finds one of them fails, and the report doesn't show it either. Tests whose
-subject is to show a secret say so by the mark `shows_secrets`. `with_locals` is for tests that look
-at the locals of our frames in a traceback.
+Each text that a test wraps in a `Secret`, or passes to `plant`, is a planted secret. It must not
+occur in the output and log of that test, in the texts of our errors, in events or in `explain()`. A
+test that leaks a secret fails, with a report that doesn't contain the secret. Tests that show a
+secret on purpose have the mark `shows_secrets`. `with_locals` is for tests of the local variables
+of our frames in a traceback.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from odradek.common.events import Event, EventLog
 from odradek.common.secret import Secret
 
 SHORTEST = 8
-"""Characters; shorter ones are parts of ordinary words."""
+"""Minimum length in characters; shorter texts are parts of ordinary words."""
 SPREAD = 12
-"""Different characters from which on a text is a secret even without a digit or a dash."""
+"""Number of different characters that makes a text a secret without a digit or a dash."""
 
 
 @dataclass
 class Watch:
-    """What the test that runs now has planted, and where it was seen."""
+    """Secrets that the current test has planted, and where they were seen."""
 
     active: bool = False
     planted: dict[str, str] = field(default_factory=dict)
     found: list[str] = field(default_factory=list)
 
     def plant(self, text: str) -> None:
-        """Look for this from now on, plainly and as base64."""
+        """Search for this text from now on, as it is and in base64."""
         if not self.active or not worth_looking(text):
             return
         self.planted[text] = "as it is"
         self.planted[base64.b64encode(text.encode("utf-8", "replace")).decode()] = "in base64"
 
     def look(self, where: str, text: str) -> None:
-        """Note every planted secret that this text shows."""
+        """Note every planted secret that this text contains."""
         for secret, form in self.planted.items():
             at = text.find(secret)
             if at >= 0:
@@ -58,18 +58,18 @@ watch = Watch()
 
 
 def worth_looking(text: str) -> bool:
-    """Whether a text is long and odd enough that finding it means something."""
+    """Return whether a text is long and unusual enough not to occur by coincidence."""
     odd = any(not c.isalpha() for c in text) or len(set(text)) >= SPREAD
     return len(text) >= SHORTEST and odd and any(c.isalpha() for c in text)
 
 
 def plant(text: str) -> str:
-    """Have a secret looked for that isn't made a `Secret` in this process; gives it back."""
+    """Plant a secret that this process doesn't wrap in a `Secret`, and return it."""
     watch.plant(text)
     return text
 
 
-# Where texts are made
+# Where texts are created
 
 
 def _hooked(made: Callable[..., None], then: Callable[..., None]) -> Callable[..., None]:
@@ -92,7 +92,7 @@ def _event(_: EventLog, at: float, kind: str, **fields: Any) -> None:
 
 
 def _usual_error(error: KafkaError, *args: object, **named: object) -> None:
-    super(KafkaError, error).__init__(*args, **named)  # an `OSError`'s, where it is one, too
+    super(KafkaError, error).__init__(*args, **named)  # maybe `OSError.__init__`
 
 
 def _error(error: KafkaError, *args: object, **named: object) -> None:
@@ -107,7 +107,7 @@ def _explanation(picture: Explanation, *_: object, **__: object) -> None:
 
 @contextmanager
 def hooks() -> Iterator[None]:
-    """Look wherever our texts are made."""
+    """Check all places where our texts are created."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Secret, "__init__", _hooked(Secret.__init__, _secret))
         patch.setattr(EventLog, "emit", _hooked(EventLog.emit, _event))
@@ -117,7 +117,7 @@ def hooks() -> Iterator[None]:
 
 
 def with_locals(error: BaseException) -> str:
-    """The traceback as tools print it that show the locals of each of our frames."""
+    """Return the traceback with the locals of each of our frames, as some tools print it."""
     told = traceback.TracebackException.from_exception(error, capture_locals=True)
     parts: list[str] = []
     seen: list[traceback.TracebackException] = [told]
@@ -131,13 +131,13 @@ def with_locals(error: BaseException) -> str:
     return "\n".join(parts)
 
 
-# The hooks of pytest
+# Hooks of pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows_secrets: shows a secret on purpose")
-    # Once for all tests: a new `KafkaError.__init__` costs a millisecond for its hundreds of
-    # subclasses.
+    # Installed once for all tests: replacing `KafkaError.__init__` takes 1 ms because of its
+    # hundreds of subclasses.
     hooked = ExitStack()
     hooked.enter_context(hooks())
     config.add_cleanup(hooked.close)

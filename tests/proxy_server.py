@@ -1,4 +1,4 @@
-"""A small proxy on loopback, for SOCKS5 and HTTP CONNECT, with the manners that a test wants."""
+"""Run a small proxy for SOCKS5 and HTTP CONNECT on loopback, with faults that a test selects."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LOCAL = "127.0.0.1"
 
 @dataclass
 class ProxyServer:
-    """Leads to where it is asked to; `names` are those that it alone can resolve.
+    """Connect to the requested address; `names`: host names that only the proxy can resolve.
 
-    `login`: user and password that it wants. `refusal`: what it answers to every wish to connect
-    (a code of SOCKS5 or of HTTP). `pieces`: it says each byte by itself.
+    `login`: user and password that the proxy requires. `refusal`: its response to each connection
+    request (a code of SOCKS5 or of HTTP). `pieces`: it sends each byte separately.
     """
 
     login: tuple[str, str] | None = None
@@ -26,7 +26,7 @@ class ProxyServer:
     names: dict[str, str] = field(default_factory=dict)
     pieces: bool = False
     asked: list[tuple[str, int]] = field(default_factory=list)
-    """The hosts and ports that it was asked for."""
+    """Hosts and ports that clients requested."""
     accepted: int = 0
 
     def __enter__(self) -> Self:
@@ -87,7 +87,7 @@ class ProxyServer:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
-    def _say(self, client: socket.socket, text: bytes) -> None:
+    def _send(self, client: socket.socket, text: bytes) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for start in range(len(text)) if self.pieces else [0]:
             client.sendall(text[start : start + 1] if self.pieces else text)
@@ -103,15 +103,15 @@ class ProxyServer:
         ways = take(client, count)
         way = 0 if self.login is None else 2
         if way not in ways:
-            self._say(client, b"\x05\xff")
+            self._send(client, b"\x05\xff")
             return None
-        self._say(client, bytes((5, way)))
+        self._send(client, bytes((5, way)))
         if self.login is not None:
             _, length = take(client, 2)
             user = take(client, length)
             password = take(client, take(client, 1)[0])
             right = (user.decode(), password.decode()) == self.login
-            self._say(client, bytes((1, 0 if right else 9)))
+            self._send(client, bytes((1, 0 if right else 9)))
             if not right:
                 return None
         _, _, _, kind = take(client, 4)
@@ -122,14 +122,14 @@ class ProxyServer:
             host = socket.inet_ntop(family, take(client, size))
         port = int.from_bytes(take(client, 2), "big")
         if self.refusal is not None:
-            self._say(client, bytes((5, self.refusal, 0, 1)) + bytes(6))
+            self._send(client, bytes((5, self.refusal, 0, 1)) + bytes(6))
             return None
         try:
             broker = self._connect(host, port)
         except OSError:
-            self._say(client, bytes((5, 5, 0, 1)) + bytes(6))
+            self._send(client, bytes((5, 5, 0, 1)) + bytes(6))
             return None
-        self._say(client, b"\x05\x00\x00\x03\x05proxy\x12\x34")
+        self._send(client, b"\x05\x00\x00\x03\x05proxy\x12\x34")
         return broker
 
     # HTTP
@@ -151,11 +151,11 @@ class ProxyServer:
             assert method == "CONNECT"
             with suppress(OSError):
                 broker = self._connect(host.strip("[]"), int(port))
-                self._say(client, b"HTTP/1.1 200 Connection established\r\nVia: proxy\r\n\r\n")
+                self._send(client, b"HTTP/1.1 200 Connection established\r\nVia: proxy\r\n\r\n")
                 return broker
             code = 502
-        # A rude one: it says back what it was told.
-        self._say(client, f"HTTP/1.1 {code} {head.decode()}".encode())
+        # A badly behaved proxy: it sends the request's head, with credentials, back to the client.
+        self._send(client, f"HTTP/1.1 {code} {head.decode()}".encode())
         return None
 
 

@@ -1,4 +1,4 @@
-"""A connection to a broker without a client: requests of a test's own, answered in order."""
+"""Send a test's own requests to a broker without a client; responses come in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.protocol.headers import encode_request
 
 
 class RawConnection:
-    """One blocking connection."""
+    """Blocking connection to a broker."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), 10.0)
@@ -26,7 +26,7 @@ class RawConnection:
         self.close()
 
     def send(self, body: Any, version: int) -> None:
-        """Send a request; its response is read by `answer`."""
+        """Send a request; `answer` reads its response."""
         number = len(self._asked)
         self._asked.append((type(body), version))
         self._socket.sendall(b"".join(encode_request(body, version, number, "script")))

@@ -1,6 +1,6 @@
-"""A registry of a few lines, for what no real one can be made to do: fail, lie, ask for passwords.
+"""Run a minimal schema registry with faults that a real one can't be made to have.
 
-It keeps schemas in lists, gives GUIDs, and notes each question with its headers.
+The server keeps schemas in lists, assigns GUIDs, and records each request with its headers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Answer = tuple[int, Any]
 
 
 class RegistryServer(ThreadingHTTPServer):
-    """`wrong` says what is answered instead, once for each of its items."""
+    """Registry that returns the responses in `wrong`, if any, instead of its own."""
 
     daemon_threads = True
 
@@ -39,20 +39,20 @@ class RegistryServer(ThreadingHTTPServer):
         self.wrong: list[Answer] = []
         self.rule: Callable[[dict[str, str]], Answer | None] = lambda _: None
         self.more: dict[str, str] = {}
-        """Headers of all answers."""
+        """Additional headers of all responses."""
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
         self.stalls = False
-        """The second half of an answer never comes."""
+        """Whether the server never sends the second half of a response."""
         self.serialized: str | None = None
-        """What is given for a schema where `format=serialized` is asked for; None: the schema."""
+        """Response for `format=serialized` in place of the schema; None: the schema."""
 
     @property
     def url(self) -> str:
         return f"{self.scheme}://localhost:{self.server_address[1]}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that leaves in the middle is no news."""
+        """Ignore a client that disconnects during a request."""
 
     def answer(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Answer:
         self.asked.append(f"{method} {path.partition('?')[0]}")
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.server.stalls:
             self.wfile.write(data[: len(data) // 2])
-            self.connection.recv(1)  # until the client leaves
+            self.connection.recv(1)  # until the client disconnects
         else:
             self.wfile.write(data)
 
@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class FaultProxy(RegistryServer):
-    """Passes requests to a real registry, unless `wrong` or `rule` has an answer."""
+    """Pass requests on to a real registry, unless `wrong` or `rule` has a response."""
 
     upstream = ""
 
@@ -154,7 +154,7 @@ class FaultProxy(RegistryServer):
 def registry_server(
     tls: ssl.SSLContext | None = None, kind: type[RegistryServer] = RegistryServer
 ) -> Iterator[RegistryServer]:
-    """Serve until the end of the block; clients don't pause before they confirm an answer."""
+    """Serve until the end of the block; clients don't pause before they confirm a response."""
     with kind(tls) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry_client, "CONFIRM_S", 0.0)
         patch.setattr(rest_client, "STRANGE_S", 0.0)

@@ -1,4 +1,4 @@
-"""Syntax trees of the package that is imported, and of other files, for tests that read code."""
+"""Parse the imported package and other files, for tests that read code."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from pathlib import Path
 import odradek
 
 PACKAGE = Path(odradek.__file__).parent
-"""A broken copy, where `make broken-rules` runs the test."""
+"""Folder of the package; with `make broken-rules`, of its mutated copy."""
 
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """Parse a file once, and keep its tree until the module of tests ends.
+    """Parse a file once, and keep its tree until the end of the test module.
 
-    So long the collector rests, until `forget`: it would walk over a million nodes again and again,
-    for as long as the parsing takes and the reading.
+    The garbage collector is disabled until `forget`: going through a million nodes again and again
+    would take as long as the parsing and the tests.
     """
     gc.disable()
     return ast.parse(path.read_text(), str(path))
 
 
 def forget() -> None:
-    """Let go of all trees."""
+    """Drop all trees."""
     parsed.cache_clear()
     gc.enable()
 
 
 def naming(*words: str) -> Iterator[Path]:
-    """The package's files in which one of these stands: to parse them all takes ten times as long
-    as to look.
+    """Yield the package's files that contain one of these words.
+
+    Searching a file's text takes a tenth of the time of parsing it.
     """
     for path in sorted(PACKAGE.parent.rglob("*.py")):
         text = path.read_text()

@@ -1,7 +1,7 @@
-"""A small OAuth server on loopback for tests: client credentials, JWT bearer, JWKS; and its faults.
+"""Run a small OAuth server on loopback: client credentials, JWT bearer and JWKS.
 
 Out: a token endpoint that issues RS256 JWTs, the keys that brokers check them with (`/jwks`), and
-`faults`, a list of what the next answers are instead. Not a part of what ships.
+`faults`, a list of responses to send instead of the next ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def decoded(text: str) -> Any:
     return json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
-def _whole(number: int) -> str:
+def _integer(number: int) -> str:
     return encoded(number.to_bytes((number.bit_length() + 7) // 8, "big"))
 
 
@@ -45,11 +45,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that hang up or refuse the certificate are meant."""
+        """Ignore clients that disconnect or refuse the certificate: tests cause both on purpose."""
 
 
 class TokenServer:
-    """Runs from `with` to its end."""
+    """OAuth server that runs as long as its `with` block."""
 
     issuer = "https://issuer.test"
     audience = "kafka"
@@ -96,13 +96,13 @@ class TokenServer:
         return f"{text}.{encoded(self.key.sign(text.encode(), padding.PKCS1v15(), SHA256()))}"
 
     def jwks(self) -> dict[str, Any]:
-        """The public key, as brokers read it."""
+        """Return the public key as a JSON Web Key Set."""
         numbers = self.key.public_key().public_numbers()
         key = {"kty": "RSA", "kid": "one", "use": "sig", "alg": "RS256"}
-        return {"keys": [{**key, "n": _whole(numbers.n), "e": _whole(numbers.e)}]}
+        return {"keys": [{**key, "n": _integer(numbers.n), "e": _integer(numbers.e)}]}
 
     def answer(self, form: dict[str, str], authorization: str) -> tuple[int, bytes]:
-        """As RFC 6749 has it."""
+        """Return the response to a token request (RFC 6749)."""
         if form.get("grant_type", "").endswith(":jwt-bearer"):
             subject = decoded(form["assertion"].split(".")[1])["sub"]
         else:

@@ -1,4 +1,4 @@
-"""The commands for a cluster and their verbs, as the program has them."""
+"""List the subcommands of the program's cluster commands."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ COMMANDS = (
     *("transactions", "cluster", "logdirs"),
 )
 OF_LOCAL_CLUSTERS = {"cluster start", "cluster status", "cluster stop"}
-"""They start brokers on this machine, and ask no cluster."""
+"""Subcommands that start brokers on this machine and send no requests to a cluster."""
 
 
 def verbs() -> dict[str, bool]:
-    """All of them, as they are typed, and whether each changes something."""
+    """Return each subcommand as typed, and whether it changes something."""
     return dict(_each())
 
 

@@ -1,9 +1,9 @@
-"""How much of a long search or of a long table a run tries.
+"""Choose how much of a long search or a long table a run covers.
 
-`make test` tries a part of each, which is enough to notice what a change breaks. With
-ODRADEK_WHOLE=1 the whole is tried: in `make test-long`, `make fuzz-properties` and
-`make fuzz-interruptions`, and where a search must find what was broken on purpose
-(`make broken-rules`, `make broken-bounds`).
+`make test` covers a part of each, which is enough to notice what a change breaks. With
+ODRADEK_WHOLE=1 everything runs: in `make test-long`, `make fuzz-properties`, `make
+fuzz-interruptions`, and where a search must find a mutation (`make broken-rules`, `make
+broken-bounds`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def some(cases: Iterable[A], count: int) -> list[A]:
 
 
 def third(cases: Iterable[A], of: str, every: int = 3) -> list[A]:
-    """Return each third case (or each `every`-th), others for another text; all in a whole run."""
+    """Return each third case (or each `every`-th), others for another `of`; all in a whole run."""
     return list(cases) if WHOLE else list(cases)[crc32(of.encode()) % every :: every]
 
 

@@ -1,11 +1,11 @@
 """Compare the assignors with Java's on random groups, and write some of them as test vectors.
 
-In: a number of groups, a seed; Kafka's jars and a JDK (`AssignorVectors.java` is compiled as it is
-run). Groups have racks, different subscriptions, earlier ownership and claims of several
-generations that contradict each other. Out: a line for each group in which an assignor of Odradek
-differs where one assignment is right, or is worse than Java's where several are (`worse`), and with
-`--write` the first groups with Java's answers, as JSON. Must not: ask Odradek's code for an answer
-that is written.
+In: a number of groups, a seed; Kafka's jars and a JDK (which compiles and runs
+`AssignorVectors.java`). The groups have racks, different subscriptions, earlier ownership, and
+claims of several generations that contradict each other. Out: a line for each group in which an
+assignor of Odradek differs although only one assignment is right, or is worse than Java's if
+several are (`worse`); with `--write` the first groups with Java's assignments, as JSON. Must not:
+write an assignment that Odradek's code computed.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from odradek.testing.java import java_home
 HERE = Path(__file__).resolve().parent
 RACKS = ("a", "b", "c")
 WRITTEN = {"range": 25, "roundrobin": 8, "sticky": 25, "cooperative-sticky": 25}
-"""How many groups of each become vectors: racks make for many ways to go."""
+"""Number of groups per assignor that become vectors; racks lead to many different cases."""
 NO_CLAIM = -2
-"""Below each generation, also that of members that have none."""
+"""Less than each generation, and the generation of members that have none."""
 ROUNDS = 6
-"""The most rounds of a cooperative group until nothing moves."""
+"""Maximum number of rebalances until a cooperative group is stable."""
 STICKY = ("sticky", "cooperative-sticky")
 Group = dict[str, Any]
 Given = dict[str, list[TopicPartition]]
 
 
 def random_group(rng: random.Random, assignor: str) -> Group:
-    """One group: topics with the racks of each partition, and what each member says."""
+    """Return a random group: topics with each partition's racks, and each member's subscription."""
     topics: dict[str, list[list[str]]] = {}
     racks = rng.random() < 0.5
     copartitioned = rng.randint(1, 9)
@@ -89,7 +89,7 @@ def random_group(rng: random.Random, assignor: str) -> Group:
 
 
 def ask_java(groups: Iterable[Group]) -> list[Group]:
-    """Add what Java writes for each member, and what its assignor gives (both as hex)."""
+    """Add each member's subscription as Java encodes it, and Java's assignment (both as hex)."""
     groups = list(groups)
     lines = []
     for group in groups:
@@ -144,7 +144,7 @@ def of_odradek(group: Group) -> Assignor:
 
 
 def ours(group: Group, assignor: Assignor | None = None) -> Given:
-    """Return the assignment that Odradek's assignor makes for the members that Java wrote."""
+    """Return the assignment of Odradek's assignor for the subscriptions that Java encoded."""
     assignor = assignor or of_odradek(group)
     members = {
         member: decode_subscription(bytes.fromhex(said["said"]), said["instance"])
@@ -154,8 +154,8 @@ def ours(group: Group, assignor: Assignor | None = None) -> Given:
     return {m: sorted(p) for m, p in assignor.assign(members, counts).items()}
 
 
-def settled_by_us(group: Group) -> Given:
-    """Return what members own once a cooperative group has no more to revoke."""
+def stable_odradek_assignment(group: Group) -> Given:
+    """Return what members own once a cooperative group has nothing to revoke."""
     assignor = of_odradek(group)
     given = ours(group, assignor)
     for _ in range(ROUNDS if group["assignor"] == "cooperative-sticky" else 0):
@@ -172,7 +172,7 @@ def settled_by_us(group: Group) -> Given:
     return given
 
 
-def theirs(group: Group) -> Given:
+def java_assignment(group: Group) -> Given:
     """Return the assignment of Java's assignor."""
     return {
         member: sorted(decode_assignment(bytes.fromhex(said["given"])).partitions)
@@ -181,7 +181,7 @@ def theirs(group: Group) -> Given:
 
 
 def names(given: Mapping[str, Sequence[TopicPartition]]) -> dict[str, list[str]]:
-    """Return an assignment as JSON has it."""
+    """Return an assignment in the form of the JSON file."""
     return {m: [f"{p.topic}-{p.partition}" for p in found] for m, found in given.items()}
 
 
@@ -190,11 +190,11 @@ def partitions(found: Sequence[str]) -> list[TopicPartition]:
     return [TopicPartition(t, int(n)) for t, _, n in (name.rpartition("-") for name in found)]
 
 
-def let_java_settle(groups: Sequence[Group]) -> None:
-    """Add to each group of a sticky assignor what Java's members own once nothing moves."""
+def add_stable_java_assignments(groups: Sequence[Group]) -> None:
+    """Add to each group of a sticky assignor what Java's members own once the group is stable."""
     for group in groups:
         if group["assignor"] in STICKY:
-            group["settled"] = names(theirs(group))
+            group["settled"] = names(java_assignment(group))
     moving = [g for g in groups if g["assignor"] == "cooperative-sticky"]
     for generation in range(9, 9 + ROUNDS):
         again = []
@@ -207,7 +207,7 @@ def let_java_settle(groups: Sequence[Group]) -> None:
         if not again:
             break
         ask_java(again)
-        given = [names(theirs(group)) for group in again]
+        given = [names(java_assignment(group)) for group in again]
         pairs = list(zip(moving, given, strict=True))
         moving = [group for group, found in pairs if found != group["settled"]]
         for group, found in pairs:
@@ -216,19 +216,20 @@ def let_java_settle(groups: Sequence[Group]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Aims of sticky assignors, in this order."""
+    """Aims of sticky assignors, in order of priority."""
 
     imbalance: int
     """Sum of the differences between the numbers of partitions of all pairs of members."""
     near: int
     """Partitions with a replica in their member's rack."""
     kept: int
-    """Partitions that stay with their former owner."""
+    """Partitions that keep their previous owner."""
 
     def worse_than(self, other: Quality) -> bool:
         """Return whether the other one is more balanced, or as balanced with fewer moves.
 
-        Racks are compared over many groups (`totals`): both assignors trade them for moves.
+        Racks are compared over many groups (`totals`): both assignors accept fewer local replicas
+        for fewer moves.
         """
         mine = self.imbalance, -self.kept
         return mine > (other.imbalance, -other.kept)
@@ -244,7 +245,7 @@ def claims(group: Group) -> dict[TopicPartition, dict[str, int]]:
 
 
 def quality(group: Group, given: Mapping[str, Sequence[TopicPartition]]) -> Quality:
-    """Rate the assignment of a sticky assignor."""
+    """Compute the quality of a sticky assignor's assignment."""
     owner = {p: member for member, found in given.items() for p in found}
     kept = near = 0
     for partition, claimed in claims(group).items():
@@ -259,11 +260,11 @@ def quality(group: Group, given: Mapping[str, Sequence[TopicPartition]]) -> Qual
 
 
 def unsafe(group: Group, given: Mapping[str, Sequence[TopicPartition]]) -> list[str]:
-    """Return the partitions that have two members in one generation, or no member without reason.
+    """Return partitions with two members in one generation, or without a member for no reason.
 
-    A cooperative member keeps what it claims until it joins again. A partition may only be
-    assigned if each other claim of it is older than its member's own claim, and is withheld only
-    if there is such a claim.
+    A cooperative member keeps the partitions that it claims until it rejoins. A partition may only
+    be assigned if each other claim of it is older than its member's own claim, and is withheld only
+    if such a claim exists.
     """
     found = []
     claimed = claims(group) if group["assignor"] == "cooperative-sticky" else {}
@@ -284,17 +285,19 @@ def unsafe(group: Group, given: Mapping[str, Sequence[TopicPartition]]) -> list[
     return found
 
 
-def settled_by_java(group: Group) -> Given:
-    """Return what Java's members own once nothing moves."""
+def stable_java_assignment(group: Group) -> Given:
+    """Return what Java's members own once the group is stable."""
     return {member: partitions(owned) for member, owned in group["settled"].items()}
 
 
 def totals(groups: Iterable[Group]) -> tuple[Quality, Quality]:
-    """Return the sums over the groups of sticky assignors, of Odradek and of Java."""
+    """Return the summed quality over the groups of sticky assignors, of Odradek and of Java."""
     sums = [Quality(0, 0, 0), Quality(0, 0, 0)]
     for group in groups:
         if group["assignor"] in STICKY:
-            for n, given in enumerate((settled_by_us(group), settled_by_java(group))):
+            for n, given in enumerate(
+                (stable_odradek_assignment(group), stable_java_assignment(group))
+            ):
                 found = quality(group, given)
                 sums[n] = Quality(
                     sums[n].imbalance + found.imbalance,
@@ -305,14 +308,14 @@ def totals(groups: Iterable[Group]) -> tuple[Quality, Quality]:
 
 
 def worse(group: Group) -> list[str]:
-    """Return where the assignor of Odradek is wrong, unsafe or worse than Java's."""
+    """Return the cases in which Odradek's assignor is wrong, unsafe or worse than Java's."""
     given = ours(group)
-    if group["determined"] and given != theirs(group):
-        return [f"{given} instead of {theirs(group)}"]
+    if group["determined"] and given != java_assignment(group):
+        return [f"{given} instead of {java_assignment(group)}"]
     found = unsafe(group, given)
     if group["assignor"] in STICKY:
-        settled = settled_by_us(group)
-        java = settled_by_java(group)
+        settled = stable_odradek_assignment(group)
+        java = stable_java_assignment(group)
         mine, other = quality(group, settled), quality(group, java)
         fewest = fewest_moves(group) and mine.near <= other.near
         if mine.worse_than(other) if fewest else mine.imbalance > other.imbalance:
@@ -321,7 +324,7 @@ def worse(group: Group) -> list[str]:
 
 
 def fewest_moves(group: Group) -> bool:
-    """Whether no more partitions may move in this group than with Java's assignor.
+    """Return whether this group must not have more moves than with Java's assignor.
 
     With racks and members that subscribe to different topics, neither assignor finds the fewest
     moves of each group: they are compared over many groups (`totals`).
@@ -332,18 +335,18 @@ def fewest_moves(group: Group) -> bool:
 
 
 def determined(group: Group) -> bool:
-    """Whether there is one right answer: not where sticky assignors may keep this or that."""
+    """Return whether only one assignment is right; sticky assignors often have a choice."""
     if group["assignor"] in ("range", "roundrobin"):
         return True
     members = group["members"].values()
-    # With racks Java takes another way where members differ in a topic that isn't there.
+    # With racks Java uses another algorithm if members differ in a topic that doesn't exist.
     racks = any(m["rack"] for m in members)
     there = [[t for t in m["topics"] if racks or group["topics"].get(t)] for m in members]
     return all(t == there[0] and not m["last"] for t, m in zip(there, members, strict=True))
 
 
 def main() -> int:
-    """Compare, and write vectors when asked to."""
+    """Compare, and write the vectors with --write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--groups", type=int, default=500, help="groups for each assignor")
     parser.add_argument("--seed", type=int, default=1)
@@ -353,12 +356,12 @@ def main() -> int:
     groups = ask_java(random_group(rng, name) for name in BUILT_IN for _ in range(given.groups))
     for group in groups:
         group["determined"] = determined(group)
-    let_java_settle(groups)
+    add_stable_java_assignments(groups)
     different: dict[str, int] = dict.fromkeys(BUILT_IN, 0)
     wrong: dict[str, int] = dict.fromkeys(BUILT_IN, 0)
     for group in groups:
         name = group["assignor"]
-        different[name] += ours(group) != theirs(group)
+        different[name] += ours(group) != java_assignment(group)
         if found := worse(group):
             wrong[name] += 1
             print(json.dumps(group), *found, sep="\n")

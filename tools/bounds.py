@@ -1,12 +1,13 @@
-"""The bound checks of the kernels, found by their shape, and sources in which each can be disabled.
+"""Find the bound checks of the kernels, and write sources in which each can be disabled.
 
-In: a kernel's source. Out: its checks, and the source with all of them behind a number: the kernel
-that is built of it lets the one check go whose number ODRADEK_BROKEN_BOUND holds. So all are tried
-with a single build.
+In: a kernel's source. Out: its checks, and a source in which each check has a number: a kernel
+built from it skips the check whose number is in ODRADEK_BROKEN_BOUND. So one build is enough to try
+all checks.
 
-A check is a condition whose consequence refuses, ends or makes room: `if length > end - at: return
-self.fail(...)`, `if size > capacity: grow(...)`, the conditions of a predicate's `return`, and what
-a copy in large steps asks for. Each operand of `or` and `and` is a check of its own.
+A check is a condition that leads to a failure, a return or more memory: `if length > end - at:
+return self.fail(...)`, `if size > capacity: grow(...)`, the conditions in the `return` of a
+predicate, and the size argument of a copy in large steps. Each operand of `or` and `and` is a check
+of its own.
 """
 
 from __future__ import annotations
@@ -24,31 +25,31 @@ _REFUSES = re.compile(
     re.MULTILINE,
 )
 LIMITED = {"records"}
-"""Functions in which each argument of `min` is a limit, too."""
+"""Functions in which each argument of `min` is a limit too."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One check: where it stands, what it compares, and with what text it can be let go."""
+    """One check: its place, the comparison, and the text that disables it."""
 
     line: int
     function: str
     text: str
     by_one: bool
-    """It isn't let go but made weaker by one."""
+    """Whether the check is weakened by one instead of disabled."""
     start: int
     stop: int
     new: str
-    """What stands for it; `{number}` is its number."""
+    """Replacement for the check; `{number}` is its number."""
 
     @property
     def name(self) -> str:
-        """How lists and people call it."""
+        """Name of the check in lists and on the command line."""
         return f"{self.function}: {self.text}{' (by one)' if self.by_one else ''}"
 
 
 class _Finder(ast.NodeVisitor):
-    """Collects the checks of one module."""
+    """Collect the checks of a module."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -88,7 +89,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _limits(self, node: ast.Call) -> None:
-        """Let each of the limits go of which the smallest counts."""
+        """Note a check for each argument of a `min`."""
         limits = list(_limits(node))
         for limit in limits:
             rest = [self._text(other) for other in limits if other is not limit]
@@ -98,8 +99,8 @@ class _Finder(ast.NodeVisitor):
             self._note(node, f"min(…, {self._text(limit)})", new, by_one=False)
 
     def _check(self, test: ast.expr, *, let_go: bool) -> None:
-        """Note the operands of a condition that is to hold (or not to) whatever comes."""
-        # What may be a pointer stays with its `not`: alone, it wouldn't do as an operand of `or`.
+        """Note the operands of a condition that can be forced to be true (or false)."""
+        # A possible pointer keeps its `not`: without it, it can't be an operand of `or`.
         if isinstance(test, ast.UnaryOp) and not isinstance(test.operand, ast.Name):
             self._check(test.operand, let_go=not let_go)
         elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == let_go:
@@ -109,7 +110,7 @@ class _Finder(ast.NodeVisitor):
             self._chain(test)
         else:
             old = self._text(test)
-            if isinstance(test, ast.BinOp):  # a number; operands of `or` have to be of one type
+            if isinstance(test, ast.BinOp):  # a number, but `or` needs equal types
                 old = f"({old}) != 0"
             way = "== {number} or" if let_go else "!= {number} and"
             self._note(test, old, f"({_FLAG} {way} ({old}))", by_one=False)
@@ -117,7 +118,7 @@ class _Finder(ast.NodeVisitor):
                 self._weaker(test, let_go=let_go)
 
     def _chain(self, test: ast.Compare) -> None:
-        """Take `a <= b <= c` to pieces, one of which is let go."""
+        """Split `a <= b <= c` into two comparisons, one of which is disabled."""
         sides = [self._text(side) for side in (test.left, *test.comparators)]
         operators = [_OPERATORS[type(one)] for one in test.ops]
         links = [
@@ -166,7 +167,7 @@ _OPERATORS: dict[type[ast.cmpop], str] = {
 
 
 def _refuses(body: list[ast.stmt]) -> bool:
-    """Tell whether one of the statements themselves ends it or makes room."""
+    """Return whether one of the statements itself fails, returns or gets more memory."""
     plain = (one.test if isinstance(one, ast.If) else one for one in body)
     return any(_REFUSES.search(ast.unparse(one)) for one in plain if not isinstance(one, ast.For))
 
@@ -176,7 +177,7 @@ def _is_refusing_elif(body: list[ast.stmt]) -> bool:
 
 
 def _limits(node: ast.expr) -> Iterator[ast.expr]:
-    """Give what a `min` of `min`s compares."""
+    """Yield the values that a `min` of `min`s compares."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "min":
         for argument in node.args:
             yield from _limits(argument)
@@ -185,17 +186,17 @@ def _limits(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def find(source: str) -> list[Bound]:
-    """Give all checks of a kernel, in their order."""
+    """Return all checks of a kernel in order."""
     finder = _Finder(source)
     finder.visit(ast.parse(source))
     return sorted(set(finder.found), key=lambda bound: (bound.start, bound.stop, bound.by_one))
 
 
 def armed(source: str, bounds: dict[int, Bound], after: str) -> str:
-    """Give the source in which the checks can be disabled by their numbers.
+    """Return the source in which the checks can be disabled by their numbers.
 
-    `after` is the line behind which the number is read. Of checks at the same place one is chosen
-    by the number, so their texts are nested.
+    The number is read after the line `after`. The replacements of checks at the same place are
+    nested.
     """
     places: dict[tuple[int, int], list[tuple[int, Bound]]] = {}
     for number, bound in bounds.items():

@@ -1,16 +1,16 @@
-"""`make broken-bounds`: disable one bound check of the kernels after the other; a test must notice.
+"""Disable the kernels' bound checks one by one; a test must fail each time: `make broken-bounds`.
 
-The kernels are built with all their checks behind a number (`bounds.py`), with sanitizers and
-without. Each number is given to a process of the fuzz targets of its own, with the seed of the test
-command. What isn't noticed there goes through the tests of the record room, on kernels without
-sanitizers, as in the test command. Printed is who noticed, or SURVIVED, which makes the exit status
-1. Before that all must pass with every check in its place.
+The kernels are built so that each check can be disabled by its number (`bounds.py`), with
+sanitizers and without. A process of the fuzz targets runs with each number, with the seed of the
+test command. For a check that no target notices, the tests of record run as in the test command,
+with kernels without sanitizers. The output is the target or test that failed, or SURVIVED, which
+makes the exit status 1. Before that, all must pass with every check enabled.
 
     python tools/break_bounds.py               all of them (some minutes for each kernel)
-    python tools/break_bounds.py walk grow     those whose name holds one of the words
+    python tools/break_bounds.py walk grow     those whose name contains one of the words
     python tools/break_bounds.py columns:      those of kernel_columns
-    python tools/break_bounds.py --by-one      weaker by one instead of disabled
-    python tools/break_bounds.py --list        what there is
+    python tools/break_bounds.py --by-one      weakened by one instead of disabled
+    python tools/break_bounds.py --list        list the checks
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ KERNELS = {
     "kernel_encode": ("encode",),
     "kernel_columns": ("avro", "protobuf"),
 }
-"""The kernels, and their targets."""
+"""Fuzz targets by kernel."""
 READY = 'SOURCES: str = odradek_digest.decode().partition(":")[2]'
-"""After this line of a kernel the number is read."""
+"""The number is read after this line of a kernel."""
 TESTS = (
     *("tests/unit/record/test_kernel.py", "tests/unit/record/test_kernel_encode.py"),
     "tests/unit/record/test_open_batches.py",
@@ -51,13 +51,13 @@ TESTS = (
     "tests/unit/serialization/test_protobuf_columns.py",
 )
 SECONDS = 60.0
-"""What the test command gives to a target, of processor time."""
+"""Processor seconds of a target in the test command."""
 PATIENCE = 900
-"""Seconds for all the tests of one check, beside whatever else the machine does."""
+"""Timeout of all tests of one check in seconds, on a busy machine."""
 
 
 class Builds(NamedTuple):
-    """The armed kernels: those that sanitizers watch for the targets, plain ones for the tests."""
+    """Built kernels: with sanitizers for the fuzz targets, without them for the tests."""
 
     watched: sanitized.Build
     plain: sanitized.Build
@@ -65,7 +65,7 @@ class Builds(NamedTuple):
 
 NO_BOUNDS = {
     r": cython.compiled$": "says whether this is compiled",
-    # Checks that another one makes superfluous; nothing changes without them.
+    # Checks that are redundant because of another one; nothing changes without them.
     r"^get_varlong: byte >= 0x80$": "the tenth byte is at most 1, says the next one",
     r"^records: min\(…, count\)$": "only makes room for less",
     r"^read_headers: stop < at$": "no count is within half of less than nothing",
@@ -75,7 +75,7 @@ NO_BOUNDS = {
     r"^header_lists: ends\[stop\] >": "each row is compared with the data, too",
     r"^find_header: found.name_size > end - at$": "the next number is read before the end, or not",
     r"^headers_between: not at$": "only a codec of names that writes into the column leads there",
-    r"^_put: left - size >= 32$": "there is slack behind each block",
+    r"^_put: left - size >= 32$": "each block is followed by slack",
     r"^_reaches: start <= items$": "no count fits into less than nothing",
     r"^_reaches: 0 <= count$": "counts below 0 are refused before",
     r"^append: self.batch.closed$": "`add` asks again",
@@ -83,8 +83,8 @@ NO_BOUNDS = {
     r"^crc32c(_by_table)?: data.shape\[0\] == 0$": "of no bytes none is read, and the sum is 0",
     r"^measure_headers: row.most > self.limit$": "`measure` asks again; it only ends sooner",
     r"^names_are_text: size < 0$": "`measure` has just refused it; less than nothing isn't read",
-    # Only another thread that writes into the columns leads there, and nothing is copied then. The
-    # two bytes too many at the most lie in the slack, and the batch's end is missed.
+    # Only another thread that writes into the columns leads here, and nothing is copied then. The
+    # at most two excess bytes are in the slack, and the check of the batch's end fails.
     r"^put_headers: (name < 0|value == BAD_SPAN)$": "the last line asks for the very end",
     r"^use: builder is None$": "Cython has refused it: None is no BatchBuilder",
     r"^\w+: grown?\(|^read: self\.failed$": "no memory",
@@ -101,11 +101,11 @@ NO_BOUNDS = {
     r": (not )?(data|found(\.data)?|self\.slots|block\.data)$": "no memory",
     r": work\.error == NO_MEMORY$": "no memory",
 }
-"""Found by their shape, but no bounds, and why; patterns of names."""
+"""Conditions that look like bound checks but aren't, with the reason; patterns of names."""
 
 
 def checks(kernel: str, *, by_one: bool) -> dict[int, bounds.Bound]:
-    """Give a kernel's checks by number; each kernel has numbers of its own."""
+    """Return a kernel's checks by number; the numbers differ between kernels."""
     source = (ROOT / "src" / "odradek" / "record" / f"{kernel}.py").read_text()
     return {
         number: bound
@@ -115,7 +115,7 @@ def checks(kernel: str, *, by_one: bool) -> dict[int, bounds.Bound]:
 
 
 def arm(folder: Path, chosen: dict[str, dict[int, bounds.Bound]]) -> None:
-    """Copy the package and put its kernels' checks behind numbers."""
+    """Copy the package and number its kernels' checks."""
     package = sanitized.copy(folder)
     for kernel, found in chosen.items():
         path = package / "record" / f"{kernel}.py"
@@ -123,7 +123,7 @@ def arm(folder: Path, chosen: dict[str, dict[int, bounds.Bound]]) -> None:
 
 
 def first_line(text: str) -> str:
-    """What of a report says most."""
+    """Return the most important line of a report."""
     for pattern in (r"ERROR: (AddressSanitizer: [\w-]+)", r"runtime error: (.*)", r"(.+)"):
         if found := re.search(pattern, text):
             return found[1][:90]
@@ -133,7 +133,7 @@ def first_line(text: str) -> str:
 def noticed(
     builds: Builds, kernel: str, number: int, folder: Path, seconds: float, quick: bool
 ) -> str | None:
-    """Say who noticed that a check is disabled; None when nobody did."""
+    """Return the target or test that fails with a disabled check; None if none does."""
     own = folder / f"{kernel}-{number}"
     own.mkdir()
     flag = {bounds.VARIABLE: str(number)}
@@ -151,10 +151,10 @@ def noticed(
 
 
 def noticed_by_tests(build: sanitized.Build, folder: Path, flag: dict[str, str]) -> str | None:
-    """Say which test noticed, or how they ended."""
+    """Return the test that fails, or how the tests ended."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "--tb=line", "--no-header"]
     command += ["-p", "no:cacheprovider", "-p", "no:randomly", f"--basetemp={folder / 'pytest'}"]
-    # A slow machine isn't a test that noticed.
+    # On a slow machine a timeout must not count as a failed test.
     command += ["-o", f"timeout={PATIENCE}", *TESTS]
     try:
         done = subprocess.run(
@@ -163,7 +163,7 @@ def noticed_by_tests(build: sanitized.Build, folder: Path, flag: dict[str, str])
             cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return "the tests went on for ever"
+        return "the tests didn't end"
     if done.returncode == 0:
         return None
     if done.returncode < 0:
@@ -180,7 +180,7 @@ def try_all(
     jobs: int,
     quick: bool,
 ) -> int:
-    """Disable one check after the other; how many weren't noticed."""
+    """Disable the checks one by one, and return how many no test noticed."""
     survived = 0
     with ThreadPoolExecutor(jobs) as pool:
         running = [
@@ -197,7 +197,7 @@ def try_all(
 
 
 def main() -> int:
-    """Disable all checks, or those that were asked for."""
+    """Disable all checks, or those given as arguments."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "words", nargs="*", help="only checks whose kernel and name hold one of these"
@@ -206,7 +206,7 @@ def main() -> int:
     parser.add_argument("--by-one", action="store_true", help="make them weaker by one instead")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each in its target")
     parser.add_argument("--quick", action="store_true", help="only the targets, not the tests")
-    parser.add_argument("--jobs", type=int, default=2, help="so many at the same time")
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes")
     options = parser.parse_args()
     chosen = {
         kernel: {
@@ -235,7 +235,7 @@ def main() -> int:
                 return 1
             made.append(build)
         builds = Builds(*made)
-        for kernel in KERNELS:  # the tests are the same for both
+        for kernel in KERNELS:  # the tests are the same for all kernels
             quick = options.quick or kernel != next(iter(KERNELS))
             if (verdict := noticed(builds, kernel, -1, folder, 5, quick)) is not None:
                 print(f"{kernel}: {verdict}\nAll must pass before anything is broken.")

@@ -1,14 +1,14 @@
-"""`make broken-rules`: break one rule after the other on purpose; each must make its tests fail.
+"""Break the rules of the specification one by one; the tests must fail: `make broken-rules`.
 
-`tests/spec/mutations.json` lists mutations by rule: texts of the sources that are changed in a copy
-in front of the installed package, and the tests that must fail then, each of them. A test is a case
+`tests/spec/mutations.json` lists mutations by rule: replacements in a copy of the sources that is
+imported instead of the package, and the tests that must then fail, each of them. A test is a case
 of `tests/spec` (folder/name), or a test or file as pytest names it; of a file one test is enough. A
-mutation without changes is the one of its name at another rule. The same tests run against the
-unchanged sources first: they must pass. If a test doesn't notice, the exit status is 1.
+mutation without changes is the one with the same name at another rule. First, the same tests must
+pass with the unchanged sources. If a test doesn't fail, the exit status is 1.
 
     python tools/break_rules.py                all of them
     python tools/break_rules.py R-CS-3 jitter  those whose rule or name contains one of the words
-    python tools/break_rules.py --list         what there is
+    python tools/break_rules.py --list         list the mutations
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ SOURCES = ROOT / "src" / "odradek"
 TABLE = ROOT / "tests" / "spec" / "mutations.json"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 TIMEOUT = 300
-"""Seconds for the tests of one mutation."""
+"""Timeout for the tests of one mutation in seconds."""
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """New texts by old text and file, and the tests of which each must fail."""
+    """Replacements by old text and file, and the tests that must all fail."""
 
     rule: str
     name: str
@@ -60,7 +60,7 @@ class Mutation:
 
 
 def test_of(name: str) -> str:
-    """Return a case of `tests/spec` (folder/name) as pytest names it; others are named so."""
+    """Return the pytest name of a case of `tests/spec` (folder/name), or another name unchanged."""
     folder, _, case = name.partition("/")
     return name if ".py" in name else f"tests/spec/test_{folder}.py::test_case[{case}]"
 
@@ -122,7 +122,7 @@ def try_one(mutation: Mutation, sources: Path, folder: Path) -> bool:
     finally:
         for path, text in kept.items():
             path.write_text(text)
-    # A run that hung or crashed noticed the mutation, too.
+    # A run that hung or crashed counts as a failure.
     failed = FAILED.findall(said) if status >= 0 else mutation.tests()
     blind = [
         test
@@ -137,7 +137,7 @@ def try_one(mutation: Mutation, sources: Path, folder: Path) -> bool:
 
 
 def main() -> int:
-    """Break all rules, or those that were asked for."""
+    """Break all rules, or those given as arguments."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("words", nargs="*", help="only if rule or name contains one of these")
     parser.add_argument("--list", action="store_true", help="print rules and names, run nothing")

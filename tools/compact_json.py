@@ -1,8 +1,8 @@
-"""Writes the JSON of spec cases and schedules in the one form that the house test asks for.
+"""Write the JSON of spec cases and schedules in the compact form that a house test requires.
 
-Each object of a list begins a line; what fits in 100 columns isn't broken, and short members of an
-object that doesn't fit share lines.  With --check nothing is written: the files in another form are
-named, and the exit status is 1.
+Each object of a list starts a line; a value that fits in 100 columns isn't split, and short members
+of an object that doesn't fit share lines. With --check nothing is written: the files in another
+form are listed, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("tests/spec/*/", "tests/simulation/schedules/")
 COLUMNS = 100
-SHORT = 60  # Characters: shorter members of one list or object share lines.
+SHORT = 60  # Characters; shorter members of a list or an object share lines.
 
 
 def compact(value: Any) -> str:
-    """The text of a file with this value."""
+    """Return the text of a file with this value."""
     return "\n".join(_lines(value, "", "", top=True)) + "\n"
 
 
 def _dumped(value: Any) -> str:
-    """On one line; what UTF-8 has no bytes for is escaped, nothing else."""
+    """Return JSON on one line; only characters that UTF-8 can't encode are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _lines(value: Any, indent: str, key: str, *, top: bool = False) -> Iterator[str]:
-    """The lines of one value; `key` is what comes before it; a file's own value is broken."""
+    """Yield the lines of one value; `key` is the text before it; the top value is always split."""
     whole = indent + key + _dumped(value)
     members = _members(value)
-    if not members or (not top and len(whole) < COLUMNS):  # A comma may follow.
+    if not members or (not top and len(whole) < COLUMNS):  # a comma may follow
         yield whole
         return
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     yield indent + key + opening
     listed = isinstance(value, list) and any(isinstance(one, dict) for one in value)
-    line = ""  # What is to be shared by short members.
+    line = ""  # pending short members of the next line
     for number, (name, member) in enumerate(members, 1):
         *before, last = _lines(member, indent + " ", name)
         last += "," if number < len(members) else ""
@@ -60,25 +60,25 @@ def _lines(value: Any, indent: str, key: str, *, top: bool = False) -> Iterator[
 
 
 def _members(value: Any) -> list[tuple[str, Any]]:
-    """What a list or an object holds, each with the text before it."""
+    """Return the members of a list or an object, each with the text before it."""
     if isinstance(value, dict):
         return [(f"{_dumped(name)}: ", member) for name, member in value.items()]
     return [("", member) for member in value] if isinstance(value, list) else []
 
 
 def files() -> list[Path]:
-    """All files that have this form."""
+    """Return all files that must have this form."""
     return sorted(path for folder in FOLDERS for path in ROOT.glob(f"{folder}*.json"))
 
 
 def in_another_form() -> list[tuple[Path, str]]:
-    """The files that don't have it, each with the text that it should have."""
+    """Return the files in another form, each with its text in this form."""
     texts = ((path, compact(json.loads(path.read_text()))) for path in files())
     return [(path, text) for path, text in texts if path.read_text() != text]
 
 
 def main() -> None:
-    """Rewrite the files, or name those that differ."""
+    """Rewrite the files, or list those that differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, name the files")
     check = parser.parse_args().check

@@ -1,7 +1,7 @@
 """Write docs/configuration.md from the tables of options: `tools/configuration_page.py`.
 
-In: `every_option` of `odradek options`. Out: the page between its marks; the words before them are
-written by hand. A test says when the page is out of date.
+In: `every_option` of `odradek options`. Out: the page between its marks; the text before them is
+written by hand. A test fails if the page is out of date.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMES = re.compile(rf"(?<![\w.])({_WORDS})(=[\w-]+)?(?![\w-]|\.\w)")
 
 
 def reference(options: Iterable[Described] | None = None) -> str:
-    """All groups with their options."""
+    """Return all groups with their options."""
     every = list(every_option() if options is None else options)
     groups = [(name, list(members)) for name, members in groupby(every, lambda o: o["group"])]
     lines = [f"- [{name}](#{anchor(name)}): {len(members)} options" for name, members in groups]
@@ -42,12 +42,12 @@ def reference(options: Iterable[Described] | None = None) -> str:
 
 
 def anchor(heading: str) -> str:
-    """What GitHub makes of a heading in a link."""
+    """Return the anchor that GitHub generates for a heading."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def facts(one: Described) -> str:
-    """The line below an option's heading: whose it is, what it takes, where it begins."""
+    """Return the line below an option's heading: its clients, its values, its default."""
     default = "no default" if one["default"] in (None, "–") else f"default {one['default']}"
     if "queries" in one:
         whose = "as in the JVM connector" if one["in_jvm_connector"] else "Odradek's own"
@@ -69,21 +69,21 @@ def _told(one: Described) -> Iterator[str]:
 
 
 def marked(text: str) -> str:
-    """The text with the names of options as code, where they aren't yet."""
+    """Return the text with the names of options as code."""
     parts = text.split("`")
     parts[::2] = [NAMES.sub(lambda found: f"`{found[0]}`", part) for part in parts[::2]]
     return "`".join(parts)
 
 
-def renewed(page: str) -> str:
-    """The page with the options of now."""
+def updated(page: str) -> str:
+    """Return the page with the current options."""
     head, _, rest = page.partition(BEGIN)
     return f"{head}{BEGIN}\n{reference()}\n{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:
-    """Write the page again."""
-    PAGE.write_text(renewed(PAGE.read_text()))
+    """Rewrite the page."""
+    PAGE.write_text(updated(PAGE.read_text()))
 
 
 if __name__ == "__main__":

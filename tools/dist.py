@@ -1,15 +1,16 @@
-"""`make dist`: an sdist and wheels in dist/, the same bytes whenever they are made from one commit.
+"""Build an sdist and wheels in dist/, byte for byte reproducible from a commit: `make dist`.
 
-In: what git knows of, the tools pinned in dist_packages.lock, CPython's headers (dist_headers.py).
-Out: dist/ with the sdist, a wheel for each interpreter and platform, their bill of materials and
-SHA256SUMS; a line for each with its size and time, and an error where one must not be published.
-The kernels are translated once and compiled for each target by the compiler in the `ziglang` wheel,
-which knows them all.
-Versions whose headers can't be had here are named: the workflow publish.yml makes those.
-`--twice` makes everything a second time elsewhere, without caches, and compares.
+In: the files that git knows, the tools pinned in dist_packages.lock, CPython's headers
+(dist_headers.py). Out: dist/ with the sdist, a wheel for each interpreter and platform, their bill
+of materials and SHA256SUMS; a line for each with its size and time, and an error for each that must
+not be published. The kernels are translated to C once and compiled for each target by the compiler
+in the `ziglang` wheel, which supports all of them.
 
-One translation serves all targets because of CPython's headers only `pyconfig.h` differs between
-64-bit Linuxes, in nothing that extensions use, and free-threaded Python has the same headers with
+Versions whose headers aren't available here are listed: the workflow publish.yml builds those.
+`--twice` builds everything again in another folder, without caches, and compares.
+
+One translation serves all targets: of CPython's headers only `pyconfig.h` differs between 64-bit
+Linuxes, in nothing that extensions use, and free-threaded Python has the same headers with
 `Py_GIL_DISABLED`. zig calls musl `libc.so`; a replacement file has the name that auditwheel
 expects.
 """
@@ -32,10 +33,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "dist"
 TOOLS = WORK / "tools"
-"""The venv with what is pinned in LOCK."""
+"""The venv with the packages pinned in LOCK."""
 LOCK = ROOT / "tools" / "dist_packages.lock"
 INSIDE = "ODRADEK_DIST_TOOLS"
-"""Set where this file already runs in that venv."""
+"""Environment variable that is set if this file already runs in that venv."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 SYSTEMS = ("manylinux", "musllinux")
 MACHINES = ("x86_64", "aarch64")
@@ -49,18 +50,18 @@ cythonize([Extension(name, [file]) for name, file in zip(sys.argv[1::2], sys.arg
 
 
 class BuildError(Exception):
-    """A distribution can't be made, with the reason."""
+    """A distribution can't be built; the message has the reason."""
 
 
 @dataclass
 class Build:
-    """One making of everything: where it works, where it puts what it made."""
+    """One build of all distributions: its work folder and its output folder."""
 
     work: Path
     to: Path
     epoch: int
     headers: dict[str, Path]
-    """Folders with Python.h by version."""
+    """Folders with Python.h by Python version."""
     targets: list[Any]
     jobs: int
     made: list[tuple[Path, float]] = field(default_factory=list)
@@ -68,12 +69,12 @@ class Build:
 
     @property
     def tree(self) -> Path:
-        """The unpacked sdist: what users would build from."""
+        """The unpacked sdist, from which users would build."""
         return next((self.work / "tree").iterdir())
 
 
 def main() -> None:
-    """Make the venv of tools where it isn't there, and go on in it."""
+    """Create the venv of tools if necessary, and continue in it."""
     arguments = parse()
     if os.environ.get(INSIDE) != str(TOOLS):
         install_tools()
@@ -110,7 +111,7 @@ def parse() -> argparse.Namespace:
 
 
 def install_tools() -> None:
-    """Install what is pinned, unless it is there."""
+    """Install the pinned packages unless they are installed."""
     stamp = TOOLS / ".odradek-tools"
     digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
     if stamp.is_file() and stamp.read_text() == digest:
@@ -134,7 +135,7 @@ def install_tools() -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Make everything, look at it, and make it again if asked to."""
+    """Build everything, check it, and with --twice build it again."""
     if arguments.tools:
         return
     start = time.monotonic()
@@ -153,7 +154,7 @@ def run(arguments: argparse.Namespace) -> None:
     make(first)
     check(first)
     if arguments.twice:
-        # Another folder, another length of its name, cold caches.
+        # Another folder, a name of another length, empty caches.
         second = Build(WORK / "once-more", WORK / "again", epoch, found, targets, arguments.jobs)
         make(second)
         compare(first, second)
@@ -161,12 +162,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def committed_at() -> str:
-    """When the commit was made: the time of all files."""
+    """Return the time of the commit, which all files get."""
     return run_command(["git", "log", "-1", "--format=%ct"], ROOT, "git").strip()
 
 
 def all_targets() -> list[Any]:
-    """Each interpreter on each platform."""
+    """Return a target for each interpreter on each platform."""
     from dist_archives import Target
 
     return [
@@ -178,7 +179,7 @@ def all_targets() -> list[Any]:
 
 
 def find_headers(targets: list[Any], given: dict[str, Path]) -> tuple[dict[str, Path], list[str]]:
-    """Get the headers that targets need; name those that can't be had."""
+    """Get the headers that targets need; list those that aren't available."""
     from dist_headers import NoHeadersError, headers
 
     found, missing = {}, []
@@ -194,7 +195,7 @@ def find_headers(targets: list[Any], given: dict[str, Path]) -> tuple[dict[str, 
 
 
 def make(build: Build) -> None:
-    """Make the sdist of what git knows of, and all wheels of that sdist."""
+    """Build the sdist of the files that git knows, and all wheels from that sdist."""
     shutil.rmtree(build.work, ignore_errors=True)
     shutil.rmtree(build.to, ignore_errors=True)
     build.to.mkdir(parents=True)
@@ -209,7 +210,7 @@ def make(build: Build) -> None:
 
 
 def make_sdist(build: Build) -> None:
-    """Let setuptools make it in a copy, pack it again, and unpack that for what follows."""
+    """Build the sdist with setuptools in a copy, repack it, and unpack it for the wheels."""
     from dist_archives import pack_sdist
 
     start = time.monotonic()
@@ -226,7 +227,7 @@ def make_sdist(build: Build) -> None:
 
 
 def make_plain_wheel(build: Build) -> Path:
-    """Everything but the kernels, as setuptools packs it from the sdist."""
+    """Return a wheel without kernels, as setuptools builds it from the sdist."""
     pypa_build(build.tree, "--wheel", build.work / "plain", ODRADEK_BUILD="plain")
     return next((build.work / "plain").glob("*-py3-none-any.whl"))
 
@@ -247,20 +248,20 @@ def pypa_build(folder: Path, kind: str, to: Path, **more: str) -> None:
 
 
 def translate(build: Build) -> None:
-    """Turn the kernels into C, which is the same for all targets."""
+    """Translate the kernels to C, which is the same for all targets."""
     words = [word for name, source in kernels(build.tree).items() for word in (name, str(source))]
     run_command([sys.executable, "-c", TRANSLATE, *words], build.tree, "Cython")
 
 
 def kernels(tree: Path) -> dict[str, Path]:
-    """The kernels' sources by their names, from the tree's root."""
+    """Return the kernels' sources by name, relative to the tree's root."""
     folder = Path("src", "odradek", "record")
     sources = runpy.run_path(str(tree / folder / "kernel_sources.py"))
     return {name: folder / sources["sources"](name)[0] for name in sources["KERNELS"]}
 
 
 def digests(tree: Path) -> dict[str, str]:
-    """What a binary tells of its sources, by kernel."""
+    """Return the digests of the sources that each kernel's binary must contain."""
     folder = tree / "src" / "odradek" / "record"
     sources = runpy.run_path(str(folder / "kernel_sources.py"))
     return {name: sources["digest"](folder, name) for name in sources["KERNELS"]}
@@ -298,9 +299,9 @@ def make_wheel(build: Build, plain: Path, target: Any) -> tuple[Path, float]:
 
 
 def c_library(folder: Path, zig: list[str], target: Any) -> list[str]:
-    """Name the C library to link with: musl's by a stand-in with the name that Alpine gives it.
+    """Return linker arguments for the C library: for musl a stub with the name that Alpine uses.
 
-    To zig musl is `libc.so`, which works, but isn't what auditwheel knows of PEP 656's systems.
+    zig calls musl `libc.so`, which works, but isn't a name that auditwheel accepts for PEP 656.
     """
     from dist_archives import LIBC
 
@@ -320,12 +321,12 @@ def c_library(folder: Path, zig: list[str], target: Any) -> list[str]:
         "-o",
         str(library),
     ]
-    run_command([*zig, *named], folder, f"the stand-in for {target.library}")
+    run_command([*zig, *named], folder, f"the stub of {target.library}")
     return ["-nostdlib", str(library)]
 
 
 def bill(tree: Path) -> bytes:
-    """Name what wheels are made of and with."""
+    """Return the bill of materials of the wheels."""
     from dist_sbom import sbom
 
     project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
@@ -334,7 +335,7 @@ def bill(tree: Path) -> bytes:
 
 
 def flags(build: Build, target: Any) -> list[str]:
-    """Say how kernels are compiled for a target: as setup.py does it."""
+    """Return the compiler flags for a target, the same as in setup.py."""
     setup = runpy.run_path(str(build.tree / "setup.py"), run_name="setup")
     free = ["-DPy_GIL_DISABLED=1"] if target.python.endswith("t") else []
     return [
@@ -344,7 +345,7 @@ def flags(build: Build, target: Any) -> list[str]:
 
 
 def check(build: Build) -> None:
-    """Hold each distribution to what must be true of it, by us, auditwheel and twine."""
+    """Check each distribution with our own checks, auditwheel and twine."""
     from dist_archives import BILL, faults_of_sdist, faults_of_wheel
 
     say("checking them: contents, binaries, auditwheel, twine")
@@ -370,7 +371,7 @@ def check(build: Build) -> None:
 
 
 def audited(wheel: Path, target: Any) -> list[str]:
-    """Ask auditwheel whether a wheel keeps what its tag promises."""
+    """Return the problem if auditwheel finds another platform tag than the wheel's."""
     said = run_command([sys.executable, "-m", "auditwheel", "show", str(wheel)], ROOT, "auditwheel")
     words = " ".join(said.split())
     promised = target.tags[0].rpartition("-")[2]
@@ -378,7 +379,7 @@ def audited(wheel: Path, target: Any) -> list[str]:
 
 
 def compare(first: Build, second: Build) -> None:
-    """Two makings must not differ in a byte."""
+    """Fail if two builds differ in a byte."""
     other = {file.name: file.read_bytes() for file, _ in second.made}
     differing = [file.name for file, _ in first.made if other.get(file.name) != file.read_bytes()]
     if differing or len(other) != len(first.made):
@@ -387,7 +388,7 @@ def compare(first: Build, second: Build) -> None:
 
 
 def report(build: Build, missing: list[str], seconds: float) -> None:
-    """Say what is there."""
+    """Print the distributions."""
     for file, took in build.made:
         print(f"  {file.stat().st_size:>9,} bytes  {took:5.1f} s  {file.name}")
     for one in missing:
@@ -396,7 +397,7 @@ def report(build: Build, missing: list[str], seconds: float) -> None:
 
 
 def run_command(command: list[str], folder: Path, what: str, **more: str) -> str:
-    """Run a command and give what it printed; show that where it fails."""
+    """Run a command and return its output; raise with the output if it fails."""
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -408,7 +409,7 @@ def run_command(command: list[str], folder: Path, what: str, **more: str) -> str
 
 
 def say(what: str) -> None:
-    """Print a line at once, also into a pipe."""
+    """Print a line and flush it."""
     print(f"dist: {what}", flush=True)
 
 

@@ -1,8 +1,8 @@
-"""Distributions whose bytes depend on their content alone, and what must be true of them.
+"""Write distributions whose bytes depend only on their content, and check them.
 
-In: what setuptools made, compiled kernels, a time. Out: an sdist and wheels with sorted files of
-one time, one owner and one mode; and for each the reasons why it must not be published. Must not:
-read a clock, or anything of this machine.
+In: the distributions of setuptools, compiled kernels, a time. Out: an sdist and wheels with sorted
+files that have the same time, owner and mode; and for each the reasons why it must not be
+published. Must not: read a clock, or anything of this machine.
 """
 
 import base64
@@ -22,32 +22,32 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 LARGEST = 4 << 20
-"""Bytes of a distribution: a client is installed on thousands of machines."""
+"""Maximum size of a distribution in bytes, because a client is installed on many machines."""
 BILL = "odradek.cdx.json"
 GLIBC = (2, 17)
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 UNWANTED = re.compile(r"(^|/)(tests?|benchmarks|tools)/|\.(csv|c|jar|pyc)$")
-"""Files that no wheel has: tests, the demo's data, translations."""
+"""Files that no wheel contains: tests, the demo's data, generated C."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """An interpreter and a platform that one wheel is for."""
+    """Interpreter and platform of one wheel."""
 
     python: str
-    """A version, with a `t` after it where threads are free: 3.14t."""
+    """Version, followed by `t` if free-threaded: 3.14t."""
     system: str
     """manylinux or musllinux."""
     machine: str
 
     @property
     def version(self) -> str:
-        """The version whose headers it is compiled with."""
+        """Python version of the headers that the target is compiled with."""
         return self.python.rstrip("t")
 
     @property
     def tags(self) -> list[str]:
-        """The wheel's tags: PEP 425, PEP 600, PEP 656."""
+        """Tags of the wheel: PEP 425, PEP 600, PEP 656."""
         number = self.version.replace(".", "")
         abi = f"cp{number}-cp{self.python.replace('.', '')}"
         names = (
@@ -59,30 +59,30 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The tags as they stand in a file's name."""
+        """The tags as in the file name of a wheel."""
         head = self.tags[0].rpartition("-")[0]
         return f"{head}-{'.'.join(tag.rpartition('-')[2] for tag in self.tags)}"
 
     @property
     def suffix(self) -> str:
-        """What such an interpreter wants extensions to end with."""
+        """File name suffix of extensions for such an interpreter."""
         libc = "gnu" if self.system == "manylinux" else "musl"
         return f".cpython-{self.python.replace('.', '')}-{self.machine}-linux-{libc}.so"
 
     @property
     def library(self) -> str:
-        """The one library that the kernels need, by the name that such systems have for it."""
+        """File name of the C library on such systems, the only library that the kernels need."""
         return "libc.so.6" if self.system == "manylinux" else f"libc.musl-{self.machine}.so.1"
 
     @property
     def aim(self) -> str:
-        """What zig calls the platform."""
+        """The platform's name for zig."""
         libc = f"gnu.{'.'.join(map(str, GLIBC))}" if self.system == "manylinux" else "musl"
         return f"{self.machine}-linux-{libc}"
 
 
 def pack_sdist(made: Path, to: Path, epoch: int) -> Path:
-    """Write an sdist again, sorted, with one time and one owner."""
+    """Rewrite an sdist: sorted, with one time and one owner."""
     packed = io.BytesIO()
     with (
         tarfile.open(made) as source,
@@ -102,7 +102,7 @@ def pack_sdist(made: Path, to: Path, epoch: int) -> Path:
 def pack_wheel(
     plain: Path, kernels: Mapping[str, bytes], bill: bytes, target: Target, to: Path, epoch: int
 ) -> Path:
-    """Write a target's wheel: what the plain one has, kernels by their places, a bill (PEP 770)."""
+    """Write a target's wheel: the plain wheel's files, kernels, a bill of materials (PEP 770)."""
     with zipfile.ZipFile(plain) as archive:
         files = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
     folder = next(name for name in files if name.endswith(".dist-info/WHEEL")).rpartition("/")[0]
@@ -122,9 +122,9 @@ def pack_wheel(
     rows = [f"{name},sha256={sha256(files[name])},{len(files[name])}" for name in sorted(files)]
     files[record] = ("\n".join([*rows, f"{record},,"]) + "\n").encode()
     written = to / f"{folder.removesuffix('.dist-info')}-{target.name}.whl"
-    moment = time.gmtime(max(epoch, 315532800))[:6]  # ZIP knows no time before 1980
+    moment = time.gmtime(max(epoch, 315532800))[:6]  # ZIP has no time before 1980
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        # The metadata comes last, as PEP 427 wants it.
+        # PEP 427 recommends that the metadata comes last.
         for name in sorted(files, key=lambda name: (name.startswith(folder), name == record, name)):
             one = zipfile.ZipInfo(name, moment)
             one.compress_type, one.create_system = zipfile.ZIP_DEFLATED, 3
@@ -134,12 +134,12 @@ def pack_wheel(
 
 
 def sha256(data: bytes) -> str:
-    """Digest a file as RECORD wants it."""
+    """Return a file's digest in the format of RECORD."""
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 def faults_of_sdist(sdist: Path) -> list[str]:
-    """Why an sdist must not be published."""
+    """Return the reasons why an sdist must not be published."""
     with tarfile.open(sdist) as archive:
         names = {member.name.partition("/")[2] for member in archive.getmembers()}
     needed = ("pyproject.toml", "setup.py", "LICENSE", "README.md", "src/odradek/record/native.h")
@@ -149,7 +149,7 @@ def faults_of_sdist(sdist: Path) -> list[str]:
 
 
 def faults_of_size(file: Path) -> list[str]:
-    """Say so where a distribution is large."""
+    """Return the reason if a distribution is too large."""
     size = file.stat().st_size
     return [f"{size:,} bytes are more than {LARGEST:,}"] if size > LARGEST else []
 
@@ -157,7 +157,10 @@ def faults_of_size(file: Path) -> list[str]:
 def faults_of_wheel(
     wheel: Path, target: Target, digests: Mapping[str, str], places: list[str]
 ) -> list[str]:
-    """Why a wheel must not be published: `digests` by kernel, `places` that no binary may name."""
+    """Return the reasons why a wheel must not be published.
+
+    `digests` are by kernel; no binary may contain one of the paths in `places`.
+    """
     faults = faults_of_size(wheel)
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -177,7 +180,7 @@ def faults_of_wheel(
 def faults_of_binary(
     data: bytes, kernel: str, target: Target, digest: str, places: list[str]
 ) -> list[str]:
-    """What is wrong with a kernel: its machine, what it asks of the system, what it tells."""
+    """Return what is wrong with a kernel: machine, required symbols, digest of its sources."""
     faults = []
     if f"odradek-kernel-sources:{digest}".encode() not in data:
         faults.append("it wasn't made from these sources")
@@ -196,7 +199,7 @@ def faults_of_binary(
         if isinstance(section, GNUVerNeedSection):
             faults += newer_symbols(section)
         if section.name.startswith((".debug", ".symtab")):
-            faults.append(f"it has {section.name}, which nobody needs")
+            faults.append(f"it has {section.name}, which isn't needed")
     if needed != {target.library}:
         faults.append(f"it needs {', '.join(sorted(needed))}")
     for segment in elf.iter_segments():
@@ -206,7 +209,7 @@ def faults_of_binary(
 
 
 def newer_symbols(section: GNUVerNeedSection) -> list[str]:
-    """Name the versions of glibc that are newer than the tag says."""
+    """Return the glibc versions that are newer than the tag promises."""
     found = []
     for _, versions in section.iter_versions():
         for one in versions:
@@ -219,11 +222,11 @@ def newer_symbols(section: GNUVerNeedSection) -> list[str]:
 LIBC = {"bcmp", "free", "getauxval", "malloc", "memcmp", "memcpy", "memmove", "memset", "mmap",
         "mmap64", "mremap", "munmap", "realloc", "strcmp", "strcpy", "strlen", "strrchr",
         "vsnprintf", "calloc"}  # fmt: skip
-"""What the kernels may ask of the C library: glibc 2.17 and musl 1.2 have it on all machines."""
+"""Functions of the C library that kernels may use: in glibc 2.17 and musl 1.2 on all machines."""
 
 
 def faults_of_symbols(elf: ELFFile, kernel: str, target: Target) -> list[str]:
-    """Compare what a kernel gives with what Python looks for, and refuse another build's names."""
+    """Check that a kernel exports its init function and only imports known symbols."""
     table = elf.get_section_by_name(".dynsym")
     symbols = {(one.name, one["st_shndx"] == "SHN_UNDEF") for one in table.iter_symbols()}
     faults = []
@@ -231,7 +234,7 @@ def faults_of_symbols(elf: ELFFile, kernel: str, target: Target) -> list[str]:
         faults.append("it has no PyInit function")
     theirs = sorted(name for name, wanted in symbols if wanted and name and "Py" not in name[:3])
     faults += [f"it asks for {name}, not known of each libc" for name in theirs if name not in LIBC]
-    # Checked reference counts and such are of debug builds; what is asked for there isn't here.
+    # Symbols that only debug builds of CPython use.
     debug = {
         "_Py_RefTotal",
         "_Py_NegativeRefcount",
@@ -243,7 +246,7 @@ def faults_of_symbols(elf: ELFFile, kernel: str, target: Target) -> list[str]:
         for name, wanted in sorted(symbols)
         if wanted and name in debug
     ]
-    # _Py_Dealloc is called by all; this only by what was compiled for free threads.
+    # _Py_Dealloc is called by all builds, this function only by free-threaded ones.
     free = any(wanted and name == "_Py_MergeZeroLocalRefcount" for name, wanted in symbols)
     if free != target.python.endswith("t"):
         faults.append(f"it is compiled for {'free' if free else 'locked'} threads")

@@ -1,13 +1,13 @@
-"""`make dist-check`: install what `make dist` made as users do, and run the README's example there.
+"""Install the distributions of `make dist` as users do, and run the README's example there.
 
-In: dist/, and the interpreters of this machine. Each wheel that one of them takes is installed into
-an empty environment whose PATH has no compiler; the README's Produce and Consume run on a
+In: dist/, and the interpreters of this machine. Each wheel for one of them is installed into an
+empty environment whose PATH has no compiler; the README's Produce and Consume run on a
 `FakeCluster`, and all kernels must be native. With one wheel the command `odradek demo --simulated`
-runs, too. The sdist is installed with the machine's compiler, without one (pip fetches the
-`ziglang` wheel then), and where there is none at all: then plain Python works, with a warning.
-Out: a line for each; what was not run is named. Other interpreters are named: `--python COMMAND`
-for one that makes environments, in a chroot say, `--foreign TAGS=COMMAND` for one that only runs
-what pip unpacked, under an emulator say.
+runs too. The sdist is installed with the machine's compiler, without one (pip downloads the
+`ziglang` wheel then), and with none available at all: then pure Python works, with a warning. Out:
+a line for each, also for those that weren't run. Other interpreters are passed as arguments:
+`--python COMMAND` for one that creates environments, for example in a chroot, `--foreign
+TAGS=COMMAND` for one that only runs unpacked wheels, for example under an emulator.
 """
 
 import argparse
@@ -28,10 +28,12 @@ PROBE = ROOT / "tools" / "dist_probe.py"
 WORK = ROOT / "build" / "dist" / "check"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 PATIENCE = 900
-"""Seconds for one command; an emulator is slow."""
+"""Timeout of one command in seconds; an emulator is slow."""
 DEMO = 9.0
-"""Seconds of a processor for installing a wheel, with all in pip's cache, and running the demo: six
-on an idle machine, and half as many again where others empty its caches."""
+"""Processor seconds for installing a wheel with a warm pip cache and running the demo.
+
+It takes six on an idle machine, and half as many again if other processes evict the CPU caches.
+"""
 TAGS = """
 import platform, sys, sysconfig
 free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
@@ -42,25 +44,25 @@ print(f"{number}-{number}{free}-{libc}", platform.machine())
 
 
 class CheckError(Exception):
-    """An installation doesn't do what it must, with the reason."""
+    """An installation doesn't work; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that makes environments."""
+    """A Python that can create environments."""
 
     command: tuple[str, ...]
-    """What starts it: its path, after what must stand before it."""
+    """Command that starts it: its path, after any prefix such as chroot."""
     tags: str
-    """How the names of its wheels begin: cp311-cp311-manylinux."""
+    """Prefix of the tags of its wheels: cp311-cp311-manylinux."""
     machine: str
 
     def takes(self, wheel: Path) -> bool:
-        """Tell whether a wheel is for it."""
+        """Return whether a wheel is for this interpreter."""
         return f"-{self.tags}" in wheel.name and wheel.stem.endswith(f"_{self.machine}")
 
     def environment(self, name: str) -> list[str]:
-        """Make an empty environment and give the command of its Python."""
+        """Create an empty environment and return the command of its Python."""
         folder = WORK / name
         shutil.rmtree(folder, ignore_errors=True)
         run([*self.command, "-m", "venv", str(folder)], bare(folder))
@@ -68,7 +70,7 @@ class Interpreter:
 
 
 def main() -> None:
-    """Try everything, and fail at the end where something failed."""
+    """Try everything, and fail at the end if anything failed."""
     arguments = parse()
     sdist = next(DIST.glob("*.tar.gz"), None)
     if sdist is None:
@@ -99,7 +101,7 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     for name, words, text in (
-        ("--python", "COMMAND", "another Python, by its path, with what must stand before it"),
+        ("--python", "COMMAND", "path of another Python, after any prefix command"),
         ("--foreign", "TAGS=COMMAND", "what runs wheels with such tags: it only gets PYTHONPATH"),
     ):
         parser.add_argument(name, metavar=words, action="append", default=[], help=text)
@@ -113,7 +115,7 @@ Job = tuple[str, Callable[[], str]]
 def plan(
     sdist: Path, pythons: list[Interpreter], foreign: dict[str, str], only: str
 ) -> tuple[list[Job], list[str]]:
-    """Say what is tried, in this order, and which wheels can't be."""
+    """Return the jobs in order, and the wheels that can't be tested."""
     jobs: list[Job] = []
     untested: list[str] = []
     demo = True
@@ -142,12 +144,12 @@ def plan(
 
 
 def fits(tags: str, wheel: Path) -> bool:
-    """Tell whether a wheel has all of these, as in cp314-cp314-musllinux+aarch64."""
+    """Return whether a wheel has all of these tags, as in cp314-cp314-musllinux+aarch64."""
     return all(tag in wheel.name for tag in tags.split("+"))
 
 
 def find_interpreters(given: list[str]) -> list[Interpreter]:
-    """Find a Python of each version: on PATH, pyenv's and uv's; and those that are given."""
+    """Find a Python of each version on PATH, in pyenv and uv; and those given as arguments."""
     commands = [tuple(shlex.split(one)) for one in given]
     for version in VERSIONS:
         number = version.rstrip("t")
@@ -161,7 +163,7 @@ def find_interpreters(given: list[str]) -> list[Interpreter]:
 
 
 def ask(command: tuple[str, ...]) -> Interpreter | None:
-    """Ask a Python what it is; None where it can't be started, or makes no environments."""
+    """Return an interpreter's description; None if it doesn't start or creates no environments."""
     whole = (shutil.which(command[0]) or command[0], *command[1:])
     try:
         done = subprocess.run(
@@ -175,7 +177,7 @@ def ask(command: tuple[str, ...]) -> Interpreter | None:
 
 
 def try_wheel(wheel: Path, python: Interpreter, *, demo: bool) -> str:
-    """Install a wheel where no compiler is, and run the example; then the command, where asked."""
+    """Install a wheel without a compiler and run the example; with `demo`, the command too."""
     command = python.environment("wheel")
     install(command, str(wheel), "")
     said = run_example(command, "native")
@@ -183,7 +185,7 @@ def try_wheel(wheel: Path, python: Interpreter, *, demo: bool) -> str:
 
 
 def show_demo(wheel: Path, python: Interpreter) -> str:
-    """Install a wheel when pip's cache has what it needs, and run the command in time."""
+    """Install a wheel with a warm pip cache, and check the time that the command takes."""
     command = python.environment("wheel")
     begin, before = time.monotonic(), os.times()
     install(command, str(wheel), "")
@@ -195,13 +197,13 @@ def show_demo(wheel: Path, python: Interpreter) -> str:
     if "matches_reference  True" not in told:
         raise CheckError(f"the demo doesn't say that all matches: {told[-500:]}")
     said = f"installed and the demo run in {took:.1f} s, {worked:.1f} s of them at work"
-    if worked > DEMO:  # a busy machine is no fault of a wheel's
+    if worked > DEMO:  # processor time, so that a busy machine doesn't fail a wheel
         raise CheckError(f"{said}: more than {DEMO:g}")
     return said
 
 
 def try_foreign(wheel: Path, command: list[str]) -> str:
-    """Unpack a wheel and what it needs with a pip of this machine, and run the example with it."""
+    """Unpack a wheel and its dependencies with this machine's pip, and run the example with it."""
     folder = WORK / "foreign"
     shutil.rmtree(folder, ignore_errors=True)
     _, _, number, _, platforms = wheel.stem.split("-")
@@ -219,14 +221,14 @@ def try_foreign(wheel: Path, command: list[str]) -> str:
 
 
 def try_sdist(sdist: Path, python: Interpreter, path: str) -> str:
-    """Install the sdist with the compilers on a path, or with what pip fetches."""
+    """Install the sdist with the compilers on a path, or with the one that pip downloads."""
     command = python.environment("sdist")
     install(command, str(sdist), path)
     return run_example(command, "native")
 
 
 def try_plain(sdist: Path, python: Interpreter) -> str:
-    """Install the sdist where no compiler is nor can be fetched: it must warn, and work."""
+    """Install the sdist without any compiler: it must warn, and work."""
     command = python.environment("sdist")
     install(command, "setuptools>=77", "")
     install(command, "Cython>=3.1", "")
@@ -242,21 +244,21 @@ def try_plain(sdist: Path, python: Interpreter) -> str:
 
 
 def install(command: list[str], what: str, path: str, *more: str) -> None:
-    """Let an environment's pip install something, with this PATH after the environment's own."""
+    """Install something with an environment's pip, with `path` after the environment's own PATH."""
     folder = Path(command[-1]).parent.parent
     run([*command, "-m", "pip", "install", "--quiet", *more, what], bare(folder, path))
 
 
 def run_example(command: list[str], kernel: str, **more: str) -> str:
-    """Run the README's two first programs on a fake cluster, and give what the probe says."""
-    # Now and not at the first call: a name that this Python hasn't got must be seen.
+    """Run the README's first two programs on a fake cluster, and return the probe's output."""
+    # Bind symbols at the start, so that a missing one is noticed.
     environment = {**bare(Path(command[-1]).parent.parent), "LD_BIND_NOW": "1", **more}
     words = ["-W", "error", str(PROBE), str(ROOT / "README.md"), kernel]
     return run([*command, *words], environment).strip()
 
 
 def bare(folder: Path, path: str = "") -> dict[str, str]:
-    """The variables of an environment that has nothing but itself."""
+    """Return the variables of an environment without any inherited Python or compiler."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -269,7 +271,7 @@ def bare(folder: Path, path: str = "") -> dict[str, str]:
 
 
 def run(command: list[str], environment: dict[str, str]) -> str:
-    """Run a command and give what it printed; its last lines are the reason where it fails."""
+    """Run a command and return its output; its last lines are the reason if it fails."""
     try:
         done = subprocess.run(
             command, cwd=WORK, env=environment, capture_output=True, text=True,
@@ -284,7 +286,7 @@ def run(command: list[str], environment: dict[str, str]) -> str:
 
 
 def say(what: str) -> None:
-    """Print a line at once, also into a pipe."""
+    """Print a line and flush it."""
     print(f"dist-check: {what}", flush=True)
 
 

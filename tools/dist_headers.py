@@ -1,9 +1,9 @@
-"""CPython's headers for `make dist`: of the interpreters that are here, else Debian's.
+"""Get CPython's headers for `make dist` from this machine's interpreters or from Debian.
 
-In: a version as in "3.14". Out: a folder with `Python.h` and the `pyconfig.h` of a 64-bit Linux,
-which is the same for x86_64 and aarch64, glibc and musl, as far as extensions see. Where this
-machine has no such interpreter, apt is asked for the package of Debian's unstable, by the mirror
-and the keys that it is set up with. Must not: install anything.
+In: a version such as "3.14". Out: a folder with `Python.h` and the `pyconfig.h` of a 64-bit Linux,
+which is the same for x86_64 and aarch64, glibc and musl, in all that extensions use. If this
+machine has no such interpreter, apt downloads the package of Debian unstable, with the mirror and
+the keys of this machine. Must not: install anything.
 """
 
 import os
@@ -17,15 +17,15 @@ from pathlib import Path
 KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 SUITE = "sid"
 PATIENCE = 300
-"""Seconds for one command of apt's."""
+"""Timeout of one apt command in seconds."""
 
 
 class NoHeadersError(Exception):
-    """Headers of this version can't be had here."""
+    """Headers of this version aren't available here."""
 
 
 def headers(version: str, to: Path, given: dict[str, Path]) -> tuple[Path, str]:
-    """Copy the headers of a version into a folder of `to`; say of which release they are."""
+    """Copy a version's headers into a folder of `to`, and return it with the exact release."""
     target = to / version
     if version in given:
         found = given[version] if release(given[version]) else None
@@ -47,7 +47,7 @@ def headers(version: str, to: Path, given: dict[str, Path]) -> tuple[Path, str]:
 
 
 def places(version: str) -> Iterator[Path]:
-    """Where headers of a version may be: this Python's, those of pyenv and uv, the system's."""
+    """Yield folders that may have a version's headers: of this Python, pyenv, uv, the system."""
     if version == sysconfig.get_python_version():
         yield Path(sysconfig.get_path("include"))
     homes = [
@@ -64,12 +64,12 @@ def places(version: str) -> Iterator[Path]:
 
 
 def newest(folder: Path) -> list[int]:
-    """Order folders by the numbers in their names."""
+    """Return the numbers in a folder's name, to sort by version."""
     return [int(number) for number in re.findall(r"\d+", folder.name)]
 
 
 def release(folder: Path) -> str | None:
-    """Tell of which release headers are; None where they aren't there, or of none that is final."""
+    """Return the release of the headers; None if they are missing or of a pre-release."""
     if not (folder / "Python.h").is_file():
         return None
     text = (folder / "patchlevel.h").read_text()
@@ -78,16 +78,16 @@ def release(folder: Path) -> str | None:
 
 
 def multiarch_configuration(folder: Path, version: str) -> Path:
-    """Find the real `pyconfig.h`: Debian's only includes one of several."""
+    """Return the real `pyconfig.h`: Debian's only includes one of several."""
     if "multiarch" not in (folder / "pyconfig.h").read_text():
         return folder / "pyconfig.h"
     return next(folder.parent.glob(f"*-linux-gnu/python{version}/pyconfig.h"))
 
 
 def from_debian(version: str, to: Path) -> Path | None:
-    """Unpack the package with the headers of a version; None where apt or the package isn't there.
+    """Unpack Debian's package with a version's headers; None without apt or the package.
 
-    Apt's lists for this are in `to`, so that the machine's own don't change.
+    Apt's lists for this are in `to`, so that the machine's own lists don't change.
     """
     unpacked = to / "unpacked" / "usr" / "include" / f"python{version}"
     if release(unpacked):
@@ -123,7 +123,7 @@ def from_debian(version: str, to: Path) -> Path | None:
 
 
 def debian_mirror() -> str | None:
-    """Give the address that this machine's apt has Debian from."""
+    """Return the address of this machine's Debian mirror."""
     command = [
         "apt-get",
         "indextargets",

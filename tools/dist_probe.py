@@ -1,8 +1,8 @@
 """Try an installed Odradek: the README's Produce and Consume on a cluster in this process.
 
-In: the README, and which kernels must run (`native`, or `python` where nothing was compiled). Out:
-one line, or the assertion that failed. Runs with any Python that has Odradek installed, so it needs
-nothing else, and it must not find the checkout's sources.
+In: the README, and the kernels that must run (`native`, or `python` without compiled ones). Out:
+one line, or the assertion that failed. It runs with any Python that has Odradek installed, needs
+nothing else, and must not import the checkout's sources.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from odradek.testing import FakeCluster
 
 SNIPPET = re.compile(r"<!-- snippet: (produce|consume) -->\n```python\n(.*?)```", re.DOTALL)
 RECORDS = 1001
-"""As many as Produce sends."""
+"""Number of records that Produce sends."""
 
 
 def main(readme: str, kernel: str) -> None:
-    """Run both snippets and look at what they print."""
+    """Run both snippets and check their output."""
     sources = Path(__file__).resolve().parent.parent / "src"
     assert not Path(odradek.__file__).is_relative_to(sources), odradek.__file__
     warning = record.kernel_warning()

@@ -1,15 +1,15 @@
-"""Decide which failed tests are run once more, run each of them alone, and keep their first logs.
+"""Decide which failed tests to run once more, run each of them alone, and keep their first logs.
 
-Tests with real brokers have time limits, and a busy machine exceeds one at times. A test qualifies
-only if each of its failures is a timeout or a deadline, which the report of pytest tells by the
-type of the exception. A wrong value, a crash or a failed import never qualifies, and nothing does
-if more than `MOST` tests of the suite failed: then the cause is not chance.
+Tests with real brokers have time limits, which a busy machine sometimes exceeds. A test qualifies
+only if each of its failures is a timeout or a deadline, which pytest's report shows by the type of
+the exception. A wrong value, a crash or a failed import never qualifies, and no test does if more
+than `MOST` tests of the suite failed: then the cause is not chance.
 
 `tests/flaky.json` lists the tests that failed at random: for each failure the test, the date, the
 owner who looks for the cause, the seed or log, and the cause if it is known.
 
 Input: pytest's XML report. Output: the tests that passed when they were repeated, with the files
-that hold their first failures. `tools/run_tests.py` decides which suites may repeat a test.
+that contain their first failures. `tools/run_tests.py` decides which suites may repeat a test.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from pathlib import Path
 from odradek.common import errors
 
 MOST = 3
-"""How many tests of a suite may fail at most if failed ones are to be repeated."""
+"""Maximum number of failed tests in a suite for which failed ones are repeated."""
 LISTED = "tests/flaky.json"
 FIELDS = {"test", "date", "owner", "log", "cause"}
 _TYPE = re.compile(r'(?:failed on (?:setup|teardown) with ")?(?:\w+\.)*(\w+)(?=[:"]|$)')
-"""The exception's type as it begins a failure's message, without its module."""
+"""The exception's type at the start of a failure's message, without its module."""
 _OTHER_TIMEOUTS = {
-    "TimeoutError",  # the built-in one, which is asyncio's, too
+    "TimeoutError",  # the built-in one, which is also asyncio's
     "TimeoutExpired",  # subprocess
     "Empty",  # queue.Queue.get(timeout=…)
     "OutageError",  # Spark's reader: no broker answered in time
 }
 _HANGS = re.compile(r"Failed: Timeout \(>[\d.]+s\) from pytest-timeout")
 _PEERS_TIMEOUT = re.compile(r"(?:\w+\.)*KafkaException: KafkaError\{code=_(?:MSG_)?TIMED_OUT\b")
-"""confluent-kafka has one exception for all errors; librdkafka's code tells them apart."""
+"""confluent-kafka has one exception for all errors; librdkafka's code distinguishes them."""
 _AT = re.compile(r"^> .*", re.MULTILINE)
 _DEADLINE = re.compile(r">\s+assert time\.monotonic\(\) <=? \w*deadline\b")
 """A test's own wait: the statement that failed compares the clock with the deadline."""
@@ -46,10 +46,10 @@ _DEADLINE = re.compile(r">\s+assert time\.monotonic\(\) <=? \w*deadline\b")
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed test of a report, and why it failed (its teardown may have failed as well)."""
+    """A failed test of a report, with the reasons (its teardown may have failed too)."""
 
     test: str
-    """The test's id, as pytest takes it on the command line."""
+    """Id of the test, as on pytest's command line."""
     reasons: tuple[tuple[str, str], ...]
     """Message and traceback of each failure."""
     log: str
@@ -76,7 +76,7 @@ def is_timeout(message: str, text: str) -> bool:
 
 
 def failures(report: Path, root: Path) -> list[Failure]:
-    """Return the failed tests of a report; what failed outside of a test has no id, and is one."""
+    """Return the failed tests of a report; a failure outside of a test has no id."""
     found: dict[str, Failure] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314 - our own
         reasons = tuple(
@@ -120,7 +120,7 @@ def worth_repeating(failed: list[Failure]) -> list[Failure]:
 def repeat(
     failed: list[Failure], alone: Callable[[str], bool], suite: str, kept: Path
 ) -> list[tuple[Failure, Path]]:
-    """Run each such test alone; return those that pass, and the files in `kept` with their logs."""
+    """Run each such test alone; return those that pass, with the files of their logs in `kept`."""
     passed = []
     for failure in worth_repeating(failed):
         name = re.sub(r"[^\w.-]+", "-", f"{suite}-{failure.test}")[:150]
@@ -133,9 +133,9 @@ def repeat(
 
 
 def listed_wrong(root: Path) -> list[str]:
-    """Return what is wrong with the list of flaky tests, a line for each; none is well.
+    """Return the errors in the list of flaky tests, a line for each.
 
-    A test that is listed twice is wrong: its first cause was not found, or a second one exists.
+    A test that is listed twice is an error: its first cause was not found, or a second one exists.
     """
     found = []
     entries = json.loads((root / LISTED).read_text())

@@ -2,8 +2,8 @@
 
     python tools/generate_asyncio.py
 
-In: the modules `SOURCES`. Out: their asyncio forms. A test holds each generated module equal to the
-text that this tool writes.
+In: the modules `SOURCES`. Out: their asyncio versions. A test compares each generated module with
+the text that this tool writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOURCES = {
     "api/transactions.py": ("Producer", "api/asyncio_transactions.py"),
     f"{CONFLUENT}/consumer_calls.py": ("Consumer", f"{CONFLUENT}/aio/consumer_calls.py"),
 }
-"""Modules with calls that wait, the public class of these calls, and the asyncio module."""
+"""Modules with blocking calls, the public class of these calls, and the asyncio module."""
 PUBLIC_CLASS = '''\
 class Admin(GroupAdmin):
     """\\Admin client for asyncio; calls, options, errors and timeouts are those of `\\Admin`.
@@ -77,8 +77,8 @@ def awaited(method: re.Match[str], facade: str) -> str:
     return f'    async def {name}{signature}{summary}"""'
 
 
-def twin(source: str, text: str) -> str:
-    """Return the asyncio module for a sync one; a backslash keeps a name as it is."""
+def asyncio_module(source: str, text: str) -> str:
+    """Return the asyncio module for a sync one; a backslash keeps a name unchanged."""
     text = re.sub(
         r"def admin_engine\(.*?(?=    # Topics)", lambda _: PUBLIC_CLASS, text, flags=re.DOTALL
     )
@@ -97,7 +97,7 @@ def twin(source: str, text: str) -> str:
 def files() -> dict[Path, str]:
     """Return the text of each module that this tool writes."""
     return {
-        PACKAGE / target: twin(source, (PACKAGE / source).read_text())
+        PACKAGE / target: asyncio_module(source, (PACKAGE / source).read_text())
         for source, (_, target) in SOURCES.items()
     }
 

@@ -4,7 +4,8 @@
 
 In: a class path with the `kafka-clients` jar and an slf4j API. A small Java program (run from
 source, Java ≥ 17) prints `org.apache.kafka.common.protocol.Errors` with the exception types that
-decide what a client does. Out: one class per code. The names of hand-written errors are refused.
+decide what a client does. Out: one class per code. A name that a hand-written error has is
+rejected.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ SENTENCES = {
     ),
     "TRANSACTION_ABORTABLE": ("The transaction failed and has to be aborted."),
 }
-"""Clearer words for errors whose text in Kafka is hard to understand."""
+"""Clearer messages for errors whose text in Kafka is hard to understand."""
 HEAD = '''"""Kafka's error codes as classes, and the way from a code to its class.
 
 In: the code and message of an answer. Out: an instance whose class says whether the request may be
@@ -110,13 +111,13 @@ class Code:
     @property
     def python(self) -> str:
         """The class name: `KAFKA_STORAGE_ERROR` → `KafkaStorageError`."""
-        name = self.name.removesuffix("_FAILED") if self.of_rights else self.name
+        name = self.name.removesuffix("_FAILED") if self.of_authorization else self.name
         camel = "".join(part.capitalize() for part in name.split("_"))
         return camel.removesuffix("Error") + "Error"
 
     @property
-    def of_rights(self) -> bool:
-        """Something isn't allowed."""
+    def of_authorization(self) -> bool:
+        """Whether the error is a missing permission."""
         return self.name.endswith("_AUTHORIZATION_FAILED")
 
 
@@ -135,7 +136,7 @@ def read_codes(classpath: str) -> list[Code]:
 
 
 def emit(code: Code) -> str:
-    """Write one class."""
+    """Return the source of one class."""
     sentence = SENTENCES.get(code.name, code.message.split(". ")[0].rstrip(".") + ".")
     doc = textwrap.wrap(f'"""{sentence}', 93, subsequent_indent="    ")
     text = "\n    ".join([doc[0], *(line.strip() for line in doc[1:])])

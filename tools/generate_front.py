@@ -3,10 +3,10 @@
     python tools/generate_front.py
 
 In: the table of public names (`common/public_names.py`) and the options of `common/config.py`. Out:
-a stub for each public module (`odradek/__init__.pyi`, `odradek/errors.pyi`), which has no
-`__getattr__`, so that a misspelt class is an error; and `api/client_options.py`, a `TypedDict` for
-each kind of client, so that a misspelt option or a wrong value is one. A test compares all files
-with what this writes.
+a stub for each public module (`odradek/__init__.pyi`, `odradek/errors.pyi`) without `__getattr__`,
+so that a misspelt class is an error; and `api/client_options.py`, a `TypedDict` for each kind of
+client, so that a misspelt option or a wrong value is one too. A test compares all files with this
+tool's output.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WIDTH = 100
 
 
 def literal(values: Iterable[object]) -> str:
-    """Return a type with these values only."""
+    """Return a type with only these values."""
     spelt = [f'"{value}"' if isinstance(value, str) else repr(value) for value in values]
     return f"Literal[{', '.join(spelt)}]"
 
@@ -64,7 +64,7 @@ BY_NAME = {
     "store_type": literal(STORE_TYPES),
     "text": "str",
     "tls_context": "SSLContext",
-    # Made by a function of this name, for one option.
+    # Functions that read a single option.
     "_ignored": "object",
     "_java_default": "str",
     "integer": "int",
@@ -81,7 +81,7 @@ def type_of(parse: Parse[Any]) -> str:
     held = inspect.getclosurevars(read).nonlocals if inside else {}
     if name == "optional":
         return f"{type_of(held['parse'])} | None"
-    if name in ("choice", "upper"):  # capitals as Java's documentation has them: TLSv1.2
+    if name in ("choice", "upper"):  # spelt as in Java's documentation: TLSv1.2
         return literal(value.replace("TLSV", "TLSv") for value in held["allowed"])
     return BY_NAME[name]
 
@@ -194,7 +194,7 @@ def stub(module: str) -> str:
 
 
 def stub_path(module: str) -> Path:
-    """Return the path of a module's stub, which is beside its source."""
+    """Return the path of a module's stub, which is next to its source."""
     folder = PACKAGE.parent.joinpath(*module.split("."))
     return folder / "__init__.pyi" if folder.is_dir() else folder.with_suffix(".pyi")
 

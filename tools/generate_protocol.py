@@ -1,11 +1,12 @@
 """Write `src/odradek/protocol/messages/*.py` and `api_keys.py` from Kafka's message definitions.
 
     python tools/generate_protocol.py kafka-clients-4.4.0.jar            # the APIs we use
-    python tools/generate_protocol.py kafka-clients-4.4.0.jar --check    # say whether up to date
+    python tools/generate_protocol.py kafka-clients-4.4.0.jar --check    # compare only
 
 In: the `kafka-clients` jar. Out: one module per API: classes, and one straight-line reader and
 writer per *distinct layout* of each struct (see `protocol_module`). Must not: depend on anything
-but the jar and the list of APIs, so that the same jar gives the same bytes (after `ruff format`).
+but the jar and the list of APIs, so that the same jar results in the same bytes (after `ruff
+format`).
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ APIS = (
 
 
 def api_keys(kafka: str, definitions: dict[str, dict[str, object]], apis: list[str]) -> str:
-    """Return the module that knows every API's name, and how far its versions are flexible."""
+    """Return the module with every API's name and its first flexible version."""
     rows, flexible, brokers = [], [], []
     for name, source in sorted(
         definitions.items(), key=lambda pair: str(pair[1]["apiKey"]).zfill(5)

@@ -1,8 +1,8 @@
-"""Kafka's message definitions as Python values: the reading half of the protocol generator.
+"""Read Kafka's message definitions into Python values, for the protocol generator.
 
 In: the `kafka-clients` jar, whose `common/message/*.json` (Apache-2.0) describe every request and
-response. Out: `Message`, `Struct` and `Field` values, cut down to the versions we generate. Must
-not: know anything of Python code generation; that is `generate_protocol`'s part.
+response. Out: `Message`, `Struct` and `Field` values, restricted to the versions that are
+generated. Must not: contain code generation, which is in `generate_protocol`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NUMBERS = frozenset(FIXED) - {"bool", "uuid"}
 
 
 def snake(name: str) -> str:
-    """`ThrottleTimeMs` → `throttle_time_ms`."""
+    """Convert `ThrottleTimeMs` to `throttle_time_ms`."""
     name = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
     return re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name).lower()
 
@@ -61,7 +61,7 @@ class Versions:
 
     @property
     def empty(self) -> bool:
-        """Say whether no version is in the range."""
+        """Whether no version is in the range."""
         return self.low > self.high
 
 
@@ -73,7 +73,7 @@ class Struct:
     fields: list[Field]
     versions: Versions
     python: str = ""
-    """The class name, unique in its module; set when a module is put together."""
+    """Class name, unique in its module; set when the module is generated."""
 
     def nested(self) -> list[Struct]:
         """Return the structs below this one, innermost first, each once."""
@@ -88,7 +88,7 @@ class Struct:
 
 @dataclass(slots=True)
 class Field:
-    """One field of a struct, with the versions in which it stands on the wire."""
+    """One field of a struct, with the versions that contain it."""
 
     name: str
     type: str
@@ -103,7 +103,7 @@ class Field:
 
     @property
     def python(self) -> str:
-        """The attribute's name."""
+        """Name of the attribute."""
         return snake(self.name)
 
 
@@ -119,7 +119,7 @@ class Message:
 
 
 def load_json(text: str) -> dict[str, Any]:
-    """Parse JSON that has // comments on lines of their own, as Kafka's definitions do."""
+    """Parse JSON with // comments on separate lines, as in Kafka's definitions."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("//")]
     loaded: dict[str, Any] = json.loads("\n".join(lines))
     return loaded
@@ -155,7 +155,7 @@ def _field(source: dict[str, Any], valid: Versions, common: _CommonStructs) -> F
 
 
 def _default(kind: str, array: bool, given: Any) -> Any:
-    """Kafka's default as a Python value: `[]` for arrays, the type's name for structs."""
+    """Return Kafka's default as a Python value: `[]` for arrays, the type's name for structs."""
     if given in ("null", None) and (given == "null" or kind == "records"):
         return None
     if array:
@@ -181,7 +181,7 @@ def _struct(
 
 
 class _CommonStructs:
-    """The structs that a message uses in several places, built when first used."""
+    """Structs that a message uses in several places, built at the first use."""
 
     def __init__(self, sources: list[dict[str, Any]], valid: Versions) -> None:
         self.sources = {source["name"]: source["fields"] for source in sources}
@@ -195,7 +195,7 @@ class _CommonStructs:
 
 
 def parse_message(source: dict[str, Any], *, drop_newest: bool = False) -> Message:
-    """Build a message; `drop_newest` leaves out a version that Kafka calls unstable."""
+    """Build a message; `drop_newest` omits a version that Kafka marks as unstable."""
     versions = Versions.parse(source["validVersions"])
     if drop_newest:
         versions = Versions(versions.low, versions.high - 1)
@@ -226,7 +226,7 @@ def read_definitions(jar: Path) -> tuple[str, dict[str, dict[str, Any]]]:
 
 
 def smallest_element(message: Message, item: Field, version: int) -> int:
-    """Return the least number of bytes that an element of the array can take."""
+    """Return the minimum size of an element of the array in bytes."""
     size = (
         _smallest_struct(message, item.struct, version)
         if item.struct

@@ -1,16 +1,17 @@
-"""Write the lock files: everything pinned, with hashes and no URLs.
+"""Write the lock files: all packages pinned, with hashes and no URLs.
 
-`requirements.lock` holds every dependency of pyproject.toml with all extras;
-`benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, and
-`benchmarks/spark_jvm/requirements.lock` Spark 4.2.0, `tests/interop/async_packages.lock` what tests
-of asyncio code are made with, `tests/interop/schema_packages.lock` confluent-kafka with its
-serializers, `tools/dist_packages.lock` what makes and checks wheels, `tools/mutant_packages.lock`
-mutmut, `tools/range_packages.lock` what resolves the ends of ranges,
-`tools/website/check_packages.lock` what drives a browser; those live in venvs of their own. Run it
-with the venv's Python (`make lock`) after a change. uv resolves them, for all Pythons and platforms
-at once: what only some need has a marker. It reads the metadata of packages and builds none, so
-their build requirements (Kerberos' `krb5-config`) aren't needed. Pins that still fit are kept;
-`--upgrade` looks for newer ones.
+`requirements.lock` has every dependency of pyproject.toml with all extras. The others are for
+separate venvs: `benchmarks/requirements.lock` for the Python clients of benchmarks and scorecard,
+`benchmarks/spark_jvm/requirements.lock` for Spark 4.2.0, `tests/interop/async_packages.lock` for
+tests of asyncio code, `tests/interop/schema_packages.lock` for confluent-kafka with its
+serializers, `tools/dist_packages.lock` for building and checking wheels,
+`tools/mutant_packages.lock` for mutmut, `tools/range_packages.lock` for resolving the ends of
+version ranges, `tools/website/check_packages.lock` for driving a browser.
+
+Run it with the venv's Python (`make lock`) after a change. uv resolves the packages for all Pythons
+and platforms at once; a package that only some need has a marker. It reads metadata and builds no
+package, so build requirements (Kerberos' `krb5-config`) aren't needed. Pins that still fit are
+kept; `--upgrade` looks for newer ones.
 """
 
 import os
@@ -34,7 +35,7 @@ HEADER = """\
 
 
 def main() -> None:
-    """Lock the project, then what has a venv of its own."""
+    """Lock the project, then the requirements of separate venvs."""
     compile_lock(
         Path("pyproject.toml"),
         Path("requirements.lock"),
@@ -54,7 +55,7 @@ def main() -> None:
     compile_lock(
         INTEROP / "async_packages.in",
         INTEROP / "async_packages.lock",
-        "What tests of asyncio code are made with",
+        "Packages for tests of asyncio code",
     )
     compile_lock(
         INTEROP / "schema_packages.in",
@@ -64,17 +65,17 @@ def main() -> None:
     compile_lock(
         TOOLS / "dist_packages.in",
         TOOLS / "dist_packages.lock",
-        "What makes and checks distributions",
+        "Packages that build and check distributions",
     )
     compile_lock(
         WEBSITE / "check_packages.in",
         WEBSITE / "check_packages.lock",
-        "What looks at the site in a browser",
+        "Packages that check the site in a browser",
     )
     compile_lock(
         TOOLS / "range_packages.in",
         TOOLS / "range_packages.lock",
-        "What finds the ends of ranges of versions",
+        "Packages that resolve the ends of version ranges",
     )
     compile_lock(
         TOOLS / "mutant_packages.in",
@@ -85,9 +86,9 @@ def main() -> None:
 
 
 def compile_lock(source: Path, lock: Path, what: str, *more: str) -> None:
-    """Run uv with nothing of this machine's settings but the index."""
+    """Run uv without this machine's settings, except for the index."""
     environment = dict(os.environ)
-    # A directory of wheels on this machine is no place that others can install from.
+    # Other machines can't install from a directory of wheels on this one.
     for name in ("PIP_FIND_LINKS", "UV_FIND_LINKS"):
         environment.pop(name, None)
     command = [

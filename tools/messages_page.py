@@ -2,7 +2,7 @@
 
 The texts are collected from the sources: messages of errors and warnings, log messages, lines of
 `explain()`, `health()`, the doctor and commands, and help. `{…}` contains the expression whose
-value the message shows. A text that is a part of a longer message is listed on its own.
+value the message shows. A text that is a part of a longer message is listed separately.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ AREAS = {
     "Options and arguments": ("common/options", "common/arguments", "common/config"),
     "Connections and clients": ("",),
 }
-"""Areas, and how the paths of their modules begin; a module belongs to the first that fits."""
+"""Areas, and prefixes of their modules' paths; a module belongs to the first that matches."""
 LEFT_OUT = ("protocol/messages/", "common/public_names.py", "simulation/")
 BUT_FOR = ("simulation/faults/", "simulation/runs/schedule.py", "simulation/world/")
-"""The rest of the simulation plays the part of brokers, or checks clients for their developers."""
+"""The rest of the simulation simulates brokers, or checks clients for their developers."""
 BUGS = frozenset(("AssertionError", "UnplannedError"))
-"""Errors that no user sees: of bugs, and of plans that are replaced by other ones."""
+"""Errors that no user sees: of bugs, and of internal plans that are replaced."""
 CONTRACTS = frozenset(
     ("BufferError", "ImportError", "IndexError", "MemoryError", "NotImplementedError")
 ) | {"RuntimeError"}
 KERNEL_CONTRACTS = CONTRACTS | {"TypeError", "ValueError"}
-"""Python's own errors below the API: one module of Odradek has called another one wrongly."""
+"""Python's own errors below the API: one module of Odradek has called another incorrectly."""
 PUBLIC = ("api/", "cli/", "compat/", "serialization/", "spark/", "testing/")
 KERNEL = ("record/kernel", "record/open_batches", "record/reference", "record/rows")
 ERROR = re.compile(r"(?:Error|Exception|Warning|Exit|BadParameter|UsageError)$")
@@ -69,9 +69,9 @@ LOGGED = re.compile(
     r"^_?log(?:ger)?\.(debug|info|warning|error|exception|critical)$", re.IGNORECASE
 )
 PROSE = re.compile(r"(?:[A-Za-z'-]+[,;:.)]* +(?:\{.*?\}[,;:.)]* +)*){2}[A-Za-z'-]{2,}")
-"""At least three words; a text that is neither an error nor a log message nor help needs them."""
+"""At least three words, required of a text that isn't an error, a log message or help."""
 SENTENCE = 8
-"""Words from which on a text is a message of its own."""
+"""Number of words that makes a text a message."""
 FORMAT = re.compile(r"%[.\d]*[sdrfgo]")
 LETTER = re.compile("[A-Za-z]")
 NO_PROSE = re.compile(
@@ -79,7 +79,7 @@ NO_PROSE = re.compile(
 )
 """Markup, scripts, a terminal's styles, and columns with their types."""
 FILE = 3
-"""Line breaks from which on a literal is a file's content."""
+"""Number of line breaks that makes a literal a file's content."""
 COUNTS = ("counted", "number")
 """Functions that return a number with its noun."""
 CODE = frozenset(
@@ -90,7 +90,7 @@ CODE = frozenset(
         *("where", "filter", "select", "expr", "strip"),
     )
 )
-"""Functions whose literals are looked for, compared or run, and not shown."""
+"""Functions whose literals are searched for, compared or run, and not shown."""
 INTRODUCTION = """\
 # Messages
 
@@ -103,12 +103,12 @@ writes this page.
 
 
 def area_of(path: str) -> str:
-    """Return the area of a module, by its path below src/odradek."""
+    """Return the area of a module by its path below src/odradek."""
     return next(name for name, begins in AREAS.items() if path.startswith(begins))
 
 
 def text_of(node: ast.AST) -> str | None:
-    """Return a literal's text, with `{name}` for each value; None if it is no text."""
+    """Return a literal's text, with `{name}` for each value; None if it isn't a text."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -180,7 +180,7 @@ def arguments(nodes: list[ast.expr]) -> Iterator[str]:
 
 
 def no_literals(nodes: list[ast.expr]) -> list[ast.expr]:
-    """Return the expressions that aren't texts, and aren't collections of texts."""
+    """Return the expressions that are neither texts nor collections of texts."""
 
     def literal(node: ast.expr) -> bool:
         match node:
@@ -193,10 +193,10 @@ def no_literals(nodes: list[ast.expr]) -> list[ast.expr]:
 
 
 class Texts(ast.NodeVisitor):
-    """Collects a module's texts with their kinds: an error's class, a log level, help, a part."""
+    """Collect a module's texts with their kinds: an error's class, a log level, help, a part."""
 
     def __init__(self, path: str = "") -> None:
-        """Collect docstrings of commands as well, in a module of the command line."""
+        """Collect docstrings of commands too, in a module of the command line."""
         self._commands = path.startswith("cli/")
         self._bugs = BUGS
         if path.startswith(KERNEL):
@@ -230,7 +230,7 @@ class Texts(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Name the error or log level of the texts among a call's arguments."""
+        """Use the error or log level as the kind of the texts among a call's arguments."""
         name = called(node.func)
         logged = LOGGED.match(name)
         outer = self._kind
@@ -275,19 +275,19 @@ class Texts(ast.NodeVisitor):
         self.visit_all([*([node.guard] if node.guard else []), *node.body])
 
     def visit_all(self, nodes: Sequence[ast.AST]) -> None:
-        """Visit nodes one after the other."""
+        """Visit nodes one by one."""
         for node in nodes:
             self.visit(node)
 
     def visit(self, node: ast.AST) -> None:
-        """Collect a literal as a whole, whatever it contains."""
+        """Collect a literal as a whole, including any values in it."""
         if (text := text_of(node)) is not None:
             self._add(text, self._kind)
         else:
             super().visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        """Skip annotations, but for the help of a command's options."""
+        """Skip annotations, except for the help of a command's options."""
         self.visit_arg(node)
         if node.value:
             self.visit(node.value)
@@ -321,7 +321,7 @@ def by_area() -> dict[str, dict[str, list[tuple[str, str]]]]:
 
 
 def page() -> str:
-    """Return the page as it should be."""
+    """Return the up-to-date page."""
     found = by_area()
     lines = [INTRODUCTION]
     for area in AREAS:

@@ -1,7 +1,7 @@
 """Write the tables of metrics into docs/monitoring.md, from the catalogue.
 
-In: the catalogue. Out: what stands between the two marks of the page. Must not: say what the
-catalogue doesn't say.
+In: the catalogue. Out: the text between the two marks of the page. Must not: add facts that aren't
+in the catalogue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ END = "<!-- metrics: end -->\n"
 
 
 def tables() -> str:
-    """A table for each kind of thing; what several groups have alike is shown once."""
+    """Return a table for each kind of object; groups with the same metrics share one."""
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for scope in SCOPES:
         alike.setdefault((scope.tags, scope.names), []).append(scope.group)
@@ -44,7 +44,7 @@ def tables() -> str:
 
 
 def page() -> str:
-    """The page with its tables as they should be."""
+    """Return the page with up-to-date tables."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     return before + BEGIN + "\n" + tables() + END + after

@@ -1,9 +1,9 @@
-"""`make mutants`: let mutmut change core modules everywhere; a test must notice each change.
+"""Let mutmut mutate core modules; a test must fail for each mutation: `make mutants`.
 
-In: MODULES with the tests that check them, mutmut as pinned in mutant_packages.lock (in a venv of
-its own, which also sees the packages of `.venv`), the equivalent mutants in mutants.json with a
-reason each. Out: the diff of each mutant that no test noticed and that isn't listed, and of each
-listed one that was noticed or doesn't exist any more; both make the exit status 1.
+In: MODULES with the tests that check them, mutmut as pinned in mutant_packages.lock (in a separate
+venv, which also sees the packages of `.venv`), the equivalent mutants in mutants.json with a reason
+each. Out: the diff of each mutant that no test noticed and that isn't listed, and of each listed
+one that a test noticed or that no longer exists; both make the exit status 1.
 
     python tools/mutants.py           all modules, a few minutes
     python tools/mutants.py backoff   those whose path contains one of the words
@@ -41,7 +41,7 @@ MODULES = {
 
 
 def main() -> int:
-    """Mutate, and compare the survivors with the list."""
+    """Mutate, and compare the surviving mutants with the list."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("words", nargs="*", help="only modules whose path contains one of these")
     words = parser.parse_args().words or [""]
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def set_up() -> None:
-    """Install mutmut as pinned, beside the packages of the Python that runs this."""
+    """Install the pinned mutmut, in addition to the packages of the Python that runs this."""
     stamp = PLACE / "venv" / ".odradek-tools"
     digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
     if stamp.is_file() and stamp.read_text() == digest:
@@ -82,7 +82,7 @@ def set_up() -> None:
 
 
 def lay_out(modules: dict[str, list[str]]) -> None:
-    """Write mutmut's configuration into a fresh folder that leads to the sources."""
+    """Write mutmut's configuration into an empty folder with links to the sources."""
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     for name in COPIED:

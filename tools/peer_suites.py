@@ -1,9 +1,9 @@
 """Run other libraries' own tests against our modules: `tools/peer_suites.py CHECKOUT …`.
 
-In: checkouts of their repositories, as their distributions have no tests; `tools/peers/*.json` says
-which of their modules run and why the others don't. Out: for each library what passed, what failed,
-and each test that was left out with the reason; `--json` gives the same for programs. Their tests
-are copied into a temporary folder; none of their code is kept. Must not: change a checkout.
+In: checkouts of their repositories, as their distributions have no tests; `tools/peers/*.json` list
+which of their modules run and why the others don't. Out: for each library the passed and failed
+tests, and each skipped test with the reason; `--json` prints the same for programs. Their tests are
+copied into a temporary folder; none of their code is kept. Must not: change a checkout.
 """
 
 import argparse
@@ -23,44 +23,44 @@ from typing import Any
 PEERS = Path(__file__).parent / "peers"
 LIBRARIES = ("aiokafka", "confluent_kafka", "kafka_python")
 ALL = 3000
-"""Seconds for one run of one library's tests."""
+"""Timeout in seconds for one run of one library's tests."""
 
 FEW = 3
-"""Tests of a module that are named one by one; more with one reason are counted."""
+"""Maximum number of tests of a module that are listed one by one; more are counted by reason."""
 
 Row = tuple[str, str, str]
-"""A test's name, its outcome (passed, failed or skipped) and the reason."""
+"""Name of a test, its outcome (passed, failed or skipped) and the reason."""
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One library's tests, as its file under tools/peers says."""
+    """One library's tests, as described in its file in tools/peers."""
 
     library: str
     version: str
-    """The tag of its repository."""
+    """Tag in its repository."""
     repository: str
     folder: str
-    """Where its tests are."""
+    """Folder of its tests."""
     known_by: str
-    """A file that only a checkout of this library has."""
+    """File that only a checkout of this library has."""
     runs: list[dict[str, Any]]
-    """Runs of pytest: `modules`, maybe a `label`, an `environment`, `added` files of ours."""
+    """Runs of pytest: `modules`, optionally a `label`, an `environment`, `added` files."""
     left_out: dict[str, str]
-    """Why tests, modules and folders (with a slash at the end) don't run."""
+    """Reasons why tests, modules and folders (with a slash at the end) don't run."""
     here: dict[str, str] = field(default_factory=dict)
-    """Tests of ours, below tests/, that show the effect of theirs; by the same names."""
+    """Odradek's tests of the same behaviour, below tests/, by the names of the library's tests."""
     patience: int = 60
-    """Seconds for one test."""
+    """Timeout of one test in seconds."""
 
 
 def suites() -> list[Suite]:
-    """All libraries."""
+    """Return the suites of all libraries."""
     return [Suite(**json.loads((PEERS / f"{name}.json").read_text())) for name in LIBRARIES]
 
 
 def suite_of(checkout: Path, all_suites: list[Suite]) -> Suite:
-    """Whose sources these are."""
+    """Return the library of a checkout."""
     for suite in all_suites:
         if (checkout / suite.known_by).is_file():
             return suite
@@ -68,13 +68,13 @@ def suite_of(checkout: Path, all_suites: list[Suite]) -> Suite:
 
 
 def where(all_suites: list[Suite]) -> Iterator[str]:
-    """How to get the sources."""
+    """Yield commands that get the sources."""
     for suite in all_suites:
         yield f"  git clone --depth 1 --branch {suite.version} {suite.repository}"
 
 
 def tests_in(path: Path) -> Iterator[str]:
-    """The names of a module's tests, with their classes'."""
+    """Yield the names of a module's tests, with those of their classes."""
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ClassDef):
             yield from (f"{node.name}::{one.name}" for one in node.body if is_test(one))
@@ -83,31 +83,31 @@ def tests_in(path: Path) -> Iterator[str]:
 
 
 def is_test(node: ast.AST) -> bool:
-    """Whether pytest would take it."""
+    """Return whether pytest would collect it."""
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[:4] == "test"
 
 
 def found(table: dict[str, str], module: str, test: str) -> str:
-    """What a table says of a test: by its name, its module, or a folder (with a slash) above."""
+    """Return a table's entry for a test: by its name, its module, or a folder (with a slash)."""
     folders = [f"{one}/" for one in Path(module).parents]
     names = [f"{module}::{test}", f"{module}::{test.partition('[')[0]}", module, *folders]
     return next((table[name] for name in names if name in table), "")
 
 
 def reason(suite: Suite, module: str, test: str) -> str:
-    """Why a test doesn't run, and what shows the same here; empty where nobody has said."""
+    """Return why a test doesn't run, and the equivalent test here; empty if unknown."""
     why, ours = found(suite.left_out, module, test), found(suite.here, module, test)
     return f"{why}; here: {ours}" if why and ours else why
 
 
 def apart(name: str) -> tuple[str, str]:
-    """A test's module and name; a module's name alone has no test."""
+    """Return a test's module and name; a module's name alone has no test."""
     module, _, test = name.partition("::")
     return module, test
 
 
 def not_run(suite: Suite, checkout: Path) -> list[Row]:
-    """The tests of modules that no run has, each with its reason."""
+    """Return the tests of modules that are in no run, each with its reason."""
     root = checkout / suite.folder
     running = {module for run in suite.runs for module in run["modules"]}
     rows: list[Row] = []
@@ -117,13 +117,13 @@ def not_run(suite: Suite, checkout: Path) -> list[Row]:
             continue
         for test in tests_in(path):
             why = reason(suite, module, test)
-            row = ("skipped", why) if why else ("failed", "nobody has looked at it")
+            row = ("skipped", why) if why else ("failed", "unknown reason")
             rows.append((f"{module}::{test}", *row))
     return rows
 
 
 def outcomes(suite: Suite, checkout: Path, servers: str, expression: str) -> list[Row]:
-    """What became of the tests that run, and of those that a reason keeps from it."""
+    """Return the outcomes of the tests that run, and of those that are skipped."""
     rows: list[Row] = []
     for run in suite.runs:
         rows += one_run(suite, run, checkout, servers, expression)
@@ -133,7 +133,7 @@ def outcomes(suite: Suite, checkout: Path, servers: str, expression: str) -> lis
 def one_run(
     suite: Suite, run: dict[str, Any], checkout: Path, servers: str, expression: str
 ) -> list[Row]:
-    """One run of pytest."""
+    """Run pytest once."""
     with tempfile.TemporaryDirectory() as folder:
         tests, report = Path(folder, suite.folder), Path(folder, "report")
         shutil.copytree(checkout / suite.folder, tests)
@@ -159,7 +159,7 @@ def one_run(
                  **run.get("environment", {})},
         )  # fmt: skip
         rows = [tuple(json.loads(line)) for line in report.read_text().splitlines()]
-    if ended.returncode not in (0, 1, 5):  # all well, some failed, none chosen
+    if ended.returncode not in (0, 1, 5):  # all passed, some failed, none selected
         rows.append(
             (f"{run.get('label', '')}pytest", "failed", f"it ended with {ended.returncode}")
         )
@@ -167,7 +167,7 @@ def one_run(
 
 
 def summary(suite: Suite, rows: list[Row]) -> Iterator[str]:
-    """What is printed for one library."""
+    """Yield the lines of one library's summary."""
     counts = Counter(outcome for _, outcome, _ in rows)
     yield f"{suite.library} {suite.version}"
     yield "left out:"
@@ -183,7 +183,7 @@ def summary(suite: Suite, rows: list[Row]) -> Iterator[str]:
 
 
 def together(rows: list[Row]) -> Iterator[str]:
-    """A line for each test; one for a module's that have the same reason, if they are many."""
+    """Yield a line for each test, or one for many tests of a module with the same reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, _, why in rows:
         groups.setdefault((name.partition("::")[0], why), []).append(name)
@@ -195,7 +195,7 @@ def together(rows: list[Row]) -> Iterator[str]:
 
 
 def as_json(suite: Suite, rows: list[Row]) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the summary as a dictionary for JSON."""
     named = {"passed": "passed", "failed": "failed", "left_out": "skipped"}
     return {
         "library": suite.library,
@@ -208,7 +208,7 @@ def as_json(suite: Suite, rows: list[Row]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the arguments, run, print."""
+    """Parse the arguments, run the tests, print the results."""
     all_suites = suites()
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0],
@@ -216,11 +216,11 @@ def main() -> None:
     )
     parser.add_argument("checkout", type=Path, nargs="*", help="a library's sources with its tests")
     parser.add_argument("--servers", default="", help="a broker's host:port; else one is started")
-    parser.add_argument("--json", action="store_true", help="give one object for each library")
+    parser.add_argument("--json", action="store_true", help="print one object for each library")
     parser.add_argument(
         "--themselves",
         action="store_true",
-        help="run the libraries themselves: what fails there says nothing of ours",
+        help="run the libraries themselves: their own failures aren't ours",
     )
     parser.add_argument(
         "--all", action="store_true", help="run what is left out, too, if it can be"
@@ -229,7 +229,7 @@ def main() -> None:
     given = parser.parse_args()
     if not given.checkout:
         sys.exit(
-            "\n".join(["Give checkouts of these (make: CHECKOUT=folder):", *where(all_suites)])
+            "\n".join(["Pass checkouts of these (make: CHECKOUT=folder):", *where(all_suites)])
         )
     os.environ["PEER_THEMSELVES"] = "yes" if given.themselves else ""
     os.environ["PEER_ALL"] = "yes" if given.all else ""

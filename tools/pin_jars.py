@@ -1,13 +1,13 @@
 """Write the committed list of jars of one Kafka version: ``tools/pin_jars.py 4.3.1``.
 
-Ivy resolves the broker, the console tools and an slf4j binding with everything they need; the
+Ivy resolves the broker, the console tools and an slf4j binding with all their dependencies; the
 result goes to ``src/odradek/testing/jars/kafka-<version>.txt``, one jar a line: coordinates and
-SHA-256.  What a machine fetches later is compared with that list, so run this only to add a
-version, and read the difference before it is committed.  A version in `TOOLS_OF`, whose console
-tools can't be had, gets none: another version's are run, with that version's jars.
+SHA-256. Later downloads are compared with that list, so run this only to add a version, and read
+the difference before it is committed. A version in `TOOLS_OF`, whose console tools aren't
+published, has none: another version's tools run, with that version's jars.
 
-Ivy comes with PySpark and takes the newest version of each module. jgo, which fetches what is
-listed, doesn't: beside the broker of Kafka 4.4.0 it resolved kafka-clients 3.9.1.
+Ivy is a part of PySpark and takes the newest version of each module. jgo, which downloads the
+listed jars, doesn't: with the broker of Kafka 4.4.0 it resolved kafka-clients 3.9.1.
 """
 
 import argparse
@@ -23,14 +23,14 @@ from odradek.testing.jars import LISTS, TOOLS_OF
 from odradek.testing.java import java_home
 
 LOG4J = "2.25.4"  # the binding for slf4j 1.7, which Kafka 4 uses; without one the log is empty
-# Connect is no part of a broker, and drags in a web server.
+# Connect is no part of a broker, and depends on a web server.
 EXCLUDED = [
     ("org.apache.kafka", module)
     for module in ("connect-runtime", "connect-api", "connect-json", "connect-transforms")
 ]
-EXCLUDED += [("org.slf4j", "slf4j-reload4j")]  # Kafka 3's binding: of two, slf4j takes either
+EXCLUDED += [("org.slf4j", "slf4j-reload4j")]  # Kafka 3's binding: slf4j picks one of two
 
-# Without a host, Ivy takes its default Maven repository.
+# Without a host, Ivy uses its default Maven repository.
 SETTINGS = """\
 <ivysettings><settings defaultResolver="central"/><resolvers>
 <ibiblio name="central" m2compatible="true" checkmodified="false"/>
@@ -39,7 +39,7 @@ SETTINGS = """\
 
 
 def ivy_xml(version: str) -> str:
-    """Return the Ivy module that depends on all we run."""
+    """Return the Ivy module that depends on everything that is run."""
     wanted = [
         ("org.apache.kafka", "kafka_2.13", version),
         ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
@@ -59,7 +59,7 @@ def ivy_xml(version: str) -> str:
 
 
 def pin(version: str) -> list[str]:
-    """Resolve and fetch everything once; return the lines of the list."""
+    """Resolve and download everything once; return the lines of the list."""
     with tempfile.TemporaryDirectory(prefix="odradek-pin-") as name:
         work = Path(name)
         (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
@@ -81,7 +81,7 @@ def pin(version: str) -> list[str]:
 
 
 def main() -> None:
-    """Write the lists of the versions named on the command line."""
+    """Write the lists of the given versions."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("versions", nargs="+")
     for version in parser.parse_args().versions:

@@ -4,11 +4,11 @@
     tools/plain_language.py --lines ROOM   each marker of a room, and what to write instead
     tools/plain_language.py --added [BASE] only those of lines added since the commit BASE, or since
                                            the limits were last written; exit status 1 if any
-    tools/plain_language.py --lower        write lower limits where a room has fewer markers now
+    tools/plain_language.py --lower        lower the limits of rooms that have fewer markers now
 
 A marker is a word or a form that engineers outside of this project misread or read twice. The file
-beside this one has a limit for each room, which may only fall: `tests/unit/test_house_language.py`
-fails if a room has more. A room without a limit may have none.
+plain_language.json has a limit for each room, which may only fall:
+`tests/unit/test_house_language.py` fails if a room has more. A room without a limit may have none.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ LEFT_OUT = (
 )
 SKIPPED = {"__pycache__", "build", "node_modules"}
 SLACK, SHARE = 25, 10
-"""By how many markers, or by which percentage, a room may be below its limit before it is lowered.
+"""How far, in markers or percent, a room may be below its limit before it must be lowered.
 
-Branches that are merged would otherwise conflict in the file at each change.
+Otherwise merged branches would conflict in the file at each change.
 """
 
 
@@ -52,7 +52,7 @@ class Marker:
 
 
 def _marker(form: str, instead: str, pattern: str) -> Marker:
-    """Compile a pattern; a blank of it is any white space, as lines of prose are wrapped."""
+    """Compile a pattern; a blank matches any white space, because prose is wrapped."""
     pattern = re.sub(r"(?<!\[) ", r"\\s+", pattern)
     return Marker(form, instead, re.compile(pattern, re.MULTILINE))
 
@@ -100,19 +100,19 @@ _LIKELY = re.compile(
     r"|\bso\s+(?:many|long)|stands?\b|\bhad\b|\bof\s+(?:ours|th|yours|one)|\b(?:tells?|told)\s"
     r"|Have|the\s+same|\b[Dd]ial|made|\bhand\b|in\s+work|rights"
 )
-"""Each marker has one of these: most texts have none, and needn't be looked at for each marker."""
+"""Each marker contains one of these, so that most texts are skipped quickly."""
 _TRIPLE = r'"""(?:[^"\\]|\\.|"(?!""))*"""' + "|" + r"'''(?:[^'\\]|\\.|'(?!''))*'''"
 _SINGLE = r'"(?:[^"\\\n]|\\.)*"' + "|" + r"'(?:[^'\\\n]|\\.)*'"
 _TOKEN = re.compile(f"(?P<triple>{_TRIPLE})|(?P<single>{_SINGLE})|#(?P<comment>[^\n]*)", re.DOTALL)
 _GAPS = {"single": re.compile(r"\s*[rRbBfFuU]{0,2}"), "comment": re.compile(r"\n[ \t]*")}
-"""What is between two pieces of one text: literals side by side, comments on successive lines."""
+"""Text between two pieces of one text: adjacent literals, comments on successive lines."""
 _CODE = re.compile(r"^([ \t]*)```.*?^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`[^`\n]*`")
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A marker, where it was found, and in which words."""
+    """A marker, its place, and the line."""
 
     path: str
     line: int
@@ -126,12 +126,12 @@ class Hit:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Hide code from the patterns, with as many characters and lines as it has."""
+    """Replace code by a placeholder with the same number of characters and lines."""
     return re.sub(r"[^\n`]", "_", match[0])
 
 
 def texts_of_python(source: str) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """Yield docstrings, messages and comments, each with its pieces' places: in it, in the file."""
+    """Yield docstrings, messages and comments, each with its pieces' offsets (text, file)."""
     pieces: list[tuple[str, int]] = []
     kind, end = "", 0
     for token in _TOKEN.finditer(source):
@@ -199,7 +199,7 @@ def counted(path: str) -> bool:
 
 
 def room_of(path: str) -> str:
-    """Return the room or page that a file belongs to."""
+    """Return the room or page of a file."""
     first, *rest = path.split("/")
     if first == "src":
         return "/".join(path.split("/")[:3])
@@ -207,7 +207,7 @@ def room_of(path: str) -> str:
 
 
 def by_room() -> dict[str, list[Hit]]:
-    """Return every marker, by the room or page that has it."""
+    """Return all markers by room or page."""
     found: dict[str, list[Hit]] = defaultdict(list)
     for path in files():
         name = path.relative_to(ROOT).as_posix()
@@ -216,19 +216,19 @@ def by_room() -> dict[str, list[Hit]]:
 
 
 def limits() -> dict[str, int]:
-    """Return how many markers each room may have."""
+    """Return the maximum number of markers by room."""
     found: dict[str, int] = json.loads(LIMITS.read_text())
     return found
 
 
 def too_many(found: dict[str, list[Hit]], allowed: dict[str, int]) -> dict[str, int]:
-    """Return by how many markers each room is above its limit, where it is."""
+    """Return how many markers each room has above its limit."""
     above = {room: len(each) - allowed.get(room, 0) for room, each in found.items()}
     return {room: number for room, number in sorted(above.items()) if number > 0}
 
 
 def too_loose(found: dict[str, list[Hit]], allowed: dict[str, int]) -> list[str]:
-    """Return the rooms that have so few markers that their limits have to be lowered."""
+    """Return the rooms with so few markers that their limits must be lowered."""
     return [
         room
         for room, most in sorted(allowed.items())
@@ -237,13 +237,13 @@ def too_loose(found: dict[str, list[Hit]], allowed: dict[str, int]) -> list[str]
 
 
 def lowered(found: dict[str, list[Hit]], allowed: dict[str, int]) -> dict[str, int]:
-    """Return the limits as they may be now: never higher, and none where there are no markers."""
+    """Return the lowered limits: never higher than before, and none for rooms without markers."""
     new = {room: min(most, len(found.get(room, ()))) for room, most in allowed.items()}
     return {room: most for room, most in sorted(new.items()) if most}
 
 
 def added(base: str) -> dict[str, set[int]]:
-    """Return the numbers of the lines added since a commit, by file; a new file's are all."""
+    """Return the numbers of the lines added since a commit by file; all lines of new files."""
     found: dict[str, set[int]] = defaultdict(set)
     name = ""
     for line in _git("diff", "-U0", "--no-color", base, "--").splitlines():
@@ -279,7 +279,7 @@ def last_written() -> str:
 
 
 def advice(above: dict[str, int]) -> str:
-    """Return the lines that brought rooms above their limits, and what to write in them instead."""
+    """Return the lines that brought rooms above their limits, with advice."""
     lines = [f"{room}: {number} more than its limit" for room, number in above.items()]
     try:
         new = [hit for hit in in_added(last_written()) if room_of(hit.path) in above]
@@ -291,7 +291,7 @@ def advice(above: dict[str, int]) -> str:
 
 
 def main() -> int:
-    """Print the numbers or the markers that were asked for, or write lower limits."""
+    """Print the counts or the selected markers, or write lower limits."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,11 +1,11 @@
-"""Record what a release makes public, for the test that holds later ones to it.
+"""Record the public API of a release, for the test that later releases keep it.
 
 In: the `odradek` that this Python imports, and its metadata. Out: `tests/unit/released.json` with
-its names (classes with their methods' arguments, errors with what catches them), also deprecated
+its names (classes with their methods' arguments, errors with their base classes), also deprecated
 ones, options, Spark's options, commands with their flags, extras, and fixtures of pytest; with the
 path of another checkout, that one's on stdout. It is written for each release (docs/stability.md);
-`make release` asks for it. Must not: require what only a newer release has, so that an older one
-can be recorded.
+`make release` checks it. Must not: require features of newer releases, so that an older one can be
+recorded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TABLE = "odradek.common.public_names"
 
 
 def record(project: Path) -> dict[str, Any]:
-    """Everything, from a checkout's metadata and what is imported."""
+    """Return the whole record of a checkout and the imported package."""
     settings = tomllib.loads((project / "pyproject.toml").read_text())["project"]
     modules, deprecated = ["odradek", "odradek.spark", "odradek.testing"], []
     if importlib.util.find_spec(TABLE):
@@ -50,12 +50,12 @@ def record(project: Path) -> dict[str, Any]:
 
 
 def imported(name: str) -> Any:
-    """The module, as mypy doesn't look into it."""
+    """Return the module; mypy doesn't check it."""
     return importlib.import_module(name)
 
 
 def names(module: str, deprecated: Iterable[str] = ()) -> dict[str, Any]:
-    """Return what each name of a module's `__all__` promises, and each deprecated one."""
+    """Return the promise of each name in a module's `__all__`, and of each deprecated one."""
     place = imported(module)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -65,15 +65,17 @@ def names(module: str, deprecated: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def promised(value: Any) -> Any:
-    """Arguments of a function; an error's odradek and built-in bases; a class's members."""
+    """Return a function's arguments; an error's odradek and built-in bases; a class's members."""
     if inspect.isclass(value):
         if issubclass(value, Exception):
             return sorted(one.__name__ for one in value.__mro__[1:-1])
-        # What Python's own classes have differs from one Python to the next.
+        # Members of Python's own classes differ between versions.
         found = {"()": "value" if issubclass(value, enum.Enum) else arguments(value)}
         ours = [one for one in value.__mro__ if one.__module__.startswith("odradek")]
         for name in sorted({name for one in ours for name in vars(one)}):
-            if not name.startswith("_") and hasattr(value, name):  # else it raises what to write
+            if not name.startswith("_") and hasattr(
+                value, name
+            ):  # otherwise it raises the replacement
                 member = inspect.getattr_static(value, name)
                 wrapped = getattr(member, "__func__", member)
                 found[name] = arguments(wrapped) if inspect.isfunction(wrapped) else None
@@ -82,8 +84,9 @@ def promised(value: Any) -> Any:
 
 
 def arguments(function: Any) -> str | None:
-    """Names in order: `name=` may be left out, `name/` is given by place alone, and `*` stands
-    before those given by name alone.
+    """Return argument names in order.
+
+    `name=` has a default, `name/` is positional-only, and `*` precedes keyword-only arguments.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -95,7 +98,7 @@ def arguments(function: Any) -> str | None:
             continue
         if one.kind is one.KEYWORD_ONLY and "*" not in found:
             found.append("*")
-        mark = "/" if one.kind is one.POSITIONAL_ONLY else ""  # by name it can't be given
+        mark = "/" if one.kind is one.POSITIONAL_ONLY else ""  # positional-only
         mark += "" if one.default is one.empty else "="
         stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
         found.append(f"{stars}{one.name}{mark}")
@@ -103,13 +106,13 @@ def arguments(function: Any) -> str | None:
 
 
 def options() -> dict[str, list[str]]:
-    """From an option to the kinds of clients that take it."""
+    """Return the kinds of clients that accept each option."""
     table = imported("odradek.common.options.table").OPTIONS
     return {name: sorted(one.clients) for name, one in sorted(table.items())}
 
 
 def commands() -> dict[str, list[str]]:
-    """From a command, its verbs apart by blanks, to its flags."""
+    """Return the flags of each command, whose words are separated by blanks."""
     command_line, typer = imported("odradek.cli"), imported("typer")
     found: dict[str, list[str]] = {}
 
@@ -128,7 +131,7 @@ def commands() -> dict[str, list[str]]:
 
 
 def fixtures() -> list[str]:
-    """The fixtures of the pytest plugin."""
+    """Return the fixtures of the pytest plugin."""
     plugin = vars(imported("odradek.testing.plugin"))
     return sorted(name for name, one in plugin.items() if "Fixture" in type(one).__name__)
 

@@ -1,10 +1,10 @@
-"""`make test-lowest` and `make test-newest`: the quick suite with the ends of what we allow.
+"""Run the quick suite with the ends of our version ranges: `make test-lowest`, `test-newest`.
 
 In: pyproject.toml, requirements.lock, uv as pinned in range_packages.lock. Out: a venv in
-build/ranges with the lowest versions that pyproject.toml lets in of what Odradek needs (or the
-newest ones, whatever requirements.lock says), its list in `packages.txt` beside it, and what the
-suite found in it. What only tests need is as in requirements.lock for the lowest, as none of it is
-a user's; packages that those bring are the newest. With --list only the versions are told.
+build/ranges with the lowest versions of Odradek's dependencies that pyproject.toml allows (or the
+newest ones, regardless of requirements.lock), its list in `packages.txt`, and the suite's results.
+Packages that only tests need are as in requirements.lock for the lowest versions, since users don't
+install them; their dependencies are the newest. With --list only the versions are printed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ENDS = {"lowest": "lowest-direct", "newest": "highest"}
 OURS = "odradek["
 KERBEROS, COMPILER = "gssapi", "ziglang"
 TIED = ("opentelemetry", "fastapi", "import-linter")
-"""What can't be pinned beside the oldest of what users install: their lowest are taken, too."""
+"""Packages that conflict with the oldest versions of users' packages: also the lowest."""
 
 
 def main() -> None:
-    """Make the venv and run the quick suite in it."""
+    """Create the venv and run the quick suite in it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("end", choices=ENDS)
     parser.add_argument("--list", action="store_true", help="only tell the versions")
@@ -59,7 +59,7 @@ def main() -> None:
     for name in sorted(set(map(name_of, users)) & set(pins)):  # some are for other machines
         print(f"{end}: {pins[name]}", flush=True)
     if end == "lowest" and (idle := untested(users, pins)):
-        sys.exit(f"beside the others these lower ends can't be had, or tested: {', '.join(idle)}")
+        sys.exit(f"lower ends in conflict with others, not tested: {', '.join(idle)}")
     if arguments.list:
         return
     run([*uv, "pip", "sync", "--quiet", "--python", str(python), str(packages)], environment)
@@ -72,14 +72,14 @@ def main() -> None:
 
 
 def is_of_this_python(venv: Path) -> bool:
-    """Whether it was made by this version: with another one a range has other ends."""
+    """Return whether the venv has this Python version; other versions have other range ends."""
     config = venv / "pyvenv.cfg"
     lines = config.read_text().splitlines() if config.is_file() else []
     return f"version = {platform.python_version()}" in lines and (venv / "bin/python").exists()
 
 
 def requirements(project: dict[str, object], end: str) -> list[str]:
-    """What is asked of uv: users' packages as we allow them, then what tests need."""
+    """Return the requirements for uv: users' packages with our ranges, then those of tests."""
     users = direct(project, "dev", without=True)
     theirs = {name_of(line) for line in users}
     tests = [line for line in direct(project, "dev") if name_of(line) not in theirs]
@@ -88,7 +88,7 @@ def requirements(project: dict[str, object], end: str) -> list[str]:
 
 
 def direct(project: dict[str, object], extra: str, *, without: bool = False) -> list[str]:
-    """The requirements of an extra, or of all others and of the package itself."""
+    """Return the requirements of an extra, or of all others and of the package itself."""
     extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
     own: list[str] = project["dependencies"]  # type: ignore[assignment]
     lines = extras[extra]
@@ -99,7 +99,7 @@ def direct(project: dict[str, object], extra: str, *, without: bool = False) -> 
 
 
 def untested(users: list[str], pins: dict[str, str]) -> list[str]:
-    """Requirements whose least version isn't the one that was found."""
+    """Return the requirements whose lowest version isn't the installed one."""
     found = []
     for line in users:
         floor, pin = re.search(r"[>=]=([0-9.]+)", line), pins.get(name_of(line))
@@ -109,12 +109,12 @@ def untested(users: list[str], pins: dict[str, str]) -> list[str]:
 
 
 def without_zeros(version: str) -> str:
-    """A version as its shortest form: 50 is 50.0.0."""
+    """Return a version in its shortest form: 50 for 50.0.0."""
     return re.sub(r"(\.0)+$", "", version)
 
 
 def pinned(line: str) -> str:
-    """A requirement of tests as requirements.lock has it."""
+    """Return a requirement of tests as pinned in requirements.lock."""
     if line.startswith(TIED):
         return line
     name = name_of(line)
@@ -125,13 +125,13 @@ def pinned(line: str) -> str:
 
 
 def name_of(line: str) -> str:
-    """The package that a requirement or a pin is of, as locks spell it."""
+    """Return the normalized package name of a requirement or a pin."""
     match = re.match(r"[A-Za-z0-9_.-]+", line)
     return re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
 
 
 def uv_command() -> list[str]:
-    """The resolver, installed as pinned unless it is there."""
+    """Return uv's command, after installing the pinned version if necessary."""
     venv = PLACE / "uv"
     stamp = venv / ".odradek-tools"
     digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
@@ -144,7 +144,7 @@ def uv_command() -> list[str]:
 
 
 def run(command: list[str], environment: dict[str, str] | None = None) -> None:
-    """Run a command; end with its status where it fails."""
+    """Run a command; exit with its status if it fails."""
     done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command[:4])} … failed with exit status {done.returncode}")

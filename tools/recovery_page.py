@@ -1,10 +1,10 @@
-"""Write the tables and the picture of docs/recovery.md from what the simulations printed.
+"""Write the tables and the picture of docs/recovery.md from the output of simulations.
 
-In: files as `odradek simulate recovery --json` and `odradek simulate fleet --json` print them
-(`--results FOLDER`, all its *.json), and docs/recovery.json, all results so far, one a line. Out:
-docs/recovery.json with the new ones merged in (of the same fault, brokers and strategy, the one
-with more runs stays; of equals, the new one), the tables between the marks in docs/recovery.md,
-docs/recovery.svg. Must not: run simulations, or leave out what wasn't run: its cells say so.
+In: the output of `odradek simulate recovery --json` and `odradek simulate fleet --json` (`--results
+FOLDER`, all its *.json), and docs/recovery.json, all results so far, one a line. Out:
+docs/recovery.json with the new results merged in (of the same fault, brokers and strategy, the one
+with more runs is kept; of equals, the new one), the tables between the marks in docs/recovery.md,
+docs/recovery.svg. Must not: run simulations, or omit those that weren't run: their cells say so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.simulation.measurements.recovery import RecoveryFault
 from odradek.simulation.measurements.recovery_figures import GOALS, SIZES
 
 ROOT = Path(__file__).resolve().parent.parent
-# The scene that the page describes; DRAWN in the words of the results.
+# The scenario of the page; DRAWN as in the results.
 LIMIT = 60.0
 COSTS = ("cpu_s", "us_per_dial", "seconds", "ms_per_client")
 DRAWN = "1 to brokers, drawn log-uniformly"
@@ -37,7 +37,7 @@ Result = dict[str, Any]
 
 
 class WrongInputError(Exception):
-    """A file isn't what it should be."""
+    """A file isn't a valid result."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Results:
     fleet: dict[tuple[int, int, str], Result] = field(default_factory=dict)  # clients, N, policy
 
     def add(self, file: Path) -> None:
-        """Take in what a command printed, or what `write` wrote."""
+        """Add the output of a command, or a file of `write`."""
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
             settings = found.get("settings", {})
@@ -58,7 +58,7 @@ class Results:
             raise WrongInputError(f"{file} isn't a whole result: {error!r}") from error
 
     def _merge(self, one: Result, settings: Result) -> None:
-        # What a fleet's run took says nothing about the client.
+        # The cost of running a fleet isn't a property of the client.
         one = {k: v for k, v in one.items() if k not in (*COSTS, "settings")}
         if one.pop("setting", ""):
             raise ValueError("a fleet with settings of its own isn't what ships")
@@ -72,7 +72,7 @@ class Results:
             self.recovery[key] = one
 
     def write(self, file: Path) -> None:
-        """Write everything, one result a line."""
+        """Write all results, one a line."""
         order = [fault.value for fault in RecoveryFault]
         keys = sorted(self.recovery, key=lambda k: (order.index(k[0]), k[2], k[1]))
         every = [self.recovery[k] for k in keys] + [self.fleet[k] for k in sorted(self.fleet)]
@@ -82,14 +82,14 @@ class Results:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Merge, write the page; 1 when a file can't be used."""
+    """Merge the results and write the page; return 1 if a file can't be used."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, help="a folder of *.json to merge in")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where the page is")
     given = parser.parse_args(arguments)
     store, page = given.docs / "recovery.json", given.docs / "recovery.md"
     files = [store] if store.is_file() else []
-    if given.results:  # of equals, the later one stays
+    if given.results:  # of equals, the later one is kept
         files += sorted(given.results.glob("*.json"), key=lambda f: (f.stat().st_mtime_ns, f.name))
     results = Results()
     try:
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def fill(page: str, parts: dict[str, list[str]]) -> str:
-    """Put each part between its marks, which every part must have exactly once."""
+    """Put each part between its marks, which must occur exactly once."""
     for name, lines in parts.items():
         mark = re.compile(rf"(<!-- recovery: {name} -->\n).*?(<!-- recovery: end -->)", re.DOTALL)
         page, count = mark.subn(r"\1\n" + "\n".join(lines) + r"\n\n\2", page)
@@ -120,7 +120,7 @@ def fill(page: str, parts: dict[str, list[str]]) -> str:
 
 
 def tables(results: Results) -> dict[str, list[str]]:
-    """The lines of each part of the page, by the name of its mark."""
+    """Return the lines of each part of the page, by the name of its mark."""
     return {
         "main": recovery_table(results, MAIN),
         "others": recovery_table(results, OTHERS),
@@ -130,7 +130,7 @@ def tables(results: Results) -> dict[str, list[str]]:
 
 
 def recovery_table(results: Results, faults: Iterable[RecoveryFault]) -> list[str]:
-    """What ships beside Java's criterion, a line for each fault and number of brokers."""
+    """Return Odradek's figures and those of Java's criterion, by fault and number of brokers."""
     lines = header(
         "fault", "N", "contact p50 / p99", "ack p50 / p99", "connection attempts p50",
         "most in 1 s", "metadata requests p50", "runs", "Java: contact p50 / p99", "never",
@@ -148,7 +148,7 @@ def recovery_table(results: Results, faults: Iterable[RecoveryFault]) -> list[st
 
 
 def outage_table(results: Results) -> list[str]:
-    """What an outage of everything costs, and how soon it is over for the client."""
+    """Return the cost of an outage of all brokers, and the time that a client needs afterwards."""
     lines = header(
         "fault", "N", "connection attempts p50", "most", "then contact p50 / p99", "runs"
     )
@@ -162,7 +162,7 @@ def outage_table(results: Results) -> list[str]:
 
 
 def columns(one: Result | None, names: Sequence[str]) -> list[str]:
-    """Figures by their names (`dials.p50`); a name without a point stands for p50 / p99."""
+    """Return figures by name (`dials.p50`); a name without a point means p50 / p99."""
     if one is None:
         return ["not run", *[""] * (len(names) - 1)]
     found = []
@@ -174,7 +174,7 @@ def columns(one: Result | None, names: Sequence[str]) -> list[str]:
 
 
 def fleet_table(results: Results) -> list[str]:
-    """What fleets do to their brokers."""
+    """Return the load that fleets cause on their brokers."""
     lines = header(
         "policy", "clients, brokers", "tries, mean (most)",
         "connection attempts of a client per s at the cap", "peak over mean (by chance)",
@@ -199,32 +199,32 @@ def fleet_table(results: Results) -> list[str]:
 
 
 def header(*titles: str) -> list[str]:
-    """The first two lines of a table."""
+    """Return the first two lines of a table."""
     return [row(titles), "|" + "---|" * len(titles)]
 
 
 def row(cells: Iterable[str]) -> str:
-    """One line of a table."""
+    """Return one line of a table."""
     return f"| {' | '.join(cells)} |".replace("  |", " |")
 
 
 def named(name: str, ours: Result | None) -> str:
-    """A name, bold when what ships misses a goal there."""
+    """Return a name, bold if the shipped client misses a goal in this row."""
     return f"**{name}**" if ours and ours["missed"] else name
 
 
 def spread(value: Result) -> str:
-    """Half of the runs need less than the first, 99 % less than the second."""
+    """Return the median and the 99th percentile."""
     return f"{seconds(value['p50'])} / {seconds(value['p99'])}"
 
 
 def seconds(value: float | None) -> str:
-    """A time, or that it never came."""
+    """Return a time, or "never"."""
     return "never" if value is None else f"{value:.2f} s"
 
 
 def draw(results: Results, file: Path) -> None:
-    """Contact over brokers, a panel for each main fault; the same figures give the same file."""
+    """Draw the contact time over brokers, a panel for each main fault; deterministic."""
     figure = Figure(figsize=(10, 3.4))
     panels = figure.subplots(1, len(MAIN), sharey=True)
     looks = (("odradek", "Odradek", "#1f77b4", "o"), ("java", "Java's criterion", "#e67e00", "s"))

@@ -1,9 +1,9 @@
-"""`make release`: walk the checklist of a release; it publishes nothing.
+"""Check the requirements of a release, without publishing anything: `make release`.
 
 In: the checkout. Out: a line for each point, ✓ or ✗ with what to do. Quick points come first, and
-all of them are told; distributions are made and tried only when they hold (`--quick` leaves that
-out). Tests are CI's: CONTRIBUTING.md says what else is run before a release. Publishing is done by
-the workflow publish.yml, when a tag is pushed.
+all of them are reported; distributions are built and tried only if they pass (`--quick` skips
+that). Tests are run by CI: CONTRIBUTING.md lists what else to run before a release. The workflow
+publish.yml publishes when a tag is pushed.
 """
 
 import argparse
@@ -20,11 +20,11 @@ VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 
 
 class NotYetError(Exception):
-    """A point of the list doesn't hold, with what to do."""
+    """A point of the list isn't met; the message says what to do."""
 
 
 def main() -> None:
-    """Walk the list."""
+    """Check all points."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="without `make dist` and `dist-check`")
     quick = parser.parse_args().quick
@@ -40,14 +40,14 @@ def main() -> None:
     if not walk(ROOT, version, [clean_tree]):
         sys.exit("release: making the distributions changed the checkout")
     print(
-        f"\nAll of the list holds, and nothing is published. What is left is yours:\n"
+        f"\nAll points are met, and nothing is published. These steps are left to you:\n"
         f"  git tag -a v{version} -m 'Odradek {version}'\n"
-        f"  git push origin v{version}    # publish.yml makes everything again, and publishes it"
+        f"  git push origin v{version}    # publish.yml builds everything again and publishes it"
     )
 
 
 def walk(root: Path, version: str, points: list[Callable[[Path, str], str]]) -> bool:
-    """Tell of each point whether it holds; give whether all do."""
+    """Print whether each point is met; return whether all are."""
     held = True
     for point in points:
         try:
@@ -59,7 +59,7 @@ def walk(root: Path, version: str, points: list[Callable[[Path, str], str]]) -> 
 
 
 def one_version(root: Path, version: str) -> str:
-    """All places name the same version, of a form that sorts."""
+    """Check that all places have the same version, in a form that sorts."""
     if not VERSION.fullmatch(version):
         raise NotYetError(f"the version {version} isn't of the form 1.2.3")
     for name, pattern in (
@@ -73,7 +73,7 @@ def one_version(root: Path, version: str) -> str:
 
 
 def changelog(root: Path, version: str) -> str:
-    """The newest part of the changelog is of this version, and has a date; none is unreleased."""
+    """Check that the changelog's newest part is of this version, dated, and none is unreleased."""
     text = (root / "CHANGELOG.md").read_text()
     if left := re.search(r"^## Unreleased\n+(?!## )(.+)$", text, re.MULTILINE):
         raise NotYetError(f"CHANGELOG.md has under Unreleased {left[1]!r}: move it to {version}")
@@ -86,11 +86,11 @@ def changelog(root: Path, version: str) -> str:
         raise NotYetError(
             f"CHANGELOG.md begins with {heading!r}: make it '{version} (the day, as 2026-01-31)'"
         ) from None
-    return f"the changelog tells of {heading}"
+    return f"the changelog has {heading}"
 
 
 def recorded(root: Path, version: str) -> str:
-    """What this version makes public is written down, for later ones to be held to."""
+    """Check that the public API of this version is recorded, for later versions to keep."""
     written = root / "tests" / "unit" / "released.json"
     before = written.read_text() if written.is_file() else ""
     tool = [sys.executable, str(ROOT / "tools" / "public_record.py"), str(root)]
@@ -101,7 +101,7 @@ def recorded(root: Path, version: str) -> str:
 
 
 def clean_tree(root: Path, version: str) -> str:
-    """What is committed is all there is: distributions are made of what git knows."""
+    """Check that everything is committed: distributions contain the files that git knows."""
     changed = git(root, "status", "--porcelain").splitlines()
     if changed:
         raise NotYetError(f"not committed: {', '.join(line[3:] for line in changed[:5])}")
@@ -109,7 +109,7 @@ def clean_tree(root: Path, version: str) -> str:
 
 
 def free_tag(root: Path, version: str) -> str:
-    """The tag is new, or of this very commit."""
+    """Check that the tag is new, or of this commit."""
     tagged = git(root, "rev-parse", "--verify", "--quiet", f"v{version}^{{commit}}").strip()
     if tagged and tagged != git(root, "rev-parse", "HEAD").strip():
         raise NotYetError(f"v{version} is the tag of another commit: take the next version")
@@ -117,7 +117,7 @@ def free_tag(root: Path, version: str) -> str:
 
 
 def git(root: Path, *words: str) -> str:
-    """Ask git; what it doesn't know is empty."""
+    """Return git's output; empty if git fails."""
     command = ["git", "-C", str(root), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 

@@ -1,7 +1,7 @@
 """Write docs/rules.md: `tools/rules_page.py`.
 
-Each rule's sentence, origin and departure are in tests/spec/rules.json. Where it is kept and what
-shows it is found: the modules and tests that name its id, and the spec cases that list it.
+Each rule's sentence, origin and difference are in tests/spec/rules.json. Its implementation and
+tests are found by its id: the modules and tests that contain it, and the spec cases that list it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import odradek
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = Path(odradek.__file__).parent
-"""The package that is imported, so that tests notice what `make broken-rules` breaks in a copy."""
+"""The imported package, so that tests notice the mutations of `make broken-rules` in a copy."""
 TESTS = ROOT / "tests"
 PAGE = ROOT / "docs" / "rules.md"
 RULES: dict[str, dict[str, str]] = json.loads((TESTS / "spec/rules.json").read_text())
@@ -36,7 +36,7 @@ FAMILIES = {
     "TI": "Time",
     "WK": "Workers",
     "HO": "Threads, signals and exits",
-    "IN": "What comes from people, peers and files",
+    "IN": "Input from people, peers and files",
 }
 INTRODUCTION = """\
 # The rules
@@ -50,7 +50,7 @@ rules one after the other and shows which test notices.
 
 
 def uses(files: Iterable[Path], base: Path) -> dict[str, list[str]]:
-    """Which of these files name which rule, below `base`."""
+    """Return which of these files name each rule, relative to `base`."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(files):
         for rule in sorted(set(ID.findall(path.read_text()))):
@@ -59,17 +59,17 @@ def uses(files: Iterable[Path], base: Path) -> dict[str, list[str]]:
 
 
 def homes() -> dict[str, list[str]]:
-    """The modules that name each rule."""
+    """Return the modules that name each rule."""
     return uses(SOURCES.rglob("*.py"), SOURCES)
 
 
 def shows() -> Iterator[Path]:
-    """The modules of tests, without those of the tools: they name rules and show none."""
+    """Return the test modules, without those of tools, which name rules and test none."""
     return (path for path in TESTS.rglob("*.py") if path.parent != TESTS / "unit/tools")
 
 
 def cases() -> dict[str, list[str]]:
-    """The spec cases that list each rule."""
+    """Return the spec cases that list each rule."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted((TESTS / "spec").glob("*/*.json")):
         case: dict[str, Any] = json.loads(path.read_text())
@@ -79,7 +79,7 @@ def cases() -> dict[str, list[str]]:
 
 
 def everywhere() -> dict[str, list[str]]:
-    """All files of the project that name each rule."""
+    """Return all files of the project that name each rule."""
     files = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]
     for folder in ("tests", "tools", "benchmarks", "examples"):
         files += (ROOT / folder).rglob("*.py")
@@ -113,7 +113,7 @@ def _sections() -> Iterator[str]:
 
 
 def page() -> str:
-    """The page of now."""
+    """Return the up-to-date page."""
     return INTRODUCTION + "\n".join(_sections()) + "\n"
 
 

@@ -1,18 +1,18 @@
-"""`make test`: runs the suites, prints each when it ends, and adds up what they say.
+"""Run the test suites, print each one's output when it ends, and add up the results: `make test`.
 
-The suites of a lane run in turn, the lanes beside each other. One lane has the suites with brokers,
-which often wait, one those that only compute. Properties and simulations depend on no clock: they
-run at the lowest priority, and have what the other two leave.
+The suites of a lane run one after the other, the lanes in parallel. One lane has the suites with
+brokers, which often wait, one those that only compute. Properties and simulations depend on no
+clock: they run at the lowest priority, in the processor time that the other two leave.
 
-A test of the suites `integration` and `spark` that failed by a timeout or a deadline runs once
-more, alone (`tools/flaky_tests.py`). If it passes then, it counts as passed, the lines before the
-last one name it as FLAKY, and `artifacts/flaky` keeps the log of its failure. It belongs into
+A test of the suites `integration` and `spark` that failed because of a timeout or a deadline runs
+once more, alone (`tools/flaky_tests.py`). If it passes then, it counts as passed, the lines before
+the last one list it as FLAKY, and `artifacts/flaky` keeps the log of its failure. Add it to
 `tests/flaky.json` then; a test that is listed twice there fails `make check`.
 
-The last line is `N passed, N failed` in total; the exit status is not 0 when a test failed, when a
-suite broke, or when nothing ran.  Suites can be named on the command line; `--` passes the rest on
-to pytest. `quick` is for the loop of an edit (`make quick`): of the suite `unit` what isn't marked
-`slow`. `--long` is for `make test-long`: every test, those that are marked `long`, too, and all
+The last line is `N passed, N failed` in total; the exit status is not 0 if a test failed, a suite
+broke, or nothing ran. Suites can be named on the command line; arguments after `--` are passed to
+pytest. `quick` is for the edit loop (`make quick`): the tests of the suite `unit` that aren't
+marked `slow`. `--long` is for `make test-long`: every test, including those marked `long`, and all
 cases of searches and tables (`tests/volume.py`), of which other runs try a part.
 """
 
@@ -47,50 +47,50 @@ SCHEMA_PACKAGES = ROOT / "tests" / "interop" / "schema_packages.lock"
 
 @dataclass(frozen=True)
 class Suite:
-    """Folders of tests that run together, and in how many processes."""
+    """Folders of tests that run together, and the number of processes."""
 
     folders: tuple[str, ...]
     processes: int = 1
     spread: str = ""
-    """How pytest-xdist gives tests to processes."""
+    """Value of pytest-xdist's option `--dist`."""
     brokers: bool = False
-    """Whether it starts brokers; fetching Kafka's jars is set-up and no part of its time."""
+    """Whether it starts brokers; downloading Kafka's jars is set-up and isn't part of its time."""
     gives_way: bool = False
-    """Whether it gets the processors only while nobody else wants them."""
+    """Whether it only uses processor time that no other process needs."""
     chosen: str = "not long"
-    """Which tests of the folders, as pytest's `-m` has it."""
+    """Selection of tests as in pytest's option `-m`."""
     left_out: tuple[str, ...] = ()
-    """Files of the folders that another target runs."""
+    """Files of the folders that another make target runs."""
     repeats: bool = False
-    """Whether a test that timed out runs once more: where real brokers answer late at times."""
+    """Whether a test that timed out runs once more, because real brokers sometimes answer late."""
 
 
 ALIVE: set[int] = set()
-"""The processes of suites that run now."""
+"""Process ids of the running suites."""
 STARVED_S = 1800
-"""Seconds that a test may take where nobody owes it a processor."""
+"""Timeout of a test in seconds in a suite of the lowest priority."""
 
 HOUSE_RULES = ("tests/unit/test_house*.py", "tests/unit/test_pages.py")
-"""`make check` runs them."""
+"""Files that `make check` runs."""
 SUITES = {
     # One process each: with pytest-xdist each process collects all tests, which takes a tenth of
-    # the suite, and reports each test to another process. Suites run side by side instead.
+    # the suite's time, and reports each test to another process. Suites run in parallel instead.
     "unit": Suite(("unit",), left_out=HOUSE_RULES),
     "simulation": Suite(("simulation",), gives_way=True),
     "property": Suite(("spec", "property"), gives_way=True),
-    # It runs its targets side by side.
+    # It runs its targets in parallel.
     "fuzz": Suite(("fuzz",)),
-    # Each process has clusters of its own, as integration's conftest forms groups. Half of these
+    # Each process has its own clusters, by the groups in integration's conftest. Half of these
     # tests wait for something; with more processes one missed a time limit on a busy machine.
     "integration": Suite(("integration", "interop"), 4, "loadgroup", brokers=True, repeats=True),
     "spark": Suite(("spark",), 2, "loadfile", brokers=True, repeats=True),
 }
 LONG = {name: replace(suite, chosen="") for name, suite in SUITES.items()}
-"""Every test, with all cases of its searches and tables."""
+"""All tests, with all cases of their searches and tables."""
 Lanes = Sequence[Sequence[str]]
-"""The suites of a lane run in turn, the lanes beside each other."""
+"""The suites of a lane run one after the other, the lanes in parallel."""
 LANES: Lanes = (("integration", "spark"), ("unit", "fuzz"), ("simulation",), ("property",))
-# Tests that start processes, compile, or take over half a second are no part of an edit's loop.
+# Tests that start processes, compile, or take over half a second aren't in the edit loop.
 QUICK = Suite(
     ("unit", "spec"), 2, "worksteal", chosen="not slow and not long", left_out=HOUSE_RULES
 )
@@ -103,30 +103,30 @@ PROGRESS = Path(suite_progress.__file__)
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a suite."""
+    """Result of a suite."""
 
     passed: int
     failed: int
     skipped: int
     seconds: float
     tests: list[tuple[float, str]]
-    """The seconds that each test took, its fixtures' set-up included."""
+    """Seconds that each test took, including the set-up of its fixtures."""
     busy: float = 0.0
-    """Seconds of processors that it took with all that it started, brokers too."""
+    """Processor seconds of the suite and all processes that it started, brokers too."""
     flaky: tuple[str, ...] = ()
     """A line for each test that timed out and passed when it was repeated."""
 
 
 def fetch_jars() -> None:
-    """Fetch the jars of every listed Kafka version that this machine doesn't have yet."""
+    """Download the jars of every listed Kafka version that this machine doesn't have yet."""
     start = time.monotonic()
     for version in jars.versions():
         jars.fetch(version, lambda line: print(f"set-up: {line}", flush=True))
-    print(f"set-up: Kafka's jars are there ({time.monotonic() - start:.0f} s)", flush=True)
+    print(f"set-up: Kafka's jars are complete ({time.monotonic() - start:.0f} s)", flush=True)
 
 
 def archive_broker_classes() -> None:
-    """Start a broker of each version once, which leaves the archive that later ones start from."""
+    """Start a broker of each version once, which creates the class archive for later starts."""
     start = time.monotonic()
     for version in sorted(set(jars.versions()) - set(jars.TOOLS_OF.values())):
         with LocalCluster(brokers=1, version=version):
@@ -135,14 +135,14 @@ def archive_broker_classes() -> None:
 
 
 def make_async_packages() -> None:
-    """Make the environment with asyncio's pytest plug-ins; its tests say why where it can't be."""
+    """Create the environment with asyncio's pytest plug-ins; without it, its tests are skipped."""
     start = time.monotonic()
     building.python_with("async-packages", ASYNC_PACKAGES)
     print(f"set-up: asyncio's plug-ins ({time.monotonic() - start:.0f} s)", flush=True)
 
 
 def make_schema_packages() -> None:
-    """Make the environment with confluent-kafka's serializers, and fetch the registry."""
+    """Create the environment with confluent-kafka's serializers, and download the registry."""
     start = time.monotonic()
     building.python_with("schema-packages", SCHEMA_PACKAGES)
     jars.fetch_listed(REGISTRY, lambda line: print(f"set-up: {line}", flush=True))
@@ -159,14 +159,14 @@ def run_module(name: str) -> tuple[str, bool, float]:
 
 
 def make_older_spark() -> None:
-    """Make the environment with the oldest Spark and its JVM connector, or say why not."""
+    """Create the environment with the oldest Spark and its JVM connector, or print why not."""
     said, well, seconds = run_module("benchmarks.spark_jvm.environment")
     words = "is there" if well else f"isn't available, so its tests are skipped: {said}"
     print(f"set-up: Spark 4.2.0 with its JVM connector {words} ({seconds:.0f} s)", flush=True)
 
 
 def archive_spark_classes() -> None:
-    """Make the archives from which the Spark suite's JVMs start, or say why not."""
+    """Create the class archives for the Spark suite's JVMs, or print why not."""
     said, _, seconds = run_module("tests.spark.class_archives")
     for line in said.splitlines():
         print(f"set-up: classes for {line}", flush=True)
@@ -174,15 +174,15 @@ def archive_spark_classes() -> None:
 
 
 def build_sanitized_kernels() -> None:
-    """Build the kernels with sanitizers, which the fuzzer runs, or say why that can't be done."""
+    """Build the kernels with sanitizers for the fuzzer, or print why that isn't possible."""
     said, _, seconds = run_module("tests.fuzz.sanitized")
     print(f"set-up: kernels with sanitizers: {said.strip()} ({seconds:.0f} s)", flush=True)
 
 
 def compile_modules(names: list[str]) -> None:
-    """Have pytest compile the suites' modules, and ours as far as they are imported.
+    """Let pytest compile the suites' modules, and the package's modules that they import.
 
-    The suite `unit` has half of the modules; the others are compiled beside it.
+    The suite `unit` has half of the modules; the others are compiled in parallel.
     """
     start = time.monotonic()
     halves = [[name for name in names if name == "unit"], [n for n in names if n != "unit"]]
@@ -204,10 +204,10 @@ def compile_modules(names: list[str]) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Ours, but compiled modules are kept, whatever is set.
+    """Return the environment, with compiled modules kept.
 
-    Else each process of a suite would compile all of ours again, Spark's workers and the programs
-    that tests start, too: for a process of pytest alone that is eight seconds of a processor.
+    Otherwise each process of a suite, Spark's workers and the programs that tests start would
+    compile all modules again: for a process of pytest alone that takes eight processor seconds.
     """
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
@@ -215,7 +215,7 @@ def environment() -> dict[str, str]:
 def run_suite(
     name: str, suite: Suite, arguments: list[str], said: TextIO, progress: Path
 ) -> Result | None:
-    """Run one suite, its output into a file, its progress into another; None without tests."""
+    """Run one suite, with its output and its progress in files; return None if it has no tests."""
     folders = [ROOT / "tests" / folder for folder in suite.folders]
     folders = [folder for folder in folders if any(folder.rglob("test_*.py"))]
     if not folders:
@@ -254,7 +254,7 @@ def run_suite(
                     failed=result.failed - len(failure.reasons),
                     flaky=(*result.flaky, line),
                 )
-    # A crash of pytest or an empty suite leaves no failed test; it counts as one all the same.
+    # A crash of pytest or an empty suite has no failed test, but counts as one.
     if ended != 0 and result.failed == 0 and not result.flaky:
         print(f"{name}: pytest ended with exit status {ended}", flush=True)
         result = replace(result, failed=1)
@@ -264,7 +264,7 @@ def run_suite(
 def run_pytest(
     runner: list[str], suite: Suite, arguments: list[str], report: Path, said: TextIO
 ) -> tuple[int, float]:
-    """Run pytest, and return its exit status and the seconds of processors that it took."""
+    """Run pytest, and return its exit status and the processor seconds that it took."""
     whole = [sys.executable, *runner, "-q", f"--junitxml={report}", "-m", suite.chosen]
     whole += ["-o", "junit_logging=all", "-o", "junit_log_passing_tests=false"]
     process = subprocess.Popen(
@@ -281,11 +281,11 @@ def run_pytest(
 
 
 def give_way(pid: int) -> None:
-    """Let a session have the processors only while nobody else wants them.
+    """Let a session use only the processor time that no other process needs.
 
-    Linux shares them out among sessions first (where it has autogroups), and the brokers of a test
-    have one of their own: a process that is idle or nice within its session alone takes as much as
-    they do.
+    Linux first distributes processor time among sessions (if it has autogroups), and the brokers of
+    a test have their own session: a process that is only idle or nice within its session gets as
+    much as they do.
     """
     if not hasattr(os, "SCHED_IDLE"):
         os.setpriority(os.PRIO_PROCESS, pid, 19)
@@ -297,7 +297,7 @@ def give_way(pid: int) -> None:
 
 
 def read_report(report: Path, seconds: float) -> Result:
-    """What pytest's XML report counts, and how long each test took."""
+    """Return the counts of pytest's XML report, and how long each test took."""
     if not report.is_file():
         return Result(0, 0, 0, seconds, [])
     passed = failed = skipped = 0
@@ -316,7 +316,7 @@ def read_report(report: Path, seconds: float) -> Result:
 
 
 class Run:
-    """Suites in lanes, a thread each."""
+    """Suites in lanes, a thread for each lane."""
 
     def __init__(self, arguments: list[str], suites: Mapping[str, Suite]) -> None:
         self.results: dict[str, Result] = {}
@@ -327,7 +327,7 @@ class Run:
         self._failures: list[BaseException] = []
 
     def all(self, lanes: Lanes) -> None:
-        """Run every lane's suites, and say now and then which are at work."""
+        """Run every lane's suites, and print now and then which ones are running."""
         threads = [threading.Thread(target=self._lane, args=(lane,), daemon=True) for lane in lanes]
         start = said = time.monotonic()
         for thread in threads:
@@ -338,7 +338,7 @@ class Run:
                 if time.monotonic() - said > REPORT_EVERY_S:
                     said = time.monotonic()
                     self._report(said, start)
-        except KeyboardInterrupt:  # which doesn't reach what has a session of its own
+        except KeyboardInterrupt:  # which doesn't reach processes with their own session
             for pid in ALIVE:
                 os.kill(pid, signal.SIGINT)
             raise
@@ -346,7 +346,7 @@ class Run:
             raise self._failures[0]
 
     def _report(self, now: float, start: float) -> None:
-        """Print how far each suite is that runs now."""
+        """Print the progress of each running suite."""
         with self._printing:
             for name, (since, progress) in sorted(self._running.copy().items()):
                 done = suite_progress.read(progress)
@@ -365,7 +365,7 @@ class Run:
             self._failures.append(error)
 
     def _suite(self, name: str, progress: Path) -> None:
-        """Run one; its output comes in one piece, when it has ended."""
+        """Run one suite; its output is printed in one piece when it has ended."""
         with tempfile.TemporaryFile("w+", errors="replace") as said:
             result = run_suite(name, self._suites[name], self._arguments, said, progress)
             if result is None:
@@ -385,7 +385,7 @@ def plan(names: list[str]) -> list[list[str]]:
 
 
 def set_up(names: list[str]) -> None:
-    """Make what all of these suites need, which is no part of their time."""
+    """Prepare what these suites need; this isn't part of their time."""
     if any(SUITES[name].brokers for name in names):
         fetch_jars()
         archive_broker_classes()
@@ -401,7 +401,7 @@ def set_up(names: list[str]) -> None:
 
 
 def tell(results: dict[str, Result], seconds: float) -> bool:
-    """Print what each suite took, the slowest tests and the totals; whether all is well."""
+    """Print each suite's time, the slowest tests and the totals; return whether all passed."""
     print(f"\n== the {SLOWEST} slowest tests")
     for took, test in sorted((t for r in results.values() for t in r.tests), reverse=True)[
         :SLOWEST
@@ -425,7 +425,7 @@ def tell(results: dict[str, Result], seconds: float) -> bool:
 
 
 def main() -> None:
-    """Run the suites, print what each took and the totals."""
+    """Run the suites and print their times and the totals."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "suites", nargs="*", help=f"of {', '.join(SUITES)} (default: all), or quick"

@@ -1,9 +1,9 @@
-"""`make setup`: the venv `.venv` with everything pinned in requirements.lock, and ourselves.
+"""Create the venv `.venv` with the packages pinned in requirements.lock, and odradek: `make setup`.
 
-Needs a Python 3.11 or newer with venv, and nothing else; uses only the standard library.  A stamp
-makes it quick when nothing changed; after a failure or a kill the next run goes on where pip is.
-The record kernels are compiled on the way: with the C compiler that is there, else with the one in
-the `ziglang` wheel, which is only fetched then.
+Needs a Python 3.11 or newer with venv, and nothing else; uses only the standard library. A stamp
+file makes it quick if nothing changed; after a failure or a kill the next run continues where pip
+stopped. The record kernels are compiled too: with this machine's C compiler, or with the one in the
+`ziglang` wheel, which is only downloaded then.
 """
 
 import hashlib
@@ -19,23 +19,23 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = Path(os.environ.get("ODRADEK_VENV", ROOT / ".venv"))  # tools/test_python.py has others
+VENV = Path(os.environ.get("ODRADEK_VENV", ROOT / ".venv"))  # tools/test_python.py sets others
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".odradek-setup"
 LOCK = ROOT / "requirements.lock"
 TAIL_LINES = 40
 TELL_EVERY = 10.0
 REPORT = "from odradek import record; print(record.kernel_warning() or '')"
-# What builds the few packages that come as source; before the rest, so that nothing is fetched
-# for a build that the lock doesn't pin.
+# Build tools of the few packages without wheels; installed first, so that a build downloads nothing
+# that the lock doesn't pin.
 BUILDERS = ("setuptools", "wheel", "pip", "cython")
 COMPILER = "ziglang"  # a hundred megabytes, for machines without a C compiler
-KERBEROS = "gssapi"  # compiled against Kerberos' library, so only where that is
+KERBEROS = "gssapi"  # compiled against Kerberos' library, so only if that is installed
 RECORD = ROOT / "src" / "odradek" / "record"
 
 
 def main() -> None:
-    """Make the venv what the lock says, unless it is already."""
+    """Create or update the venv according to the lock, unless it is up to date."""
     if sys.version_info < (3, 11):  # noqa: UP036 - whatever python3 is, it runs this file
         sys.exit(
             f"Odradek needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}"
@@ -69,7 +69,7 @@ def has_pip() -> bool:
 
 
 def fingerprints() -> tuple[str, str]:
-    """Return what the packages in the venv depend on, and what the installation of ourselves."""
+    """Return digests of what the venv's packages and the installation of odradek depend on."""
     sources = runpy.run_path(str(RECORD / "kernel_sources.py"))
     names = {name for kernel in sources["KERNELS"] for name in sources["sources"](kernel)}
     ours = [ROOT / "pyproject.toml", ROOT / "setup.py", *(RECORD / name for name in sorted(names))]
@@ -77,7 +77,7 @@ def fingerprints() -> tuple[str, str]:
 
 
 def digest(files: list[Path]) -> str:
-    """Digest the content of files, and where we are."""
+    """Return a digest of the files' content and of this folder's path."""
     whole = hashlib.sha256(bytes(ROOT))
     for file in files:
         whole.update(hashlib.sha256(file.read_bytes()).digest())
@@ -85,7 +85,7 @@ def digest(files: list[Path]) -> str:
 
 
 def install_packages() -> None:
-    """Install what the lock pins."""
+    """Install the packages that the lock pins."""
     pins = read_lock()
     if has_compiler():
         pins = [pin for pin in pins if pin.split("==")[0] != COMPILER]
@@ -97,13 +97,13 @@ def install_packages() -> None:
 
 
 def has_compiler() -> bool:
-    """Tell whether this machine compiles C on its own: setup.py takes the first of these."""
+    """Return whether this machine has a C compiler: setup.py takes the first of these."""
     commands = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
     return any(shutil.which(command.split()[0]) for command in commands if command)
 
 
 def has_kerberos() -> bool:
-    """Tell whether `gssapi` can be compiled: Debian's libkrb5-dev brings this program."""
+    """Return whether `gssapi` can be compiled: Debian's libkrb5-dev includes this program."""
     return has_compiler() and shutil.which("krb5-config") is not None
 
 
@@ -114,7 +114,7 @@ def read_lock() -> list[str]:
 
 
 def install(what: str, pins: list[str]) -> None:
-    """Install pinned packages and nothing that they ask for: the lock is complete."""
+    """Install pinned packages without dependencies: the lock is complete."""
     start = time.monotonic()
     say(f"installing {what}")
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
@@ -128,7 +128,7 @@ def install(what: str, pins: list[str]) -> None:
 
 
 def pip(*arguments: str) -> None:
-    """Run the venv's pip; show that it goes on, and its words only when it fails."""
+    """Run the venv's pip; print its progress, and its output only if it fails."""
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     lines: list[str] = []
     end = threading.Event()
@@ -149,7 +149,7 @@ def pip(*arguments: str) -> None:
 
 
 def tell(lines: list[str], end: threading.Event) -> None:
-    """Say every few seconds how far pip is; it says nothing while it downloads and unpacks."""
+    """Print pip's progress every few seconds, as pip is silent while it downloads and unpacks."""
     start = time.monotonic()
     while not end.wait(TELL_EVERY):
         fetched = sum(line.startswith("Collecting ") for line in lines)
@@ -159,7 +159,7 @@ def tell(lines: list[str], end: threading.Event) -> None:
 
 
 def say(what: str) -> None:
-    """Print a line at once, also into a pipe."""
+    """Print a line and flush it."""
     print(f"setup: {what}", flush=True)
 
 

@@ -1,7 +1,7 @@
 """Draw docs/state-machines.md from the transition tables: `tools/state_diagrams.py`.
 
-One diagram (Mermaid, which GitHub draws) for each table. What leads from four or more states to
-the same one is a sentence below the diagram instead, and what leads nowhere else is left out.
+One diagram (Mermaid, which GitHub draws) for each table. A transition from four or more states to
+the same one is a sentence below the diagram instead, and a transition to the same state is omitted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "state-machines.md"
 BEGIN, END = "<!-- states: tools/state_diagrams.py writes what follows -->", "<!-- states: end -->"
 MANY = 4
-"""States that share a way before it becomes a sentence."""
+"""Number of source states from which on a transition becomes a sentence."""
 Table = Mapping[tuple[Any, Any], StrEnum]
 MACHINES: dict[str, tuple[str, Table]] = {
     "A connection": ("resolving", connection_state.TRANSITIONS),
@@ -31,7 +31,7 @@ MACHINES: dict[str, tuple[str, Table]] = {
 
 
 def diagram(first: str, table: Table) -> Iterator[str]:
-    """One machine as Mermaid, and the sentences below it."""
+    """Yield one machine as Mermaid, and the sentences below it."""
     ways: dict[tuple[str, str], list[str]] = defaultdict(list)  # (event, target): sources
     for (state, what), after in table.items():
         if state is not after:
@@ -54,22 +54,22 @@ def diagram(first: str, table: Table) -> Iterator[str]:
 
 
 def diagrams() -> str:
-    """All of them."""
+    """Return all diagrams."""
     lines = []
     for title, (first, table) in MACHINES.items():
         lines += [f"## {title}", "", *diagram(first, table)]
     return "\n".join(lines)
 
 
-def renewed(page: str) -> str:
-    """The page with the diagrams of now."""
+def updated(page: str) -> str:
+    """Return the page with the current diagrams."""
     head, _, rest = page.partition(BEGIN)
     return f"{head}{BEGIN}\n{diagrams()}{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:
     """Write the diagrams into the page."""
-    PAGE.write_text(renewed(PAGE.read_text()))
+    PAGE.write_text(updated(PAGE.read_text()))
 
 
 if __name__ == "__main__":

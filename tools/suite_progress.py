@@ -1,7 +1,7 @@
-"""Run pytest, and write to a file after each test how many are done; `tools/run_tests.py` reads it.
+"""Run pytest and write the progress to a file, which `tools/run_tests.py` reads.
 
-`suite_progress.py FILE ARGUMENTS…` is `python -m pytest ARGUMENTS…`. FILE has one line: the tests
-that are done, the tests in all, the failed tests.
+`suite_progress.py FILE ARGUMENTS…` is `python -m pytest ARGUMENTS…`. FILE has one line, rewritten
+after each test: the finished tests, the total number of tests, the failed tests.
 
 In: pytest's reports. Out: that file. Must not: change what pytest runs or prints.
 """
@@ -17,7 +17,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Progress:
-    """How far pytest is."""
+    """Progress of a run of pytest."""
 
     done: int = 0
     total: int = 0
@@ -31,7 +31,7 @@ class Progress:
 
 
 def read(path: Path) -> Progress:
-    """Return what the file says; before it exists, no test is done."""
+    """Return the content of the file; before it exists, no test is finished."""
     try:
         return Progress(*(int(word) for word in path.read_text().split()))
     except FileNotFoundError:
@@ -63,7 +63,7 @@ class Counter:
             self._write()
 
     def _write(self) -> None:
-        """Replace the file as a whole: a reader must not see half a line."""
+        """Replace the file atomically: a reader must not see half a line."""
         new = self.path.with_suffix(".new")
         new.write_text(f"{self.done} {self.total} {len(self.failed)}\n")
         new.replace(self.path)

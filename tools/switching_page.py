@@ -29,7 +29,7 @@ BEGIN, END = "<!-- names: tools/switching_page.py writes what follows -->", "<!-
 
 
 def tables() -> str:
-    """All tables as text."""
+    """Return all tables as text."""
     return "\n".join((*_names(), *_settings()))
 
 
@@ -108,15 +108,15 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def renewed(page: str) -> str:
-    """The page with the tables of now."""
+def updated(page: str) -> str:
+    """Return the page with the current tables."""
     head, _, rest = page.partition(BEGIN)
     return f"{head}{BEGIN}\n{tables()}\n{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:
-    """Write the page anew."""
-    PAGE.write_text(renewed(PAGE.read_text()))
+    """Rewrite the page."""
+    PAGE.write_text(updated(PAGE.read_text()))
 
 
 if __name__ == "__main__":

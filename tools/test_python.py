@@ -1,10 +1,10 @@
-"""`make test-python PYTHON=3.13`: suites under another Python than that of `.venv`.
+"""Run suites under another Python than that of `.venv`: `make test-python PYTHON=3.13`.
 
-In: a version as in "3.13" or an interpreter's path, and names of suites (those that need neither
-brokers nor Spark, unless some are named; `--` passes the rest on to pytest). Out: a venv in
-build/pythons with all that requirements.lock pins, the kernels compiled for it beside the others,
-and what `tools/run_tests.py` says there. A version is looked for on PATH and among pyenv's; where
-it is in neither, uv, as pinned in range_packages.lock, has it or fetches it.
+In: a version such as "3.13" or an interpreter's path, and names of suites (default: those that need
+neither brokers nor Spark; arguments after `--` are passed to pytest). Out: a venv in build/pythons
+with all packages that requirements.lock pins, the kernels compiled for it, and the output of
+`tools/run_tests.py` there. A version is searched for on PATH and among pyenv's; if it is in
+neither, uv, as pinned in range_packages.lock, finds or downloads it.
 """
 
 import os
@@ -22,7 +22,7 @@ NAME = "import sys; print('%d.%d' % sys.version_info[:2] + ('t' if 't' in sys.ab
 
 
 def main() -> None:
-    """Make the venv and run the suites in it."""
+    """Create the venv and run the suites in it."""
     if len(sys.argv) < 2:
         sys.exit("which Python? make test-python PYTHON=3.13")
     wanted, suites = sys.argv[1], sys.argv[2:]
@@ -38,9 +38,9 @@ def main() -> None:
 
 
 def find(wanted: str) -> tuple[str, str]:
-    """Give an interpreter and its version: the one of this path or name, or any of this version."""
+    """Return an interpreter and its version: the one with this path or name, or of this version."""
     for one in candidates(wanted):
-        if version := version_of(one):  # pyenv's shims are there for what they don't run
+        if version := version_of(one):  # pyenv's shims exist for versions that they don't run
             return one, version
     if os.sep in wanted:
         sys.exit(f"{wanted} doesn't run")
@@ -52,7 +52,7 @@ def find(wanted: str) -> tuple[str, str]:
 
 
 def candidates(wanted: str) -> Iterator[str]:
-    """What may be this Python on this machine, best first."""
+    """Yield possible interpreters of this version on this machine, the best first."""
     for name in (wanted, f"python{wanted}"):
         if found := shutil.which(name):
             yield found
@@ -62,7 +62,7 @@ def candidates(wanted: str) -> Iterator[str]:
 
 
 def version_of(interpreter: str) -> str | None:
-    """As in "3.13" or "3.14t"; None where it doesn't run."""
+    """Return the version as in "3.13" or "3.14t"; None if the interpreter doesn't run."""
     done = subprocess.run([interpreter, "-c", NAME], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 

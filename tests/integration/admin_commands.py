@@ -1,4 +1,4 @@
-"""The commands of `cli.frame`, called as a shell would call them."""
+"""Call the commands of `cli.frame` as a shell does."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from odradek.cli import build
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    """Exit status, stdout, stderr."""
+    """Run a command line and return its exit status, stdout and stderr."""
     done = CliRunner().invoke(build(words[0]), [*words])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout, done.stderr
 
 
 def as_json(*words: str, status: int = 0) -> dict[str, Any]:
-    """The one document of a command that ends so."""
+    """Run a command with `--json`, check its exit status and return its document."""
     code, out, err = run(*words, "--json")
     assert code == status, err
     found: dict[str, Any] = json.loads(out)
     return found
 
 
-def every_verb(topic: str, broker: int, directory: str) -> Sequence[tuple[str, int]]:
-    """Lines that call each verb of the commands for a cluster, with the status that each ends with
-    on one that has this broker with this directory, and a group and a transactional id of the
-    topic's name (`something_of_each` makes them).
+def every_subcommand(topic: str, broker: int, directory: str) -> Sequence[tuple[str, int]]:
+    """Return command lines that call each subcommand for a cluster, with their exit statuses.
+
+    The cluster must have this broker with this directory, and a group and a transactional id named
+    like the topic (see `create_group_and_transactional_id`).
     """
     lines = f"""
         topics create {topic} --partitions 2 --config retention.ms=5000000
@@ -92,19 +93,21 @@ def every_verb(topic: str, broker: int, directory: str) -> Sequence[tuple[str, i
     return every
 
 
-def something_of_each(admin: Admin, settings: dict[str, Any], topic: str) -> None:
-    """A topic, an empty group that has committed something of it, and a transactional id."""
+def create_group_and_transactional_id(admin: Admin, settings: dict[str, Any], topic: str) -> None:
+    """Create an empty group with a committed offset, and a transactional id."""
     admin.alter_group_offsets(topic, {TopicPartition(topic, 0): 0})
     with Producer(settings, transactional_id=topic) as producer:
         producer.init_transactions(timeout=30)
 
 
 def walk(topic: str, broker: int, directory: str, *flags: str, prepare: Callable[[], None]) -> None:
-    """Call every verb; `prepare` is called once the topic is there. What only looks may look again:
-    a broker reads a moment later what the controller has written.
+    """Call every subcommand; `prepare` is called once the topic exists.
+
+    Read-only subcommands are repeated until they succeed, because brokers apply what the controller
+    has written a moment later.
     """
     changing = verbs()
-    for turn, (line, status) in enumerate(every_verb(topic, broker, directory)):
+    for turn, (line, status) in enumerate(every_subcommand(topic, broker, directory)):
         end = time.monotonic() + 10.0
         code, out, err = run(*line.split(), *flags)
         while code != status and not changing[" ".join(line.split()[:2])]:

@@ -1,7 +1,7 @@
-"""Small programs of aiokafka's, as people write them: each says what it saw.
+"""Small typical programs for aiokafka; each notes what it observes.
 
-Each gets a `Scene` with a library (aiokafka itself, or the module that takes its place), a cluster
-and topics of its own. What it says must be the same with both.
+Each gets a `Scene` with a library (aiokafka itself, or the module that replaces it), a cluster and
+its own topics. The notes must be the same with both libraries.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ async def gathers_futures(scene: Scene) -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         say(future.done(), called)
-        given_up = await producer.send(topic, b"sent all the same")
+        given_up = await producer.send(topic, b"sent anyway")
         say(given_up.cancel())
         await producer.flush()
     say(sum(map(len, await scene.written(topic, 202))))
 
 
-async def makes_mistakes(scene: Scene) -> None:
+async def sends_invalid_arguments(scene: Scene) -> None:
     topic, tried = scene.topic(2), scene.tried
     producer = scene.producer(max_request_size=2000, request_timeout_ms=600)
     await producer.start()
@@ -136,7 +136,7 @@ async def acknowledges(scene: Scene) -> None:
     await scene.written(topic, 4)
 
 
-async def is_refused(scene: Scene) -> None:
+async def gets_produce_errors(scene: Scene) -> None:
     topic, cluster = scene.topic(), scene.cluster
     async with scene.producer() as producer:
         await producer.send_and_wait(topic, b"v")
@@ -221,11 +221,11 @@ async def sends_offsets(scene: Scene) -> None:
             for value in await scene.values(consumer, 3):
                 await producer.send(target, value)
             await producer.send_offsets_to_transaction({place: 3}, group)
-        await committed(scene, consumer, place, 3)
+        await wait_until_committed(scene, consumer, place, 3)
         async with producer.transaction():
             pair = scene.kafka.OffsetAndMetadata(4, "text")
             await producer.send_offsets_to_transaction({place: pair}, group)
-        await committed(scene, consumer, place, 4)
+        await wait_until_committed(scene, consumer, place, 4)
         try:
             async with producer.transaction():
                 await producer.send_offsets_to_transaction({place: (5, "never")}, group)
@@ -236,8 +236,8 @@ async def sends_offsets(scene: Scene) -> None:
         scene.say(await scene.values(consumer, 1))
 
 
-async def committed(scene: Scene, consumer: Any, place: Any, offset: int) -> None:
-    """The end of a transaction is told to the group's coordinator a moment after its commit."""
+async def wait_until_committed(scene: Scene, consumer: Any, place: Any, offset: int) -> None:
+    """Wait for the committed offset: brokers write it a moment after the transaction."""
     async with asyncio.timeout(PATIENCE):
         while (found := await consumer.committed(place)) != offset:
             await asyncio.sleep(0.02)
@@ -251,10 +251,10 @@ async def is_fenced(scene: Scene) -> None:
     await first.start()
     async with second:
         await second.begin_transaction()
-        await scene.tried("the old one", lambda: uses(first, topic))
+        await scene.tried("the old one", lambda: run_transaction(first, topic))
         await second.send_and_wait(topic, b"v")
         await second.commit_transaction()
-    with contextlib.suppress(scene.errors.ProducerFenced):  # theirs raises it here at times
+    with contextlib.suppress(scene.errors.ProducerFenced):  # aiokafka may raise it here
         await first.stop()
 
 
@@ -271,7 +271,7 @@ async def fences_by_starting(scene: Scene) -> None:
         await first.stop()
 
 
-async def uses(producer: Any, topic: str) -> None:
+async def run_transaction(producer: Any, topic: str) -> None:
     async with producer.transaction():
         await producer.send_and_wait(topic, b"v")
 
@@ -311,7 +311,7 @@ async def assigns(scene: Scene) -> None:
     await consumer.stop()
 
 
-async def takes_many(scene: Scene) -> None:
+async def reads_many(scene: Scene) -> None:
     topic, say = scene.topic(2), scene.say
     await scene.fill(topic, 10)
     await scene.fill(topic, 4, partition=1, first=20)
@@ -340,7 +340,7 @@ async def takes_many(scene: Scene) -> None:
         await scene.tried("pause", lambda: consumer.pause("t"))
 
 
-async def waits_in_vain(scene: Scene) -> None:
+async def waits_without_records(scene: Scene) -> None:
     topic, say = scene.topic(), scene.say
     async with scene.consumer(topic) as consumer:
         try:
@@ -400,7 +400,7 @@ async def reads_offsets(scene: Scene) -> None:
         say(topic in await consumer.topics())
 
 
-async def has_a_group(scene: Scene) -> None:
+async def reads_in_a_group(scene: Scene) -> None:
     topic, group, say = scene.topic(2), scene.group(), scene.say
     await scene.fill(topic, 6)
     one, two = scene.tp(topic, 0), scene.tp(topic, 1)
@@ -425,7 +425,7 @@ async def has_a_group(scene: Scene) -> None:
         say(await consumer.getmany(timeout_ms=300), await consumer.committed(one))
 
 
-async def hears_of_partitions(scene: Scene) -> None:
+async def listens_to_rebalances(scene: Scene) -> None:
     topic, group, say = scene.topic(4), scene.group(), scene.say
 
     class Listener(scene.kafka.ConsumerRebalanceListener):  # type: ignore[name-defined,misc]
@@ -463,7 +463,7 @@ async def hears_of_partitions(scene: Scene) -> None:
 
 
 async def starts_one_after_the_other(scene: Scene) -> None:
-    """Nobody reads while the second one joins: the first one gives partitions back all the same."""
+    """Start a second member while no task reads: the first one still gives up partitions."""
     topic, group, say = scene.topic(2), scene.group(), scene.say
     await scene.fill(topic, 4)
     consumers = [scene.consumer(topic, group_id=group, heartbeat_interval_ms=100) for _ in "ab"]
@@ -482,14 +482,14 @@ async def starts_one_after_the_other(scene: Scene) -> None:
 
 
 async def starts_at_the_end(scene: Scene) -> None:
-    """What is written once it has begun is read, whenever that is."""
+    """Check that records written after start() are read, however late the first read is."""
     topic, say = scene.topic(), scene.say
     await scene.fill(topic, 2)
     async with (
         scene.consumer(topic, auto_offset_reset="latest") as alone,
         scene.consumer(topic, auto_offset_reset="latest", group_id=scene.group()) as member,
     ):
-        await asyncio.sleep(0.3)  # theirs looks positions up in the background
+        await asyncio.sleep(0.3)  # aiokafka itself looks positions up in the background
         await scene.fill(topic, 1, first=2)
         say(await scene.values(alone, 1), await scene.values(member, 1))
 
@@ -524,7 +524,7 @@ async def subscribes_again(scene: Scene) -> None:
         say(sorted(consumer.assignment()))
 
 
-async def has_no_group(scene: Scene) -> None:
+async def reads_without_a_group(scene: Scene) -> None:
     one, two, say = scene.topic(2, name="one"), scene.topic(name="two"), scene.say
     await scene.fill(one, 2)
     await scene.fill(two, 1, first=7)
@@ -549,7 +549,7 @@ async def sees_new_partitions(scene: Scene) -> None:
         scene.say(sorted(await waiting), sorted(consumer.subscription()))
 
 
-async def asks_wrongly(scene: Scene) -> None:
+async def calls_with_invalid_arguments(scene: Scene) -> None:
     topic, group, tried = scene.topic(), scene.group(), scene.tried
     consumer = scene.consumer(group_id=group)
     here, elsewhere = scene.tp(topic), scene.tp(topic, 5)
@@ -607,7 +607,7 @@ async def deserializes(scene: Scene) -> None:
         say(await asyncio.wait_for(consumer.getone(), PATIENCE))
 
 
-async def has_no_offset(scene: Scene) -> None:
+async def reads_without_an_offset(scene: Scene) -> None:
     topic = scene.topic()
     await scene.fill(topic, 2)
     here = scene.tp(topic)
@@ -621,7 +621,7 @@ async def has_no_offset(scene: Scene) -> None:
         await scene.tried("many", lambda: consumer.getmany(timeout_ms=2000))
 
 
-async def is_refused_commits(scene: Scene) -> None:
+async def gets_commit_errors(scene: Scene) -> None:
     topic = scene.topic()
     await scene.fill(topic, 2)
     async with scene.consumer(topic, group_id=scene.group(), enable_auto_commit=False) as consumer:
@@ -632,7 +632,7 @@ async def is_refused_commits(scene: Scene) -> None:
             scene.cluster.heal()
 
 
-async def finds_nobody(scene: Scene) -> None:
+async def connects_to_no_broker(scene: Scene) -> None:
     for kind in (scene.kafka.AIOKafkaProducer, scene.kafka.AIOKafkaConsumer):
         client = kind(bootstrap_servers="127.0.0.1:1", request_timeout_ms=600)
         await scene.tried("start", client.start)
@@ -658,7 +658,7 @@ async def reads_committed(scene: Scene) -> None:
 # The admin client
 
 
-async def makes_topics(scene: Scene) -> None:
+async def creates_topics(scene: Scene) -> None:
     admin_module, say = scene.sub("admin"), scene.say
     admin = admin_module.AIOKafkaAdminClient(bootstrap_servers=scene.cluster.bootstrap_servers)
     await admin.start()
@@ -682,11 +682,11 @@ async def makes_topics(scene: Scene) -> None:
 PROGRAMS: tuple[Program, ...] = (
     sends_one_by_one,
     gathers_futures,
-    makes_mistakes,
+    sends_invalid_arguments,
     serializes,
     fills_batches,
     acknowledges,
-    is_refused,
+    gets_produce_errors,
     compresses,
     commits_and_aborts,
     misuses_transactions,
@@ -694,23 +694,23 @@ PROGRAMS: tuple[Program, ...] = (
     is_fenced,
     fences_by_starting,
     assigns,
-    takes_many,
-    waits_in_vain,
+    reads_many,
+    waits_without_records,
     iterates,
     reads_offsets,
-    has_a_group,
-    hears_of_partitions,
+    reads_in_a_group,
+    listens_to_rebalances,
     starts_one_after_the_other,
     starts_at_the_end,
     subscribes_by_pattern,
     subscribes_again,
-    has_no_group,
+    reads_without_a_group,
     sees_new_partitions,
-    asks_wrongly,
+    calls_with_invalid_arguments,
     deserializes,
-    has_no_offset,
-    is_refused_commits,
-    finds_nobody,
+    reads_without_an_offset,
+    gets_commit_errors,
+    connects_to_no_broker,
     reads_committed,
-    makes_topics,
+    creates_topics,
 )

@@ -1,4 +1,4 @@
-"""What a small program of aiokafka's gets: a library, a cluster, and a place for what it saw."""
+"""Provide a small aiokafka program with a library, a cluster and a list for its notes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AT = 1_700_000_000_000
 
 @dataclass
 class Scene:
-    """A library, a cluster, and what was said."""
+    """Library, cluster and notes of a program."""
 
     library: str
     cluster: FakeCluster
@@ -29,12 +29,12 @@ class Scene:
         self.errors = self.sub("errors")
 
     def sub(self, name: str) -> Any:
-        """A submodule of the library."""
+        """Return a submodule of the library."""
         module: ModuleType = import_module(f"{self.library}.{name}")
         return module
 
     def topic(self, partitions: int = 1, name: str = "t") -> str:
-        """A topic of this run's own."""
+        """Create a topic for this run and return its name."""
         topic = f"{name}-{self.number}"
         self.cluster.create_topic(topic, partitions)
         return topic
@@ -43,13 +43,13 @@ class Scene:
         return f"group-{self.number}"
 
     def say(self, *what: object) -> None:
-        """Note it, without what differs from run to run."""
+        """Add a note, without the number of this run."""
         text = " ".join(map(str, what)).replace(f"-{self.number}", "")
-        # A producer of ours doesn't keep where the log starts.
+        # odradek's producer doesn't keep the log start offset.
         self.said.append(text.replace("log_start_offset=0", "log_start_offset=None"))
 
     async def tried(self, what: str, call: Callable[[], Any]) -> None:
-        """Say how a call ends: with a value, or which error."""
+        """Note how a call ends: with a value, or with an error."""
         try:
             found = call()
             if asyncio.iscoroutine(found) or isinstance(found, asyncio.Future):
@@ -73,20 +73,22 @@ class Scene:
         return self.kafka.TopicPartition(topic, partition)
 
     async def fill(self, topic: str, count: int, partition: int = 0, first: int = 0) -> None:
-        """Write so many records, with values and times that say their number."""
+        """Write `count` records whose values and timestamps contain their number."""
         async with self.producer() as producer:
             for n in range(first, first + count):
                 value = str(n).encode()
                 await producer.send_and_wait(topic, value, partition=partition, timestamp_ms=AT + n)
 
     async def values(self, consumer: Any, count: int) -> list[bytes]:
-        """So many values, in the order in which they come."""
+        """Return the next `count` values in the order in which they arrive."""
         async with asyncio.timeout(PATIENCE):
             return [(await consumer.getone()).value for _ in range(count)]
 
     async def written(self, topic: str, count: int, partitions: int = 1) -> list[list[Any]]:
-        """The rows of each partition, once so many are there: with acks=1, and that is aiokafka's
-        default, the answer comes before other brokers have the record.
+        """Return the records of each partition once there are `count`.
+
+        With acks=1, the default of aiokafka, a record is acknowledged before the other brokers have
+        it.
         """
 
         def rows() -> list[list[Any]]:
@@ -96,7 +98,7 @@ class Scene:
         return rows()
 
     async def until(self, true: Callable[[], Any]) -> None:
-        """Wait until something holds."""
+        """Wait until a condition is true."""
         async with asyncio.timeout(PATIENCE):
             while not true():
                 await asyncio.sleep(0.02)

@@ -1,8 +1,8 @@
-"""Each call of an admin client at an older broker: what it gives, or how it says that it can't.
+"""Calls of an admin client to an older broker: their results, or the errors that they raise.
 
-In: an admin client at a cluster of one broker without security, the name of a topic that is there
-with three partitions. Out: calls, which raise where nothing is found; by release, the errors'
-classes of those that it can't answer.
+In: an admin client of a cluster with one broker and without security, the name of an existing topic
+with three partitions. Out: calls, which raise if nothing is found; by release, the error classes of
+the calls that the release doesn't support.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from uuid import UUID
 import odradek as o
 
 Call = Callable[[o.Admin, str, int], Any]
-"""Gets the client, the topic's name and the broker's id; groups and ids are called as the topic."""
-NEITHER_KNOWS = (
+"""Takes the client, a topic and a broker id; groups and transactional ids have the topic's name."""
+UNSUPPORTED_EVERYWHERE = (
     *("describe_share_groups", "alter_share_group_offsets", "list_share_group_offsets"),
     *("delete_share_group_offsets", "describe_streams_groups", "unregister_controller"),
     *("add_raft_voter", "remove_raft_voter"),
 )
-"""Also where a broker has an API that it doesn't switch on, as 4.1 those of share groups."""
+"""Not supported by any of the releases, or not enabled, as the share group APIs in 4.1."""
 VOTER = (7, UUID(int=7))
 
 
@@ -117,8 +117,8 @@ CALLS: dict[str, Call] = {
 }
 
 
-def something_written(settings: dict[str, Any], topic: str) -> None:
-    """A transactional id of the topic's name that has written to its first partition."""
+def write_in_a_transaction(settings: dict[str, Any], topic: str) -> None:
+    """Write to the topic's first partition in a transaction; the transactional id is the topic."""
     with o.Producer(settings, transactional_id=topic) as producer:
         producer.init_transactions(timeout=30)
         with producer.transaction():
@@ -126,11 +126,11 @@ def something_written(settings: dict[str, Any], topic: str) -> None:
 
 
 def refusals(version: str) -> dict[str, type[o.KafkaError]]:
-    """The calls that a broker of this release, 3.9 to 4.3, refuses."""
+    """Return the calls that a broker of this release, 3.9 to 4.3, rejects, with the errors."""
     found: dict[str, type[o.KafkaError]] = dict.fromkeys(
-        NEITHER_KNOWS, o.errors.UnsupportedVersionError
+        UNSUPPORTED_EVERYWHERE, o.errors.UnsupportedVersionError
     )
-    if version.startswith("4.3"):  # share and streams groups are on
+    if version.startswith("4.3"):  # share and streams groups are enabled
         kinds = ("describe_share_groups", "describe_streams_groups")
         found |= dict.fromkeys(kinds, o.errors.GroupIdNotFoundError)
         for call in ("alter", "list", "delete"):

@@ -1,7 +1,8 @@
-"""Small programs of confluent-kafka's admin client, which another library with its names runs, too.
+"""Small programs for confluent-kafka's admin client, also run with another library.
 
-In: the library (a module), a cluster, a function that takes note. Out: what a program notices, as
-plain values: names of error codes, not texts. Must not: note what a clock or a race decides.
+In: the library (a module with confluent-kafka's names), a cluster, a function that takes notes.
+Out: what a program observes, as plain values: names of error codes, not messages. Must not: note
+anything that depends on timing.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ Shown = Callable[[Any], Any]
 
 
 def clients(library: Any, cluster: FakeCluster) -> tuple[Any, Any]:
-    """The library's module for admins, and an admin client."""
+    """Return the library's admin module and an admin client."""
     module = import_module(f"{library.__name__}.admin")
     return module, module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
 
 
 def outcome(future: Future[Any], shown: Shown) -> tuple[Any, ...]:
-    """What a future gives: a value as it is shown, or an error's class and code."""
+    """Return the result of a future as `shown` formats it, or an error's class and code."""
     try:
         return ("gives", shown(future.result(PATIENCE)))
     except Exception as error:
@@ -43,7 +44,7 @@ def outcome(future: Future[Any], shown: Shown) -> tuple[Any, ...]:
 
 
 def noted(note: Note, what: str, futures: Mapping[Any, Future[Any]], shown: Shown = repr) -> None:
-    """Each future of a call."""
+    """Note the result of each future of a call."""
     for key, future in futures.items():
         note(what, str(key), *outcome(future, shown))
 
@@ -53,14 +54,14 @@ def same(value: Any) -> Any:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Brokers tell each other of changes a little later."""
+    """Wait for a condition: brokers propagate changes a little later."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
 
 
-def topics_come_and_go(library: Any, cluster: FakeCluster, note: Note) -> None:
+def topics_are_created_and_deleted(library: Any, cluster: FakeCluster, note: Note) -> None:
     module, admin = clients(library, cluster)
     new = module.NewTopic
     wanted = [
@@ -130,7 +131,7 @@ def options_are_changed(library: Any, cluster: FakeCluster, note: Note) -> None:
     noted(note, "unknown", admin.describe_configs(unknown), lambda found: len(found) > 1)
 
 
-def groups_are_seen_and_deleted(library: Any, cluster: FakeCluster, note: Note) -> None:
+def groups_are_listed_and_deleted(library: Any, cluster: FakeCluster, note: Note) -> None:
     _, admin = clients(library, cluster)
     written(library, cluster, 3)
     client = consumer(library, cluster, client__id="screen")
@@ -183,7 +184,7 @@ def offsets_of_groups_are_changed(library: Any, cluster: FakeCluster, note: Note
         return found.group_id, [
             (
                 *(p.topic, p.partition, p.offset, p.metadata, p.leader_epoch),
-                p.error and why(p.error),
+                p.error and code_name(p.error),
             )
             for p in sorted(found.topic_partitions)
         ]
@@ -235,17 +236,17 @@ def leaders_are_elected(library: Any, cluster: FakeCluster, note: Note) -> None:
     wanted = [partition("flights", 0), partition("none", 0)]
     found = admin.elect_leaders(kind.PREFERRED, wanted).result(PATIENCE)
     for place, error in sorted(found.items()):
-        note(place.topic, None if error is None else why(error))
+        note(place.topic, None if error is None else code_name(error))
     note(admin.elect_leaders(kind.PREFERRED).result(PATIENCE))
 
 
-def why(error: Any) -> str:
-    """An error's code, by itself or in an exception."""
+def code_name(error: Any) -> str:
+    """Return the code's name of an error or of an exception that contains one."""
     name: str = (error.args[0] if isinstance(error, Exception) else error).name()
     return name
 
 
-def acls_are_made_found_and_deleted(library: Any, cluster: FakeCluster, note: Note) -> None:
+def acls_are_created_found_and_deleted(library: Any, cluster: FakeCluster, note: Note) -> None:
     module, admin = clients(library, cluster)
     binding, pattern = module.AclBinding, module.AclBindingFilter
     reads = binding("topic", "flights", "literal", "User:alice", "*", "read", "allow")
@@ -263,7 +264,7 @@ def acls_are_made_found_and_deleted(library: Any, cluster: FakeCluster, note: No
     until(lambda: not admin.describe_acls(every).result(PATIENCE))
 
 
-def passwords_are_set_and_taken_away(library: Any, cluster: FakeCluster, note: Note) -> None:
+def passwords_are_set_and_deleted(library: Any, cluster: FakeCluster, note: Note) -> None:
     module, admin = clients(library, cluster)
     hashed = module.ScramMechanism
 
@@ -291,13 +292,13 @@ def passwords_are_set_and_taken_away(library: Any, cluster: FakeCluster, note: N
 
 
 ADMIN_PROGRAMS: tuple[Program, ...] = (
-    topics_come_and_go,
+    topics_are_created_and_deleted,
     the_cluster_is_described,
     options_are_changed,
-    groups_are_seen_and_deleted,
+    groups_are_listed_and_deleted,
     offsets_of_groups_are_changed,
     offsets_are_listed_and_records_deleted,
     leaders_are_elected,
-    acls_are_made_found_and_deleted,
-    passwords_are_set_and_taken_away,
+    acls_are_created_found_and_deleted,
+    passwords_are_set_and_deleted,
 )

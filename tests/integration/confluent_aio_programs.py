@@ -1,7 +1,7 @@
-"""Small asyncio programs for confluent-kafka, which another library with its names runs as well.
+"""Small asyncio programs for confluent-kafka, also run with another library.
 
-In: the library's module, its `aio` module, a cluster, a function that takes note. Out: what a
-program notices, as plain values. Must not: note what a clock or a race decides.
+In: the library's module, its `aio` module, a cluster, a function that takes notes. Out: what a
+program observes, as plain values. Must not: note anything that depends on timing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AioProgram = Callable[[Any, Any, FakeCluster, Note], Coroutine[Any, Any, None]]
 
 
 async def trying(note: Note, what: str, call: Callable[[], Awaitable[Any]]) -> None:
-    """Await it and note how it ended."""
+    """Await a call and note how it ended."""
     try:
         found = await call()
     except Exception as error:
@@ -130,7 +130,7 @@ async def a_group(library: Any, aio: Any, cluster: FakeCluster, note: Note) -> N
         await trying(note, name, getattr(reader, name))
 
 
-async def commits_are_told(library: Any, aio: Any, cluster: FakeCluster, note: Note) -> None:
+async def commits_are_reported(library: Any, aio: Any, cluster: FakeCluster, note: Note) -> None:
     await asyncio.to_thread(written, library, cluster, 3)
     told: list[Any] = []
 
@@ -149,7 +149,7 @@ async def commits_are_told(library: Any, aio: Any, cluster: FakeCluster, note: N
     await reader.close()
 
 
-async def assigned_by_hand(library: Any, aio: Any, cluster: FakeCluster, note: Note) -> None:
+async def manual_assignment(library: Any, aio: Any, cluster: FakeCluster, note: Note) -> None:
     await asyncio.to_thread(written, library, cluster, 5)
     reader, at = consumer(aio, cluster, enable__partition__eof=True), library.TopicPartition
     await reader.assign([at("flights", 0, 3)])
@@ -199,6 +199,6 @@ async def serializers(library: Any, aio: Any, cluster: FakeCluster, note: Note) 
 
 
 AIO_PROGRAMS: tuple[AioProgram, ...] = (
-    *(deliveries, deliveries_that_fail, transactions, a_group, commits_are_told),
-    *(assigned_by_hand, serializers),
+    *(deliveries, deliveries_that_fail, transactions, a_group, commits_are_reported),
+    *(manual_assignment, serializers),
 )

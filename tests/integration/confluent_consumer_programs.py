@@ -1,7 +1,7 @@
-"""Small programs of consumers for confluent-kafka, which another library with its names runs, too.
+"""Small consumer programs for confluent-kafka, also run with another library.
 
-In: the library (a module), a cluster, a function that takes note. Out: what a program notices, as
-plain values. Must not: note what a clock or a race decides.
+In: the library (a module with confluent-kafka's names), a cluster, a function that takes notes.
+Out: what a program observes, as plain values. Must not: note anything that depends on timing.
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ def stored_offsets(library: Any, cluster: FakeCluster, note: Note) -> None:
     reader.store_offsets(offsets=[library.TopicPartition("flights", 0, 4)])
     elsewhere = [library.TopicPartition("counts", 0, 4)]
     trying(note, "not assigned", lambda: reader.store_offsets(offsets=elsewhere))
-    reader.close()  # commits what is stored, not what was read
+    reader.close()  # commits the stored offsets, not the offsets of all records that were read
     again = consumer(library, cluster, **settings)
     again.subscribe(["flights"])
     note([m.offset() for m in read(again, 2)])
     again.close()
 
 
-def commits_by_itself(library: Any, cluster: FakeCluster, note: Note) -> None:
+def auto_commit(library: Any, cluster: FakeCluster, note: Note) -> None:
     written(library, cluster, 4)
     told: list[Any] = []
     reader = consumer(
@@ -148,7 +148,7 @@ def seeks(library: Any, cluster: FakeCluster, note: Note) -> None:
     reader.close()
 
 
-def begins_where_on_assign_says(library: Any, cluster: FakeCluster, note: Note) -> None:
+def on_assign_sets_the_offsets(library: Any, cluster: FakeCluster, note: Note) -> None:
     written(library, cluster, 5)
 
     def on_assign(client: Any, partitions: Any) -> None:
@@ -162,7 +162,7 @@ def begins_where_on_assign_says(library: Any, cluster: FakeCluster, note: Note) 
     reader.close()
 
 
-def assigned_by_hand(library: Any, cluster: FakeCluster, note: Note) -> None:
+def manual_assignment(library: Any, cluster: FakeCluster, note: Note) -> None:
     written(library, cluster, 5)
     written(library, cluster, 3, partition=1)
     reader, at = consumer(library, cluster), library.TopicPartition
@@ -182,7 +182,7 @@ def assigned_by_hand(library: Any, cluster: FakeCluster, note: Note) -> None:
     reader.close()
 
 
-def assigned_piece_by_piece(library: Any, cluster: FakeCluster, note: Note) -> None:
+def incremental_assignment(library: Any, cluster: FakeCluster, note: Note) -> None:
     written(library, cluster, 2)
     written(library, cluster, 2, partition=1)
     reader, at = consumer(library, cluster), library.TopicPartition
@@ -205,7 +205,7 @@ def assigned_piece_by_piece(library: Any, cluster: FakeCluster, note: Note) -> N
     reader.close()
 
 
-def calls_come_too_late(library: Any, cluster: FakeCluster, note: Note) -> None:
+def polls_come_too_late(library: Any, cluster: FakeCluster, note: Note) -> None:
     written(library, cluster, 1)
     slow = {"session.timeout.ms": 6000, "max.poll.interval.ms": 6000}
     said: list[Any] = []
@@ -272,7 +272,7 @@ def ends_of_partitions(library: Any, cluster: FakeCluster, note: Note) -> None:
     reader.close()
 
 
-def no_offset_to_begin_at(library: Any, cluster: FakeCluster, note: Note) -> None:
+def no_offset_and_reset_to_error(library: Any, cluster: FakeCluster, note: Note) -> None:
     reader = consumer(library, cluster, auto__offset__reset="error")
     reader.subscribe(["counts"])
     note([(m.error().name(), m.topic(), m.partition()) for m in read(reader, 1)])
@@ -289,7 +289,7 @@ def a_topic_is_missing(library: Any, cluster: FakeCluster, note: Note) -> None:
     reader.close()
 
 
-def many_at_once(library: Any, cluster: FakeCluster, note: Note) -> None:
+def consume_many(library: Any, cluster: FakeCluster, note: Note) -> None:
     written(library, cluster, 10)
     reader = consumer(library, cluster)
     reader.subscribe(["flights"])
@@ -340,17 +340,17 @@ def _two_members(library: Any, cluster: FakeCluster, note: Note, strategy: str) 
 
 
 def _has(member: Any, calls: list[Any], wanted: int) -> bool:
-    """The member has so many partitions, and its callbacks, which come a poll later, say so."""
+    """Return whether a member has `wanted` partitions and its callbacks, a poll later, agree."""
     heard = sum(count if kind == "assign" else -count for kind, count in calls)
     return bool(len(member.assignment()) == heard == wanted)
 
 
 def _moved(said: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """The calls that moved something: how many rounds give nothing is a matter of moments."""
+    """Return the callbacks with partitions; the number of empty rebalances depends on timing."""
     return {name: [call for call in calls if call != ("assign", 0)] for name, calls in said.items()}
 
 
-def nothing_answers_in_time(library: Any, cluster: FakeCluster, note: Note) -> None:
+def calls_that_time_out(library: Any, cluster: FakeCluster, note: Note) -> None:
     reader, here = consumer(library, cluster), library.TopicPartition("counts", 0)
     note(places(reader.committed([here], PATIENCE)))
     begun = time.monotonic()
@@ -367,18 +367,18 @@ CONSUMER_PROGRAMS: tuple[Program, ...] = (
     a_group_of_one,
     commits,
     stored_offsets,
-    commits_by_itself,
+    auto_commit,
     seeks,
-    begins_where_on_assign_says,
-    assigned_by_hand,
-    assigned_piece_by_piece,
-    calls_come_too_late,
+    on_assign_sets_the_offsets,
+    manual_assignment,
+    incremental_assignment,
+    polls_come_too_late,
     pauses,
     watermarks,
     ends_of_partitions,
-    no_offset_to_begin_at,
+    no_offset_and_reset_to_error,
     a_topic_is_missing,
-    many_at_once,
+    consume_many,
     two_members,
-    nothing_answers_in_time,
+    calls_that_time_out,
 )

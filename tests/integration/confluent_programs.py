@@ -1,7 +1,8 @@
-"""Small programs for confluent-kafka, which another library with its names runs as well.
+"""Small programs for confluent-kafka, also run with another library.
 
-In: the library (a module), a cluster, a function that takes note. Out: what a program notices, as
-plain values: names of error codes, not texts. Must not: note what a clock or a race decides.
+In: the library (a module with confluent-kafka's names), a cluster, a function that takes notes.
+Out: what a program observes, as plain values: names of error codes, not messages. Must not: note
+anything that depends on timing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TOPICS = {"flights": 2, "counts": 1}
 
 
 def trying(note: Note, what: str, call: Callable[[], Any]) -> Any:
-    """Call it and note how it ended: its value's kind, or the error's type and code."""
+    """Call a function and note the result or its type, or the error's type and code."""
     try:
         found = call()
     except Exception as error:
@@ -33,7 +34,7 @@ def trying(note: Note, what: str, call: Callable[[], Any]) -> Any:
 
 
 def seen(message: Any) -> tuple[Any, ...] | None:
-    """What a message says."""
+    """Return the fields of a message, or of its error."""
     if message is None:
         return None
     error = message.error()
@@ -46,7 +47,7 @@ def seen(message: Any) -> tuple[Any, ...] | None:
 
 
 def written(library: Any, cluster: FakeCluster, count: int, **keywords: Any) -> None:
-    """Messages 0 to `count` in flights' first partition, or where the keywords say."""
+    """Write messages 0 to `count` - 1 to the first partition of flights, or as keywords say."""
     producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(count):
         producer.produce("flights", str(number), **{"partition": 0, **keywords})
@@ -66,7 +67,7 @@ def consumer(library: Any, cluster: FakeCluster, **settings: Any) -> Any:
 
 
 def read(client: Any, count: int) -> list[Any]:
-    """So many messages, errors among them."""
+    """Return the next `count` messages, errors included."""
     found: list[Any] = []
     until = time.monotonic() + PATIENCE
     while len(found) < count and time.monotonic() < until:
@@ -77,7 +78,7 @@ def read(client: Any, count: int) -> list[Any]:
 
 
 def places(partitions: Any) -> list[tuple[Any, ...]]:
-    """Partitions with their offsets, in order."""
+    """Return partitions with their offsets, sorted."""
     return sorted((p.topic, p.partition, p.offset, p.metadata) for p in partitions)
 
 
@@ -134,7 +135,7 @@ def keys_choose_partitions(library: Any, cluster: FakeCluster, note: Note) -> No
         note(partitioner, sorted(found))
 
 
-def produce_refuses(library: Any, cluster: FakeCluster, note: Note) -> None:
+def produce_rejects_wrong_arguments(library: Any, cluster: FakeCluster, note: Note) -> None:
     producer = library.Producer(
         {"bootstrap.servers": cluster.bootstrap_servers, "message.max.bytes": 5000}
     )
@@ -161,7 +162,7 @@ def produce_refuses(library: Any, cluster: FakeCluster, note: Note) -> None:
     note(len(producer), producer.flush(PATIENCE))
 
 
-def a_topic_that_isnt_there(library: Any, cluster: FakeCluster, note: Note) -> None:
+def a_topic_that_does_not_exist(library: Any, cluster: FakeCluster, note: Note) -> None:
     producer = library.Producer(
         {"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": 1000}
     )
@@ -172,7 +173,7 @@ def a_topic_that_isnt_there(library: Any, cluster: FakeCluster, note: Note) -> N
     note(producer.flush(PATIENCE))
 
 
-def nobody_takes_records(library: Any, cluster: FakeCluster, note: Note) -> None:
+def no_broker_accepts_records(library: Any, cluster: FakeCluster, note: Note) -> None:
     config = {"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": 1500}
     producer = library.Producer(config)
     producer.produce("counts", b"first")
@@ -351,7 +352,7 @@ def a_fenced_producer(library: Any, cluster: FakeCluster, note: Note) -> None:
     note(second.commit_transaction(PATIENCE))
 
 
-def nobody_is_there(library: Any, cluster: FakeCluster, note: Note) -> None:
+def no_broker_answers(library: Any, cluster: FakeCluster, note: Note) -> None:
     said: set[str] = set()
     servers = {"bootstrap.servers": cluster.bootstrap_servers}
     admins = import_module(f"{library.__name__}.admin")
@@ -538,10 +539,15 @@ def administration(library: Any, cluster: FakeCluster, note: Note) -> None:
 
 
 PROGRAMS: tuple[Program, ...] = (
-    *(delivery_reports, keys_choose_partitions, produce_refuses, a_topic_that_isnt_there),
-    *(nobody_takes_records, a_brokers_error_is_reported, a_callback_raises, a_full_queue),
+    *(
+        delivery_reports,
+        keys_choose_partitions,
+        produce_rejects_wrong_arguments,
+        a_topic_that_does_not_exist,
+    ),
+    *(no_broker_accepts_records, a_brokers_error_is_reported, a_callback_raises, a_full_queue),
     *(purged_messages, purged_messages_that_were_sent, reports_of_errors_only),
     *(batches_of_messages, transactions),
-    *(offsets_in_a_transaction, a_fenced_producer, nobody_is_there, configurations, metadata),
+    *(offsets_in_a_transaction, a_fenced_producer, no_broker_answers, configurations, metadata),
     *(serializers, administration),
 )

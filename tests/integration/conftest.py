@@ -1,15 +1,14 @@
-"""Real brokers for the integration tests: a cluster that stays whole, and one to hurt.
+"""Start real brokers for the integration tests: one cluster without faults, one for faults.
 
-The tests with other clients (tests/interop) go the same way, as parts of the same suite.
-
-`cluster` has one broker: tests use topics of their own (`topic`) and do nothing to the broker.
+The tests with other clients (tests/interop) use the same clusters, as parts of the same suite.
+`cluster` has one broker: tests use their own topics (`topic`) and don't change the broker.
 `mortal_cluster` has three: tests kill, freeze, move and replace its brokers, and the fixture
-restores them after each test. Tests that need replicas use it, too.
+restores them after each test. Tests that need replicas use it too.
 
-Idle brokers cost as much as busy tests on a small machine. So tests go by groups of modules that
-share clusters: a group runs in one process, and its clusters end with it. pytest-xdist's own
-loadgroup looks for groups where pytest 9.1 and newer doesn't keep them (it then starts each cluster
-in every process); so the groups are made of the modules' names here.
+On a small machine idle brokers slow down other tests. So modules are grouped by the clusters that
+they share: a group runs in one process, and its clusters are stopped after it. pytest-xdist's own
+loadgroup finds no groups with pytest 9.1 and newer (it then starts each cluster in every process);
+so the groups are defined here by module names.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ from odradek.testing.brokers.shared_clusters import SharedClusters
 HERE = Path(__file__).parent
 _numbers = itertools.count()
 _running: list[SharedClusters] = []
-# Modules by the clusters that they share, in the order in which processes take them: the longest
-# first, so that no process waits for another one's at the end. A module without a name here is a
-# group of its own.
+# Modules by the clusters that they share, the longest group first, so that no process is left with
+# a long group at the end. A module that isn't listed is its own group.
 GROUPS = {
     "hurt": (
         *("admin", "admin_calls", "outages", "local_cluster", "misled", "written_once"),
@@ -73,24 +71,25 @@ _PLACES = {
     for place, (name, modules) in enumerate(GROUPS.items())
     for module in modules
 }
-# A process takes the next group when it begins the last test of one, so that is no long one.
-LONG = ("test_nothing_is_lost_doubled_or_out_of_order", "test_with_a_paused_broker")
+# A process is assigned the next group when it starts the last test of a group, so the last test
+# must be short.
+LONG = ("test_no_record_is_lost_duplicated_or_out_of_order", "test_commands_with_a_paused_broker")
 
 
 def module(path: PurePath) -> str:
-    """What `GROUPS` calls a file of tests: `producer`, `interop/transactions`."""
+    """Return a test file's name in `GROUPS`: `producer`, `interop/transactions`."""
     name = path.stem.removeprefix("test_")
     return name if path.parent.name == HERE.name else f"{path.parent.name}/{name}"
 
 
 def group(path: PurePath) -> str:
-    """The tests that share clusters with those of this file."""
+    """Return the group whose clusters the tests of a file use."""
     name = module(path)
     return _PLACES[name][1] if name in _PLACES else name
 
 
 def rank(item: pytest.Item) -> tuple[int, str, bool]:
-    """The place of a test in the order; groups stay together."""
+    """Return a test's position in the order; groups stay together."""
     if item.path.parent not in (HERE, HERE.parent / "interop"):
         return len(GROUPS) + 1, "", False
     name = module(item.path)
@@ -100,7 +99,7 @@ def rank(item: pytest.Item) -> tuple[int, str, bool]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Whole groups go to processes; the next one when the last test of one begins."""
+    """Assign whole groups to processes, the next one when the last test of a group starts."""
     if config.getvalue("dist") != "loadgroup":
         return None
     base: Any = importlib.import_module("xdist.scheduler").LoadScopeScheduling
@@ -110,17 +109,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return group(PurePath(nodeid.partition("::")[0]))
 
         def _reschedule(self, node: Any) -> None:
-            # Theirs already gives out the next group when two tests are left, perhaps minutes.
+            # The base class assigns the next group when two tests are left, perhaps minutes early.
             if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
                 super()._reschedule(node)
 
-    config.option.loadscopereorder = False  # it would sort by the numbers of tests
+    config.option.loadscopereorder = False  # it would sort by the number of tests
     return ByGroups(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """The groups are ordered after the random order was made."""
+    """Sort tests by group after the random order was set."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.integration)
@@ -132,7 +131,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
 def pytest_runtest_teardown(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, None, None]:
-    """After the last test of a group its clusters are closed."""
+    """Stop the clusters of a group after its last test."""
     yield
     if nextitem is None or group(nextitem.path) != group(item.path):
         for clusters in _running:
@@ -141,7 +140,7 @@ def pytest_runtest_teardown(
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[SharedClusters]:
-    """Clusters that both folders share; each of their conftests has this fixture."""
+    """Share clusters between both folders; each of their conftests has this fixture."""
     if _running:
         yield _running[0]
         return
@@ -165,5 +164,5 @@ def mortal_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def topic() -> str:
-    """A topic name that no other test of this run has."""
+    """Return a topic name that no other test of this run uses."""
     return f"topic-{next(_numbers)}"

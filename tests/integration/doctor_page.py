@@ -1,4 +1,4 @@
-"""docs/doctor.md shows what the command says; `ODRADEK_WRITE_DOCS=1` writes it again."""
+"""Check the output in docs/doctor.md; `ODRADEK_WRITE_DOCS=1` rewrites it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ WIDTH = 100
 BLOCK = "<!-- {name} -->\n```console\n"
 LOOPBACK = ("refused", "advertised", "container", "another network", "topic", "nothing")
 SECURED = ("no tls", "password", "trust", "permissions")
-"""The questions, by who asks them."""
+"""Names of the examples, by the test module that runs them."""
 
 
-def questions() -> list[str]:
-    """What the page has, in its order."""
+def example_names() -> list[str]:
+    """Return the names of the page's examples in their order."""
     return re.findall(r"<!-- ([\w ]+) -->\n```console", PAGE.read_text())
 
 
-def shows(name: str, words: list[str], told: dict[str, str]) -> None:
-    """The page has this call and what comes of it; `told` says what stands there for what came."""
+def check_example(name: str, words: list[str], told: dict[str, str]) -> None:
+    """Check an example of the page; `told` maps real values to those on the page."""
     done = CliRunner().invoke(build("doctor"), ["doctor", *words])
     said = done.stdout.partition("\n step ")[0].rstrip()
     lines = [
@@ -36,7 +36,7 @@ def shows(name: str, words: list[str], told: dict[str, str]) -> None:
     text = "\n".join(lines)
     for came, stands in told.items():
         text = text.replace(came, stands)
-    made = "\n".join(  # options of a command are not cut at their hyphens
+    made = "\n".join(  # the options of a command are not split at hyphens
         textwrap.fill(line, WIDTH, break_on_hyphens=False) if line else ""
         for line in text.splitlines()
     )

@@ -1,8 +1,8 @@
-"""Fail each resource that a client asks for in an outage, one by one, and see that it recovers.
+"""Fail each resource request of a client in an outage, one by one, and check its recovery.
 
-`python exhaustion_program.py NUMBER...`: for each number, a forked child lets the client's request
-with this number fail (a file, a socket, an import, a name, a thread); 0 lets all of them fail until
-the outage is over. It prints one JSON object for each.
+`python exhaustion_program.py NUMBER...`: for each number, a forked child fails the client's
+resource request with this number (a file, a socket, an import, a name, a thread); 0 fails all of
+them until the outage is over. The program prints one JSON object for each.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ EVENTS = {
     "socket.getaddrinfo": errno.EMFILE, "_thread.start_new_thread": errno.EAGAIN,
 }  # fmt: skip
 OURS = "loopback server"
-"""The thread of the cluster, which has what it needs."""
+"""Name of the cluster's thread, whose requests never fail."""
 
 
 class Exhaustion:
-    """Counts what the process asks for, and refuses some of it."""
+    """Count the resource requests of the process, and fail some of them."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -52,7 +52,7 @@ class Exhaustion:
 
 
 def until(condition: Callable[[], object], seconds: float, broken: list[str]) -> bool:
-    """Try again until it works; note what no client may raise."""
+    """Retry until a condition is true; record errors that a client must not raise."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
@@ -67,7 +67,7 @@ def until(condition: Callable[[], object], seconds: float, broken: list[str]) ->
 
 
 def told(call: Callable[[], object], broken: list[str]) -> None:
-    """Call what may fail in an outage, but only with an error of the package."""
+    """Call a function that may fail in an outage, but only with an error of the package."""
     try:
         call()
     except KafkaError as error:
@@ -79,7 +79,7 @@ def told(call: Callable[[], object], broken: list[str]) -> None:
 
 
 def scene(number: int) -> dict[str, Any]:
-    """Run one outage; return what was refused, and what broke."""
+    """Run one outage; return the failed resource requests and the unexpected errors."""
     broken: list[str] = []
     with FakeCluster(brokers=1) as cluster:
         cluster.create_topic("t", partitions=1)
@@ -147,7 +147,7 @@ def scene(number: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run each number in a child of this process, which has loaded no more than a program has."""
+    """Run each number in a forked child, in which only a normal program's modules are loaded."""
     warnings.simplefilter("ignore")
     for number in map(int, sys.argv[1:]):
         child = os.fork()

@@ -1,7 +1,7 @@
-"""Refuse all modules that the first call of a method imports, and see that the next one works.
+"""Fail all imports of a method's first call, and check that the next call works.
 
-`python first_calls_program.py`: for each method, a forked child makes a client, refuses to read the
-package's files during one call, and calls again. It prints one JSON object for each.
+`python first_calls_program.py`: for each method, a forked child creates a client, fails to open the
+package's files during one call, and calls again. It prints one JSON object for each method.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ CALLS: dict[str, dict[str, Callable[[Any], object]]] = {
 
 
 class Refusal:
-    """Refuses to read the package's files while it is on."""
+    """Fail to open the package's files while `on` is true."""
 
     def __init__(self) -> None:
         self.on = False
@@ -92,7 +92,7 @@ class Refusal:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def made(kind: str, method: str, servers: str) -> Any:
+def create_client(kind: str, method: str, servers: str) -> Any:
     config: dict[str, Any] = {"bootstrap.servers": servers, **QUICK}
     if kind == "Consumer":
         config |= {"group.id": "g"}
@@ -104,9 +104,9 @@ def made(kind: str, method: str, servers: str) -> Any:
     return client
 
 
-def tried(kind: str, method: str, servers: str) -> dict[str, Any]:
-    """Return how often a file was refused, and what was raised that isn't the package's."""
-    client, call = made(kind, method, servers), CALLS[kind][method]
+def call_twice(kind: str, method: str, servers: str) -> dict[str, Any]:
+    """Return how often opening a file failed, and the errors that aren't the package's."""
+    client, call = create_client(kind, method, servers), CALLS[kind][method]
     refusal, broken, last = Refusal(), [], ""
     refusal.on = True
     try:
@@ -121,7 +121,7 @@ def tried(kind: str, method: str, servers: str) -> dict[str, Any]:
     while time.monotonic() < end:
         try:
             call(client)
-        except KafkaError:  # a transaction is to be aborted, or there is no metadata yet
+        except KafkaError:  # the transaction has to be aborted, or metadata is still missing
             last = traceback.format_exc()
             time.sleep(0.02)
         else:
@@ -133,7 +133,7 @@ def tried(kind: str, method: str, servers: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run each method in a child of this process, which has loaded no more than a program has."""
+    """Run each method in a forked child, in which only a normal program's modules are loaded."""
     warnings.simplefilter("ignore")
     with FakeCluster(brokers=1) as cluster:
         cluster.create_topic("t", partitions=1)
@@ -142,7 +142,7 @@ def main() -> None:
                 child = os.fork()
                 if not child:
                     try:
-                        found = tried(kind, method, cluster.bootstrap_servers)
+                        found = call_twice(kind, method, cluster.bootstrap_servers)
                     except BaseException:
                         found = {"method": f"{kind}.{method}", "broken": [traceback.format_exc()]}
                     os.write(1, (json.dumps(found) + "\n").encode())

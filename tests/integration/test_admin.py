@@ -1,4 +1,4 @@
-"""The admin client on real brokers."""
+"""Test the admin client on real brokers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from odradek.testing import LocalCluster
 
 @pytest.fixture
 def cluster(mortal_cluster: LocalCluster) -> LocalCluster:
-    """Three brokers, for what is said of replicas."""
+    """Return a cluster of three brokers, for replicas."""
     return mortal_cluster
 
 
-def test_topics_are_made_described_and_deleted(cluster: LocalCluster, topic: str) -> None:
+def test_topics_are_created_described_and_deleted(cluster: LocalCluster, topic: str) -> None:
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         new = NewTopic(topic, 4, 3, {"cleanup.policy": "compact", "min.insync.replicas": "2"})
         assert admin.create_topics([new], validate_only=True) == {}

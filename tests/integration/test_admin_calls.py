@@ -1,4 +1,4 @@
-"""Every family of an admin client's calls on real brokers, with what they refuse."""
+"""Test each family of admin calls on real brokers, with the errors that they raise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 @pytest.fixture
 def cluster(mortal_cluster: LocalCluster) -> LocalCluster:
-    """Three brokers, for what is said of replicas."""
+    """Return a cluster of three brokers, for replicas."""
     return mortal_cluster
 
 
@@ -31,7 +31,7 @@ def admin(cluster: LocalCluster) -> Iterator[o.Admin]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Brokers do some things a moment after they have answered."""
+    """Wait for a condition: brokers apply some changes a moment after the response."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
@@ -237,7 +237,7 @@ def test_share_groups(cluster: LocalCluster, admin: o.Admin, topic: str) -> None
     cluster.create_topic(topic, 2)
     write(cluster, topic, 5)
     at, group = o.TopicPartition(topic, 0), f"{topic}-share"
-    admin.alter_share_group_offsets(group, {at: 1})  # that makes the group
+    admin.alter_share_group_offsets(group, {at: 1})  # this creates the group
     described = admin.describe_share_groups([group])[group]
     assert (described.type, described.members) == ("Share", ())
     assert o.admin.GroupListing(group, "share", "Empty", "Share") in admin.list_groups(
@@ -285,7 +285,7 @@ def test_the_cluster(cluster: LocalCluster, admin: o.Admin) -> None:
     with pytest.raises(o.KafkaError, match="controller 77"):
         admin.unregister_controller(77)
     directory = UUID(int=9)
-    # Its voters are written into the brokers' configuration, so none comes or goes by request.
+    # The voters are set in the brokers' configuration, so no request can add or remove one.
     with pytest.raises(o.errors.UnsupportedVersionError, match="voter 77"):
         admin.add_raft_voter(
             77, directory, [o.admin.RaftVoterEndpoint("CONTROLLER", "127.0.0.1", 1)]
@@ -322,7 +322,7 @@ def test_replicas(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
     admin.alter_replica_log_dirs({here: path})
     admin.alter_partition_reassignments({first: [2, 1]})
     until(lambda: not admin.list_partition_reassignments([first]))
-    until(lambda: admin.list_partition_reassignments() == {})  # brokers hear of it one by one
+    until(lambda: admin.list_partition_reassignments() == {})  # brokers apply it one by one
     until(lambda: admin.describe_topics(topic)[topic].partitions[0].replicas == (2, 1))
     with pytest.raises(
         o.errors.NoReassignmentInProgressError, match=f"partition {topic}-0"
@@ -367,7 +367,7 @@ def test_transactions(cluster: LocalCluster, admin: o.Admin, topic: str) -> None
             listed
         ]
         assert admin.list_transactions(pattern=f"{topic}|none") == [listed]
-        # Those that others have ended stand there, too: they began at no time.
+        # Transactions of other tests are listed too, without a start time.
         assert listed not in admin.list_transactions(running_longer_than=3600)
         with pytest.raises(o.errors.TransactionalIdNotFoundError, match="transactional id nobody"):
             admin.describe_transactions(["nobody", topic])
@@ -380,7 +380,7 @@ def test_transactions(cluster: LocalCluster, admin: o.Admin, topic: str) -> None
     until(lambda: admin.describe_transactions(topic)[topic].state in ("Empty", "CompleteAbort"))
 
 
-def test_a_transaction_is_aborted_by_force(
+def test_abort_transaction_ends_a_hanging_transaction(
     cluster: LocalCluster, admin: o.Admin, topic: str
 ) -> None:
     cluster.create_topic(topic, 1)

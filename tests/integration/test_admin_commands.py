@@ -1,4 +1,4 @@
-"""`odradek topics | partitions | configs | logdirs | cluster` before simulated brokers."""
+"""Test `odradek topics | partitions | configs | logdirs | cluster` with simulated brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.integration.admin_commands import as_json, run, something_of_each, walk
+from tests.integration.admin_commands import as_json, create_group_and_transactional_id, run, walk
 from typer.testing import CliRunner
 
 from odradek import Admin, Producer
@@ -41,11 +41,11 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_every_verb_works(fake: FakeCluster, here: Here) -> None:
+def test_every_subcommand_works(fake: FakeCluster, here: Here) -> None:
     settings = {"bootstrap.servers": fake.bootstrap_servers}
     with Admin(settings) as admin:
         name = "every-verb"
-        prepare = partial(something_of_each, admin, settings, name)
+        prepare = partial(create_group_and_transactional_id, admin, settings, name)
         walk(name, 1, "/simulated/d2", *here, prepare=prepare)
 
 
@@ -86,7 +86,7 @@ def test_topics_are_described_changed_and_emptied(fake: FakeCluster, here: Here)
         "first": 0,
         "before": "the end",
     }
-    assert run(*words, *here)[0] == 2  # nobody can be asked
+    assert run(*words, *here)[0] == 2  # no terminal to ask for confirmation
     found = as_json(*words, "--yes", *here)
     assert {(d["topic"], d["partition"], d["first_left"]) for d in found["deleted"]} == {
         *(("a", 0, 0), ("b", 0, 0), ("b", 1, 5)),
@@ -103,7 +103,7 @@ def test_topics_are_described_changed_and_emptied(fake: FakeCluster, here: Here)
     )
 
 
-def test_partitions_are_moved_and_led(here: Here, tmp_path: Path) -> None:
+def test_partitions_are_reassigned_and_leaders_elected(here: Here, tmp_path: Path) -> None:
     run("topics", "create", "moved", "--partitions", "2", *here)
     file = tmp_path / "moves.json"
     move = {"topic": "moved", "partition": 1, "replicas": [3, 1, 2], "log_dirs": ["any"] * 3}
@@ -126,7 +126,7 @@ def test_partitions_are_moved_and_led(here: Here, tmp_path: Path) -> None:
     assert (code, "may lack records" in err) == (2, True)
 
 
-def test_leaders_lead_again() -> None:
+def test_preferred_leaders_are_elected_after_a_restart() -> None:
     with FakeCluster(2, topics=["flights:2"]) as cluster:
         here = ("--bootstrap-server", cluster.bootstrap_servers, "--timeout", "20")
         lacking = ("topics", "describe", "--under-replicated", *here)
@@ -168,7 +168,7 @@ def test_configs_by_kind(here: Here) -> None:
     assert run("configs", "describe", "topic", "flights", *here)[1] == "Nothing is set.\n"
 
 
-def test_directories_and_the_cluster(fake: FakeCluster, here: Here) -> None:
+def test_logdirs_and_cluster_commands(fake: FakeCluster, here: Here) -> None:
     dirs = as_json("logdirs", "describe", "--topic", "flights", *here)["log_dirs"]
     assert [(d["broker"], d["path"], len(d["replicas"])) for d in dirs[:2]] == [
         (1, "/simulated/d1", 2),
@@ -211,14 +211,14 @@ def test_directories_and_the_cluster(fake: FakeCluster, here: Here) -> None:
         ("cluster unregister 4", "there is no terminal to ask"),
     ],
 )
-def test_wrong_uses_are_refused(line: str, said: str) -> None:
+def test_invalid_command_lines_exit_with_2(line: str, said: str) -> None:
     code, out, err = run(*line.split(), "--bootstrap-server", "127.0.0.1:1")
     assert (code, out) == (2, "")
     assert said in err
 
 
-def test_commands_go_on_while_brokers_move() -> None:
-    """The addresses that the profile has lead to brokers that are gone since."""
+def test_commands_work_after_brokers_move() -> None:
+    """Move brokers: the addresses in the profile are outdated after each move."""
     with FakeCluster(2, topics=["flights"]) as cluster:
         here = ("--bootstrap-server", cluster.bootstrap_servers, "--timeout", "30")
         for number in cluster.broker_ids:
@@ -230,8 +230,8 @@ def test_commands_go_on_while_brokers_move() -> None:
 
 
 @pytest.mark.slow
-def test_a_terminal_is_asked_and_a_shell_gets_names(fake: FakeCluster, here: Here) -> None:
-    """With the program itself: a question on a terminal, and bash's completion."""
+def test_a_prompt_on_a_terminal_and_bash_completion(fake: FakeCluster, here: Here) -> None:
+    """Run the program itself: a prompt on a terminal, and bash's completion."""
     command = str(Path(sys.executable).parent / "odradek")
     run("topics", "create", "asked", *here)
     terminal, end = pty.openpty()
@@ -256,8 +256,8 @@ def test_a_terminal_is_asked_and_a_shell_gets_names(fake: FakeCluster, here: Her
 
 
 @pytest.mark.slow
-def test_nobody_is_asked_about_a_topic_that_is_not_there(here: Here) -> None:
-    """On a terminal it is told first; where nobody can be asked, `--yes` lacks before all else."""
+def test_a_missing_topic_is_reported_without_a_prompt(here: Here) -> None:
+    """Report a missing topic before the prompt; without a terminal `--yes` is required first."""
     command = [str(Path(sys.executable).parent / "odradek"), "topics", "delete", "flihgts"]
     terminal, end = pty.openpty()
 
@@ -286,7 +286,7 @@ def test_nobody_is_asked_about_a_topic_that_is_not_there(here: Here) -> None:
     ("shell", "said"),
     [("zsh", "_arguments '*: :((\"flights\"))'\n"), ("fish", "flights\n"), ("bash", "flights\n")],
 )
-def test_each_shell_gets_names_in_its_way(fake: FakeCluster, shell: str, said: str) -> None:
+def test_each_shell_completes_topic_names(fake: FakeCluster, shell: str, said: str) -> None:
     line = f"odradek topics alter --bootstrap-server {fake.bootstrap_servers} fli"
     asked = {
         "_ODRADEK_COMPLETE": f"complete_{shell}",

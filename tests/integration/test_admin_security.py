@@ -1,4 +1,4 @@
-"""Rights, passwords and tokens by an admin client, on a real broker that guards them."""
+"""Test ACLs, passwords and delegation tokens with an admin client and a secured broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.integration.admin_commands import as_json, run, something_of_each, walk
+from tests.integration.admin_commands import as_json, create_group_and_transactional_id, run, walk
 from tests.integration.test_rights import OPTIONS
 
 import odradek as o
@@ -27,13 +27,13 @@ def guarded(clusters: SharedClusters) -> LocalCluster:
 
 @pytest.fixture
 def admin(guarded: LocalCluster) -> Iterator[o.Admin]:
-    """One that may do everything."""
+    """Return an admin client of a superuser."""
     with o.Admin(guarded.inner_config(), default_api_timeout_ms=30_000) as made:
         yield made
 
 
 def until(condition: Callable[[], object]) -> None:
-    """What the controller has written the broker reads a moment later."""
+    """Wait for a condition: the broker applies the controller's changes a moment later."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
@@ -71,7 +71,9 @@ def test_acls(guarded: LocalCluster, admin: o.Admin, topic: str) -> None:
             bob.describe_acls(timeout=PATIENCE)
 
 
-def test_what_a_user_may_not_do_is_named(guarded: LocalCluster, admin: o.Admin, topic: str) -> None:
+def test_an_authorization_error_names_operation_and_resource(
+    guarded: LocalCluster, admin: o.Admin, topic: str
+) -> None:
     with o.Admin(guarded.client_config("bob"), default_api_timeout_ms=30_000) as bob:
         for call, right in (
             (lambda: bob.create_partitions({topic: 4}), f"ALTER on topic '{topic}'"),
@@ -141,7 +143,7 @@ def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
         }
         with o.Admin(as_bob) as by_token:
             assert by_token.cluster_id(PATIENCE) == guarded.cluster_id
-            # Who has come in by a token gets no other one.
+            # A client that authenticated with a token can't create another one.
             with pytest.raises(o.errors.DelegationTokenRequestNotAllowedError):
                 by_token.create_delegation_token(timeout=PATIENCE)
         with pytest.raises(o.errors.DelegationTokenNotFoundError):
@@ -151,19 +153,19 @@ def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
     for_carol = admin.create_delegation_token(owner="User:carol")
     assert (for_carol.owner, for_carol.requester == "User:carol") == ("User:carol", False)
     until(lambda: for_carol in admin.describe_delegation_tokens("User:carol"))
-    with pytest.raises(o.errors.DelegationTokenOwnerMismatchError):  # only she and renewers may
+    with pytest.raises(o.errors.DelegationTokenOwnerMismatchError):  # not the owner, no renewer
         admin.expire_delegation_token(for_carol.hmac)
 
 
 @pytest.mark.long  # shorter: test_admin_commands.py, test_hostile_commands.py, test_rights.py
-def test_every_verb_on_a_secured_cluster(
+def test_every_subcommand_on_a_secured_cluster(
     guarded: LocalCluster,
     admin: o.Admin,
     topic: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By a file and a profile, as somebody who may do everything; and bob, who may not."""
+    """Run every subcommand with a file and a profile, as a superuser and as bob without ACLs."""
     inner = guarded.inner_config()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("ODRADEK_PROFILE", "guarded")
@@ -182,7 +184,7 @@ def test_every_verb_on_a_secured_cluster(
     command_config = tmp_path / "client.properties"
     command_config.touch(0o600)
     command_config.write_text("".join(f"{k}={revealed(v)}\n" for k, v in inner.items()))
-    prepare = partial(something_of_each, admin, inner, topic)
+    prepare = partial(create_group_and_transactional_id, admin, inner, topic)
     flags = ("--command-config", str(command_config))
     walk(topic, directory["broker"], directory["path"], *flags, prepare=prepare)
     for line, right in (

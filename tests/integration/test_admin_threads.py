@@ -1,4 +1,4 @@
-"""An admin client's calls from many threads and tasks, amid a fork, and when it is closed."""
+"""Test an admin client's calls from many threads and tasks, after a fork, and during close()."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def settings(cluster: FakeCluster) -> dict[str, str]:
 
 @pytest.fixture
 def slow(cluster: FakeCluster) -> Iterator[None]:
-    """A call that takes a while."""
+    """Make DescribeCluster slow."""
     cluster.delay("DescribeCluster", 0.3)
     yield
     cluster.delay("DescribeCluster", 0.0)
 
 
-def asked(cluster: FakeCluster) -> Callable[[], None]:
-    """A wait until a slow call is under way."""
+def until_sent(cluster: FakeCluster) -> Callable[[], None]:
+    """Return a function that waits until a slow call has been sent."""
     before = cluster.requests()["DescribeCluster"]
 
     def wait() -> None:
@@ -71,10 +71,10 @@ def test_each_thread_gets_its_own_answers(settings: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("slow")
-def test_a_second_thread_is_refused_and_hears_what_would_do(
+def test_a_second_thread_is_rejected_with_a_hint_at_background(
     cluster: FakeCluster, settings: dict[str, str]
 ) -> None:
-    under_way = asked(cluster)
+    under_way = until_sent(cluster)
     with Admin(settings) as admin, ThreadPoolExecutor(1) as pool:
         first = pool.submit(admin.describe_cluster)
         under_way()
@@ -85,10 +85,10 @@ def test_a_second_thread_is_refused_and_hears_what_would_do(
 
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("background", [False, True])
-def test_a_close_ends_what_is_asked(
+def test_close_ends_pending_calls(
     cluster: FakeCluster, settings: dict[str, str], background: bool
 ) -> None:
-    under_way = asked(cluster)
+    under_way = until_sent(cluster)
     cluster.delay("DescribeCluster", PATIENCE)
     admin = Admin(settings, background=background)
     with ThreadPoolExecutor(THREADS) as pool:
@@ -104,10 +104,10 @@ def test_a_close_ends_what_is_asked(
 
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("background", [False, True])
-def test_a_fork_amid_a_call(
+def test_a_fork_during_a_call(
     cluster: FakeCluster, settings: dict[str, str], background: bool
 ) -> None:
-    under_way = asked(cluster)
+    under_way = until_sent(cluster)
 
     def child() -> None:
         with pytest.raises(ClientForkedError):
@@ -125,7 +125,7 @@ def test_a_fork_amid_a_call(
 
 
 @pytest.mark.usefixtures("slow")
-def test_tasks_that_are_cancelled_or_closed_upon(
+def test_tasks_that_are_cancelled_or_whose_client_is_closed(
     cluster: FakeCluster, settings: dict[str, str]
 ) -> None:
     async def scene() -> list[object]:

@@ -1,4 +1,4 @@
-"""aiokafka's `assign()` after `unsubscribe()`, neither of which is awaited, through our module."""
+"""Test aiokafka's `assign()` right after `unsubscribe()`, neither awaited, with our module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cluster() -> Iterator[FakeCluster]:
         yield running
 
 
-def test_what_asks_for_positions_waits_for_the_assignment(cluster: FakeCluster) -> None:
+def test_calls_that_need_positions_wait_for_the_assignment(cluster: FakeCluster) -> None:
     asyncio.run(_asked(cluster.bootstrap_servers))
 
 
@@ -37,7 +37,7 @@ async def _asked(servers: str) -> None:
     await consumer.start()
 
     async def read_and_assigned() -> None:
-        """Ten records of a subscription are read, and then the partition itself is assigned."""
+        """Read ten records of a subscription, then assign the partition itself."""
         consumer.unsubscribe()
         consumer.subscribe(["t"])
         while not await consumer.getmany(timeout_ms=500):
@@ -56,7 +56,7 @@ async def _asked(servers: str) -> None:
         assert await consumer.seek_to_end(HERE)
         assert await consumer.position(HERE) == 10
         await read_and_assigned()
-        await consumer.commit()  # nothing of this assignment was handed out
+        await consumer.commit()  # no record of this assignment was returned yet
         assert await consumer.committed(HERE) in (None, 0)
         await read_and_assigned()
         assert await consumer.seek_to_beginning()

@@ -1,4 +1,4 @@
-"""The asyncio clients on sockets, in asyncio's own loop and in uvloop: what tasks do with them."""
+"""Test the asyncio clients on sockets, with asyncio's own loop and uvloop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LOOPS = ("asyncio", "uvloop", "debug")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """In `make test` each test has one of the loops, and each loop has a third of the tests."""
+    """Run each test with one of the loops in `make test`; each loop gets a third of the tests."""
     if "run" in metafunc.fixturenames:
         metafunc.parametrize("run", third(LOOPS, metafunc.function.__name__), indirect=True)
 
@@ -139,13 +139,13 @@ def test_records_batches_groups_and_arrow(fake: FakeCluster, run: Run[None]) -> 
     run(program())
 
 
-def test_who_waits_has_a_record_before_the_next_fetch_is_sent(
+def test_a_waiting_poll_gets_a_record_before_the_next_fetch_is_sent(
     fake: FakeCluster, run: Run[None]
 ) -> None:
-    """Of large answers the next is asked for first; who stays away holds up none."""
+    """Check when the next fetch of a large response is sent; an idle task delays no fetch."""
 
     async def program() -> None:
-        waits = {"fetch.max.wait.ms": 20_000}  # no fetch ends by itself meanwhile
+        waits = {"fetch.max.wait.ms": 20_000}  # no fetch ends by itself in the meantime
         async with producer(fake) as sending, AsyncConsumer(config(fake, **waits)) as consumer:
             consumer.assign([ARRIVALS])
 
@@ -157,9 +157,9 @@ def test_who_waits_has_a_record_before_the_next_fetch_is_sent(
                 return len(record.value or b""), sent()
 
             async def fetch_waits(nth: int) -> float:
-                """When the broker has it and nothing else is under way: how many were sent."""
+                """Wait until only this fetch is in flight, and return the number of requests."""
                 async with asyncio.timeout(PATIENCE):
-                    await asyncio.sleep(0)  # a poll begins to wait
+                    await asyncio.sleep(0)  # lets a poll begin to wait
                     while (
                         fake.requests()["Fetch"] < nth
                         or sent() - consumer.metrics().value("response-total") != 1
@@ -178,7 +178,7 @@ def test_who_waits_has_a_record_before_the_next_fetch_is_sent(
     run(program())
 
 
-def test_a_move_of_every_broker_is_survived(fake: FakeCluster, run: Run[None]) -> None:
+def test_clients_recover_after_all_brokers_moved(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         async with producer(fake, linger_ms=0) as sending, AsyncConsumer(config(fake)) as consumer:
             consumer.assign([ARRIVALS])
@@ -222,7 +222,7 @@ def test_a_transaction_commits_or_aborts(fake: FakeCluster, run: Run[None]) -> N
     run(program())
 
 
-def test_what_the_admin_does(fake: FakeCluster, run: Run[None]) -> None:
+def test_admin_calls(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         async with AsyncAdmin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
             made = await admin.create_topics([NewTopic("new", 3, 1)])
@@ -239,7 +239,7 @@ def test_what_the_admin_does(fake: FakeCluster, run: Run[None]) -> None:
 # Deliveries
 
 
-def test_asyncio_takes_a_delivery_for_a_future(fake: FakeCluster, run: Run[None]) -> None:
+def test_a_delivery_works_as_an_asyncio_future(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         async with producer(fake) as sending:
             sent = [await sending.send("flights", b"%d" % n) for n in range(6)]
@@ -266,7 +266,9 @@ def test_asyncio_takes_a_delivery_for_a_future(fake: FakeCluster, run: Run[None]
     run(program())
 
 
-def test_who_stops_waiting_takes_nothing_back(fake: FakeCluster, run: Run[None]) -> None:
+def test_cancelling_the_wait_does_not_cancel_the_delivery(
+    fake: FakeCluster, run: Run[None]
+) -> None:
     async def program() -> None:
         async with producer(fake) as sending:
             await sending.send_and_wait("flights", b"0")
@@ -336,7 +338,7 @@ def test_calls_keep_their_deadline(run: Run[None]) -> None:
 
 
 class TimersFirst(asyncio.SelectorEventLoop):
-    """One turn of it is for timers and what comes of them, as in uvloop before libuv 1.45."""
+    """Event loop whose iteration runs only timers if one is due, as uvloop before libuv 1.45."""
 
     def _process_events(self, event_list: list[Any]) -> None:
         scheduled = self._scheduled  # type: ignore[attr-defined]
@@ -344,10 +346,10 @@ class TimersFirst(asyncio.SelectorEventLoop):
             super()._process_events(event_list)  # type: ignore[misc]
 
 
-def test_an_answer_that_waits_in_a_socket_is_not_late_where_the_loop_was_held_up(
+def test_an_answer_in_the_socket_is_not_late_after_the_loop_was_blocked(
     fake: FakeCluster,
 ) -> None:
-    """The caller's time is up amid the block, and the engine's isn't."""
+    """Block the loop past the caller's deadline, but not past the engine's."""
 
     async def program() -> None:
         async with AsyncAdmin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
@@ -364,14 +366,14 @@ def test_an_answer_that_waits_in_a_socket_is_not_late_where_the_loop_was_held_up
 
             waiting = asyncio.create_task(has_it())
             await asyncio.sleep(0.01)
-            time.sleep(0.3)  # a callback that blocks
+            time.sleep(0.3)  # a callback that blocks the loop
             assert await waiting
 
     with asyncio.Runner(loop_factory=TimersFirst) as runner:
         runner.run(program())
 
 
-def test_one_task_at_a_time_reads(fake: FakeCluster, run: Run[None]) -> None:
+def test_only_one_task_can_poll_at_a_time(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         async with AsyncConsumer(config(fake)) as consumer:
             consumer.assign([ARRIVALS])
@@ -405,7 +407,7 @@ def test_a_second_close_waits_for_the_first(fake: FakeCluster, run: Run[None]) -
         async def slow(_: float) -> None:
             await asyncio.sleep(0.2)
 
-        host._flush = slow  # type: ignore[attr-defined]  # as where a socket takes its time
+        host._flush = slow  # type: ignore[attr-defined]  # as if a socket were slow
         first = asyncio.create_task(sending.close())
         await asyncio.sleep(0.05)
         await sending.close()
@@ -415,7 +417,7 @@ def test_a_second_close_waits_for_the_first(fake: FakeCluster, run: Run[None]) -
     run(program())
 
 
-def test_a_full_buffer_lets_callers_wait_in_line(fake: FakeCluster, run: Run[None]) -> None:
+def test_a_full_buffer_blocks_callers_in_order(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         settings = {"buffer_memory": 1 << 16, "batch_size": 1 << 12, "linger_ms": 0}
         async with producer(fake, **settings) as sending:
@@ -446,7 +448,7 @@ def test_a_thousand_callers_and_ten_clients(fake: FakeCluster, run: Run[None]) -
 # Loops
 
 
-def test_each_run_has_its_own_clients(fake: FakeCluster, run: Run[None]) -> None:
+def test_each_event_loop_needs_its_own_client(fake: FakeCluster, run: Run[None]) -> None:
     kept: list[AsyncProducer] = []
 
     async def program() -> None:
@@ -464,7 +466,7 @@ def test_each_run_has_its_own_clients(fake: FakeCluster, run: Run[None]) -> None
     run(other_loop())
 
 
-def test_a_client_of_another_loop_is_refused(fake: FakeCluster, run: Run[Any]) -> None:
+def test_a_client_of_another_loop_raises(fake: FakeCluster, run: Run[Any]) -> None:
     async def left_open() -> AsyncAdmin:
         admin = AsyncAdmin({"bootstrap.servers": fake.bootstrap_servers})
         await admin.list_topics()
@@ -478,23 +480,25 @@ def test_a_client_of_another_loop_is_refused(fake: FakeCluster, run: Run[Any]) -
     run(used(run(left_open())))
 
 
-def test_only_the_producers_loop_can_wait_for_an_outcome(fake: FakeCluster, run: Run[None]) -> None:
+def test_a_delivery_can_only_be_awaited_in_the_producers_loop(
+    fake: FakeCluster, run: Run[None]
+) -> None:
     async def program() -> None:
         async with producer(fake, linger_ms=2000) as sending:
             delivery = await sending.send("flights", b"x")
             for wait in (_awaited, asyncio.gather, asyncio.wait_for):
                 arguments = (delivery, PATIENCE) if wait is asyncio.wait_for else (delivery,)
-                elsewhere = asyncio.to_thread(_in_a_loop_of_its_own, wait, *arguments)
+                elsewhere = asyncio.to_thread(_in_another_loop, wait, *arguments)
                 with pytest.raises(IllegalStateError, match=r"another event loop \(which still"):
                     await elsewhere
             await sending.flush()
-            found = await asyncio.to_thread(_in_a_loop_of_its_own, _awaited, delivery)
+            found = await asyncio.to_thread(_in_another_loop, _awaited, delivery)
             assert found == await delivery
 
     run(program())
 
 
-def _in_a_loop_of_its_own(wait: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+def _in_another_loop(wait: Callable[..., Awaitable[T]], *arguments: Any) -> T:
     async def waiting() -> T:
         async with asyncio.timeout(PATIENCE / 4):
             return await wait(*arguments)
@@ -503,7 +507,7 @@ def _in_a_loop_of_its_own(wait: Callable[..., Awaitable[T]], *arguments: Any) ->
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_what_is_closed_after_its_loop_says_what_is_lost(
+def test_close_after_the_loop_has_ended_reports_lost_records(
     fake: FakeCluster, run: Run[Any], transactional: bool
 ) -> None:
     heard: list[BaseException | None] = []
@@ -532,7 +536,7 @@ def test_what_is_closed_after_its_loop_says_what_is_lost(
     assert isinstance(delivery.exception(), ClientClosedError)
 
 
-def test_a_late_send_keeps_what_its_facade_makes_of_a_record(
+def test_a_send_in_an_overdue_loop_still_converts_the_record(
     fake: FakeCluster, run: Run[None]
 ) -> None:
     async def program() -> None:
@@ -540,14 +544,14 @@ def test_a_late_send_keeps_what_its_facade_makes_of_a_record(
         reports = []
         for _ in range(10):
             reports.append(await sending.produce("flights", b"x"))
-            time.sleep(0.005)  # the loop is overdue at the next one
+            time.sleep(0.005)  # so that the loop is overdue at the next call
         assert [message.value() for message in await asyncio.gather(*reports)] == [b"x"] * 10
         await sending.close()
 
     run(program())
 
 
-def test_a_producer_may_have_a_send_of_its_own(fake: FakeCluster, run: Run[None]) -> None:
+def test_a_subclass_can_override_send(fake: FakeCluster, run: Run[None]) -> None:
     class Texts(AsyncProducer):
         async def send(self, topic: str, value: str) -> odradek.DeliveryFuture:  # type: ignore[override]
             return await super().send(topic, value.encode())
@@ -555,13 +559,13 @@ def test_a_producer_may_have_a_send_of_its_own(fake: FakeCluster, run: Run[None]
     async def program() -> None:
         async with Texts({"bootstrap.servers": fake.bootstrap_servers}) as sending:
             for number in range(10):
-                time.sleep(0.005)  # the loop is overdue at the next `send`
+                time.sleep(0.005)  # so that the loop is overdue at the next `send`
                 assert (await (await sending.send("flights", "x"))).offset == number
 
     run(program())
 
 
-def test_the_loop_ends_amid_calls(fake: FakeCluster, run: Run[None]) -> None:
+def test_the_loop_ends_during_calls(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         consumer = AsyncConsumer(config(fake), group_id="g")
         await consumer.subscribe(["arrivals"])
@@ -577,7 +581,7 @@ def test_the_loop_ends_amid_calls(fake: FakeCluster, run: Run[None]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_an_unclosed_client_is_warned_of_once(fake: FakeCluster, run: Run[None]) -> None:
+def test_one_warning_about_an_unclosed_client(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         sending = producer(fake, linger_ms=200)
         await sending.send_and_wait("flights", b"0")
@@ -622,8 +626,8 @@ for way in ("collected", "loop ended", "process ended"):
 """
 
 
-def test_each_forgotten_client_is_warned_of_once_however_it_ends(fake: FakeCluster) -> None:
-    """And nothing else is: no socket of theirs, for example."""
+def test_one_warning_about_each_unclosed_client_however_it_ends(fake: FakeCluster) -> None:
+    """Check that nothing else is reported, for example none of the client's sockets."""
     command = [sys.executable, "-W", "always::ResourceWarning", "-c", FORGOTTEN]
     done = subprocess.run(
         [*command, fake.bootstrap_servers],
@@ -658,7 +662,7 @@ asyncio.run(main())
 """
 
 
-def test_a_program_that_ends_says_what_was_lost(fake: FakeCluster) -> None:
+def test_a_program_that_ends_reports_lost_records(fake: FakeCluster) -> None:
     command = [sys.executable, "-W", "always", "-c", LEFT_OPEN, fake.bootstrap_servers]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert (
@@ -668,7 +672,7 @@ def test_a_program_that_ends_says_what_was_lost(fake: FakeCluster) -> None:
     assert "use it in an `async with` block" in done.stderr
 
 
-def test_a_forked_child_is_refused(fake: FakeCluster, run: Run[None]) -> None:
+def test_calls_in_a_forked_child_raise(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         async with AsyncAdmin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
             await admin.list_topics()
@@ -698,7 +702,7 @@ def test_a_callback_cannot_be_a_coroutine(fake: FakeCluster) -> None:
     asyncio.run(program())
 
 
-def test_a_reader_at_full_speed_lets_others_run(fake: FakeCluster, run: Run[None]) -> None:
+def test_a_consumer_at_full_speed_lets_other_tasks_run(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         await filled(fake, 20_000)
         turns = 0
@@ -712,7 +716,7 @@ def test_a_reader_at_full_speed_lets_others_run(fake: FakeCluster, run: Run[None
         task = asyncio.create_task(others())
         async with AsyncConsumer(config(fake)) as consumer:
             consumer.assign([ARRIVALS], until={ARRIVALS: 20_000})
-            assert await values(consumer, 1)  # all of it is there, or on its way
+            assert await values(consumer, 1)  # all records are buffered, or in flight
             before = turns
             rest = sum([1 async for _ in consumer])
             assert rest > 10_000
@@ -728,7 +732,7 @@ CLASSES = [getattr(odradek, n) for n in ("AsyncAdmin", "AsyncConsumer", "AsyncPr
 
 
 @pytest.mark.parametrize("cls", [*CLASSES, odradek.DeliveryFuture])
-def test_examples_do_what_they_say(fake: FakeCluster, cls: type) -> None:
+def test_docstring_examples_print_what_they_show(fake: FakeCluster, cls: type) -> None:
     (example,) = doctest.DocTestFinder(recurse=False).find(cls, cls.__name__)
     (*_, wanted) = (e.want for e in example.examples)
     source = "".join(e.source for e in example.examples)

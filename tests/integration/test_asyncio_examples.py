@@ -1,4 +1,4 @@
-"""The examples of asyncio as they are: a real uvicorn, FastStream, and a prompt that awaits."""
+"""Run the asyncio examples: with a real uvicorn, FastStream, and the cells of a notebook."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def served(fake: FakeCluster) -> Iterator[Callable[[str, str], tuple[int, Any]]]
 
 
 def until(true: Callable[[], bool]) -> None:
-    patience = time.monotonic() + PATIENCE
-    while time.monotonic() < patience:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         with suppress(OSError):
             if true():
                 return
@@ -69,7 +69,7 @@ def until(true: Callable[[], bool]) -> None:
     raise AssertionError("it never came")
 
 
-def test_the_fastapi_service_lives_through_a_move_of_all_brokers() -> None:
+def test_the_fastapi_service_recovers_after_all_brokers_moved() -> None:
     with FakeCluster(brokers=3, topics={"orders": 3}) as fake, served(fake) as ask:
         for n in range(5):
             status, written = ask("POST", f"/orders/ann?item=tea{n}")
@@ -102,8 +102,8 @@ def test_the_fastapi_service_lives_through_a_move_of_all_brokers() -> None:
         until(lambda: ask("GET", "/health")[0] == 200)
 
 
-def test_the_fastapi_service_reads_on_after_a_key_that_is_no_text() -> None:
-    """Else it would end there for ever: the next service of the group begins with that record."""
+def test_the_fastapi_service_skips_a_key_that_is_not_utf8() -> None:
+    """Skip a record that can't be decoded: each new member of the group would stop there again."""
     with (
         FakeCluster(brokers=1, topics={"orders": 1}) as fake,
         Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer,
@@ -127,10 +127,10 @@ async def main():
 
 asyncio.run(main())
 """
-"""As notebooks run cells; `python -m asyncio` of 3.13.0 tears statements of several lines apart."""
+"""Run cells as notebooks do; `python -m asyncio` of 3.13.0 splits multi-line statements."""
 
 
-def test_the_cells_of_the_notebook_run_where_await_stands_alone() -> None:
+def test_the_cells_of_the_notebook_run_with_top_level_await() -> None:
     notebook = json.loads((EXAMPLES / "notebook/orders.ipynb").read_text())
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
     assert len(cells) == 5
@@ -149,7 +149,7 @@ def test_the_cells_of_the_notebook_run_where_await_stands_alone() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_faststream_runs_on_the_compat_module_and_survives_a_move() -> None:
+def test_faststream_on_the_compat_module_recovers_after_all_brokers_moved() -> None:
     with FakeCluster(brokers=3, topics={"orders": 1, "bills": 1}) as fake:
         command = [str(Path(sys.executable).parent / "faststream"), "run", "bills:app"]
         with (

@@ -1,9 +1,9 @@
-"""How many Python functions run for one record, from the program's call to its answer.
+"""Count the Python function calls per record, from the program's call to its result.
 
-All are counted, the standard library's among them, in the program's thread and the client's own:
-from the socket of a simulated broker on loopback and back. What runs in the broker's thread isn't.
-The least of several attempts counts, since a byte may come in two pieces; what is left over is the
-same each time. No call of a record may grow unseen.
+All calls count, those of the standard library too, in the program's thread and in the client's own,
+except in the thread of the simulated broker on loopback. The smallest of several counts is used,
+since a read may be split in two; otherwise the number is the same each time. The number must not
+grow.
 """
 
 from __future__ import annotations
@@ -26,33 +26,34 @@ from odradek.testing import FakeCluster
 MOST = {
     "await send_and_wait()": 231,
     "send().result()": 213,
-    "poll() of a record that is there": 192,
+    "poll() of a buffered record": 192,
     "poll() that waits for a record": 232,
     "poll() that waits for a record, soon after another": 188,
-    "poll_arrow() of a batch that is there": 185,
+    "poll_arrow() of a buffered batch": 185,
     "poll(5, 1) while more of its batch waits": 52,
     "a record from send_and_wait() to a task that polls": 499,
     "a second of a producer that idles": 60,
     "a poll() without records": 130,
     "a fetch without records": 115,
 }
-"""At most; two of each count a request and its answer, for `metrics()`. At commit 6b10a693 it was
-468 for the first and 457 for the second, 414 for a poll() of what is there, 425 to an Arrow batch,
-930 from sender to reader (475 until the reader came before the next fetch), and 391 for a poll()
-with two fetches.
+"""Upper limits; two calls count each request and its response, for `metrics()`.
+
+At commit 6b10a693 it was 468 for the first and 457 for the second, 414 for a poll() of a buffered
+record, 425 to an Arrow batch, 930 from sender to reader (475 until the reader ran before the next
+fetch), and 391 for a poll() with two fetches.
 """
 ATTEMPTS = 15
 FIRST = 10
-"""Calls before anything is counted: connections have proved themselves by then."""
+"""Uncounted calls first: after them the connections have reset their backoff."""
 P = TopicPartition("t", 0)
 LOCKING = getattr(ClientLock.__enter__, "__code__", None)
-"""Taking a lock, which is a function from 3.14 on and C before: the figures are of 3.11."""
+"""Acquiring a lock is a Python function only from 3.14 on; the limits are those of 3.11."""
 MOMENT = 0.01
-"""Seconds in which a thread that has answered goes to sleep again."""
+"""Seconds after which a thread that has answered waits again."""
 
 
 class Count:
-    """Counts while it is on, in the threads that begin while it is installed and in this one."""
+    """Count calls while `on` is true, in this thread and in threads that start while installed."""
 
     def __init__(self) -> None:
         self.on = False
@@ -71,9 +72,9 @@ class Count:
         attempts: int = ATTEMPTS,
         enough: int = 0,
     ) -> int:
-        """The least of several attempts; `before` each something comes that doesn't count.
+        """Return the smallest count of several attempts; calls in `before` aren't counted.
 
-        The first one with `enough` calls or fewer is the last.
+        An attempt with `enough` calls or fewer is the last one.
         """
         found = []
         for _ in range(attempts):
@@ -128,10 +129,10 @@ def checked(what: str, calls: int) -> None:
 
 
 def nothing() -> None:
-    """Nothing comes before."""
+    """Do nothing before an attempt."""
 
 
-def test_a_record_that_is_sent_and_waited_for(servers: str, count: Count) -> None:
+def test_calls_to_send_a_record_and_wait_for_it(servers: str, count: Count) -> None:
     with Producer({"bootstrap.servers": servers, "linger.ms": 0}) as producer:
         for _ in range(FIRST):
             producer.send("t", b"-").result()
@@ -142,7 +143,7 @@ def test_a_record_that_is_sent_and_waited_for(servers: str, count: Count) -> Non
         assert count.calls <= MOST["a second of a producer that idles"]
 
 
-def test_a_record_that_is_read(cluster: FakeCluster, count: Count) -> None:
+def test_calls_to_read_a_record(cluster: FakeCluster, count: Count) -> None:
     servers = cluster.bootstrap_servers
     settings = {"bootstrap.servers": servers, "auto.offset.reset": "latest"}
     threading.setprofile(None)  # the producer's thread isn't counted
@@ -154,7 +155,7 @@ def test_a_record_that_is_read(cluster: FakeCluster, count: Count) -> None:
         consumer.position(P)
 
         def one_more() -> None:
-            consumer.poll(0)  # so that a fetch is under way
+            consumer.poll(0)  # so that a fetch is in flight
             producer.send("t", b"-").result()
 
         def polled() -> None:
@@ -170,13 +171,13 @@ def test_a_record_that_is_read(cluster: FakeCluster, count: Count) -> None:
         for _ in range(FIRST):
             one_more()
             polled()
-        checked("poll() of a record that is there", count.least(polled, one_more))
+        checked("poll() of a buffered record", count.least(polled, one_more))
         batch = count.least(lambda: consumer.poll_arrow(5.0), one_more)
-        checked("poll_arrow() of a batch that is there", batch)
+        checked("poll_arrow() of a buffered batch", batch)
         waited = count.least(waited_for, lambda: consumer.poll(0))
         checked("poll() that waits for a record", waited)
-        # Who is back within a millisecond has the record first, and then the next fetch is made.
-        # A loaded machine is rarely that quick.
+        # A poll within a millisecond returns the record before the next fetch is sent. A loaded
+        # machine is rarely that fast.
         soon = "poll() that waits for a record, soon after another"
         again = lambda: waited_for(lambda: consumer.poll(0))  # noqa: E731
         at_once = count.least(again, nothing, 20 * ATTEMPTS, MOST[soon])
@@ -195,8 +196,8 @@ def test_a_record_that_is_read(cluster: FakeCluster, count: Count) -> None:
             tries.append((fetches, count.calls, most))
 
 
-def test_a_record_of_many_that_wait(servers: str, count: Count) -> None:
-    """Most of them are handed out without a look at the sockets: that is for each millisecond."""
+def test_calls_to_read_a_buffered_record(servers: str, count: Count) -> None:
+    """Read buffered records: the sockets are only checked once per millisecond."""
     with (
         Producer({"bootstrap.servers": servers}) as producer,
         Consumer({"bootstrap.servers": servers, "auto.offset.reset": "latest"}) as consumer,
@@ -216,7 +217,7 @@ def test_a_record_of_many_that_wait(servers: str, count: Count) -> None:
         checked("poll(5, 1) while more of its batch waits", min(found))
 
 
-def test_a_record_in_an_event_loop(servers: str, count: Count) -> None:
+def test_calls_for_a_record_in_an_event_loop(servers: str, count: Count) -> None:
     async def main() -> None:
         settings = {"bootstrap.servers": servers}
         async with (
@@ -248,7 +249,7 @@ def test_a_record_in_an_event_loop(servers: str, count: Count) -> None:
 
 
 def test_a_thousand_callers_each_wait_for_the_loop_once(servers: str) -> None:
-    """Others ask for the loop's turn while one waits for it; that mustn't keep it waiting."""
+    """Check that tasks that wait for their turn in the event loop don't delay each other."""
 
     async def main() -> int:
         async with AsyncProducer({"bootstrap.servers": servers, "linger.ms": 5}) as producer:

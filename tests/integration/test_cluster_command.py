@@ -1,4 +1,4 @@
-"""`odradek cluster`: start, status and stop as a user types them."""
+"""Test `odradek cluster` start, status and stop as a user types them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def odradek(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Odradek:
 
 
 def start(*words: str) -> dict[str, Any]:
-    """Start a cluster of one broker by the program itself; what it says."""
+    """Start a cluster of one broker with the program itself, and return its JSON output."""
     command = [str(Path(sys.executable).parent / "odradek"), "cluster", "start", "--brokers", "1"]
     done = subprocess.run(
         [*command, "--port", "0", "--json", *words],
@@ -50,7 +50,7 @@ def start(*words: str) -> dict[str, Any]:
 
 
 def test_start_status_stop(odradek: Odradek) -> None:
-    """The cluster is a process of its own; a secured one leaves settings for its users."""
+    """Start a cluster as a separate process; a secured one writes client settings for its users."""
     assert odradek("cluster", "status").exit_code == 1
     try:
         told = start("--security", "sasl_ssl", "--user", "alice", "--mutual-tls")
@@ -93,10 +93,10 @@ def test_with_a_schema_registry(odradek: Odradek) -> None:
         SchemaRegistryClient(quick).get_subjects()
 
 
-def test_a_registry_lives_as_long_as_its_cluster(
+def test_a_registry_stops_with_its_cluster(
     odradek: Odradek, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process of `cluster start --registry` opens and closes both; here they are fakes."""
+    """Check that `cluster start --registry` opens and closes both; here they are fakes."""
     open_now: list[str] = []
 
     class StandIn:
@@ -133,15 +133,15 @@ def test_a_registry_lives_as_long_as_its_cluster(
     assert detached.read_state() is None
 
 
-def test_security_that_does_not_fit_together_is_refused(odradek: Odradek) -> None:
+def test_contradictory_security_options_are_rejected(odradek: Odradek) -> None:
     refused = odradek("cluster", "start", "--security", "SSL", "--acls")
     assert (refused.exit_code, "--acls needs --security SASL_SSL" in refused.stderr) == (2, True)
 
 
-def test_with_acls_the_first_user_may_do_everything(
+def test_with_acls_the_first_user_is_a_super_user(
     odradek: Odradek, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a super user, no command could create the first ACL."""
+    """Make the first user a super user, because otherwise no command could create an ACL."""
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(command, "_detach", asked.append)
     users = ["--user", "root:a", "--user", "alice:b"]
@@ -149,7 +149,7 @@ def test_with_acls_the_first_user_may_do_everything(
     assert asked[0]["config"] == {"super.users": f"User:{INNER_USER};User:root"}
 
 
-def test_a_taken_port_is_a_clear_error(odradek: Odradek) -> None:
+def test_a_port_in_use_is_reported(odradek: Odradek) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         failed = odradek("cluster", "start", "--brokers", "1", "--port", str(port))
@@ -158,14 +158,14 @@ def test_a_taken_port_is_a_clear_error(odradek: Odradek) -> None:
     assert "is in use by another program (perhaps other brokers); use --port 0" in failed.stderr
 
 
-def test_a_process_that_only_has_the_pid_of_a_dead_cluster_is_left_alone(
+def test_stop_does_not_kill_another_process_with_the_pid_of_a_dead_cluster(
     odradek: Odradek, tmp_path: Path
 ) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as innocent:
-        state = {"pid": innocent.pid, "start_time": "another boot:1", "brokers": []}
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        state = {"pid": other.pid, "start_time": "another boot:1", "brokers": []}
         (tmp_path / "odradek").mkdir()
         (tmp_path / "odradek" / "cluster.json").write_text(json.dumps(state))
         assert odradek("cluster", "stop").stdout == "no cluster is running\n"
-        assert innocent.poll() is None
-        innocent.communicate(b"\n", timeout=HANG_S)
-    assert innocent.returncode == 0
+        assert other.poll() is None
+        other.communicate(b"\n", timeout=HANG_S)
+    assert other.returncode == 0

@@ -1,4 +1,4 @@
-"""The same small programs with aiokafka and with the module in its place do the same."""
+"""Compare small programs with aiokafka and with odradek's module in its place."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def said(program: Program, library: str, cluster: FakeCluster) -> list[str]:
     return scene.said
 
 
-@pytest.mark.filterwarnings("default")  # of aiokafka's own
+@pytest.mark.filterwarnings("default")  # aiokafka's own warnings
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_a_program_does_the_same(program: Program, cluster: FakeCluster) -> None:
+def test_a_program_observes_the_same(program: Program, cluster: FakeCluster) -> None:
     theirs = said(program, THEIRS, cluster)
     assert theirs
     assert said(program, OURS, cluster) == theirs
 
 
-# What aiokafka itself fails at
+# Programs that fail with aiokafka itself
 
 
 def ours(program: Program, cluster: FakeCluster) -> list[str]:
@@ -61,11 +61,11 @@ async def subscribes_to_the_same(scene: Scene) -> None:
         scene.say(await scene.values(consumer, 1))
 
 
-def test_subscribing_to_the_same_again_goes_on(cluster: FakeCluster) -> None:
+def test_subscribing_to_the_same_topic_again_continues(cluster: FakeCluster) -> None:
     assert ours(subscribes_to_the_same, cluster) == ["[b'0']", "[b'1']"]
 
 
-async def lives_through_a_move(scene: Scene) -> None:
+async def reads_and_writes_during_a_move(scene: Scene) -> None:
     source, target = scene.topic(2), scene.topic(name="u")
     group = scene.group()
     consumer = scene.consumer(source, group_id=group, enable_auto_commit=False)
@@ -87,11 +87,11 @@ async def lives_through_a_move(scene: Scene) -> None:
     scene.say([int(row[4] or b"") for row in rows] == list(range(30)))
 
 
-def test_a_program_lives_through_a_move_of_all_brokers(cluster: FakeCluster) -> None:
-    assert ours(lives_through_a_move, cluster) == ["1", "15", "15", "True"]
+def test_a_program_recovers_after_all_brokers_moved(cluster: FakeCluster) -> None:
+    assert ours(reads_and_writes_during_a_move, cluster) == ["1", "15", "15", "True"]
 
 
-async def gives_up_waiting(scene: Scene) -> None:
+async def cancels_waits(scene: Scene) -> None:
     topic = scene.topic()
     await scene.fill(topic, 300)
     found: list[int] = []
@@ -107,11 +107,11 @@ async def gives_up_waiting(scene: Scene) -> None:
     scene.say(found == list(range(300)))
 
 
-def test_a_wait_that_is_given_up_loses_nothing(cluster: FakeCluster) -> None:
-    assert ours(gives_up_waiting, cluster) == ["True"]
+def test_a_cancelled_wait_loses_no_record(cluster: FakeCluster) -> None:
+    assert ours(cancels_waits, cluster) == ["True"]
 
 
-async def reads_what_cant_be_read_at_first(scene: Scene) -> None:
+async def reads_after_deserializer_errors(scene: Scene) -> None:
     topic = scene.topic(2)
     await scene.fill(topic, 3)
     await scene.fill(topic, 3, partition=1, first=10)
@@ -136,12 +136,12 @@ async def reads_what_cant_be_read_at_first(scene: Scene) -> None:
 
 
 def test_a_deserializer_that_raises_loses_no_record(cluster: FakeCluster) -> None:
-    said = ours(reads_what_cant_be_read_at_first, cluster)
+    said = ours(reads_after_deserializer_errors, cluster)
     assert sorted(said[:2]) == ["b'1'", "b'11'"]
     assert said[2] == "[b'0', b'1', b'10', b'11', b'12', b'2']"
 
 
-def test_a_reader_outlives_another_tasks_subscribe(cluster: FakeCluster) -> None:
+def test_a_pending_getone_continues_after_another_tasks_subscribe(cluster: FakeCluster) -> None:
     async def reads(scene: Scene) -> None:
         first, second = scene.topic(), scene.topic(name="second")
         await scene.fill(second, 1)

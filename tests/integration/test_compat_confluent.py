@@ -1,7 +1,7 @@
-"""Programs of confluent-kafka on a real broker, through our module: it moves meanwhile.
+"""Run programs for confluent-kafka through odradek's module while a real broker moves.
 
-One broker, since a cluster of one is away as a whole as well, and a move of three takes three times
-as much of a machine; `make test-long` moves three (`test_outages`).
+One broker is enough, since a cluster of one is entirely unavailable while it moves, and moving
+three takes three times the processor time; `make test-long` moves three (`test_outages`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from odradek.testing import LocalCluster
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
 PATIENCE = 60.0
-"""Seconds for one call; a move takes some of them."""
+"""Timeout of one call in seconds; a move takes some of them."""
 COUNT = 600
 MOVES_AT = (200, 400)
-"""The second move is graceful."""
+"""Record numbers at which the broker moves; the second move is graceful."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def admin(mortal_cluster: LocalCluster) -> Iterator[AdminClient]:
 
 @pytest.fixture
 def topics(admin: AdminClient, topic: str) -> tuple[str, str]:
-    """Two topics of the test's own: what is read, and what is written."""
+    """Return two topics of this test: the source and the target."""
     names = f"{topic}-source", f"{topic}-target"
     made = admin.create_topics([NewTopic(name, 2, 1) for name in names])
     for name in names:
@@ -77,7 +77,7 @@ def writing(cluster: LocalCluster, **more: Any) -> dict[str, Any]:
 
 
 def written(cluster: LocalCluster, topic: str) -> None:
-    """Numbers, in both partitions."""
+    """Write numbers to both partitions."""
     producer = Producer(writing(cluster))
     for number in range(COUNT):
         producer.produce(topic, str(number), partition=number % 2)
@@ -86,7 +86,7 @@ def written(cluster: LocalCluster, topic: str) -> None:
 
 
 def taken(consumer: Consumer, count: int) -> list[Message]:
-    """So many messages; errors that pass are passed over."""
+    """Return `count` messages and skip transient errors."""
     found: list[Message] = []
     until = time.monotonic() + PATIENCE
     while len(found) < count:
@@ -122,7 +122,7 @@ EVENS_AND_ODDS = [list(range(0, COUNT, 2)), list(range(1, COUNT, 2))]
 
 
 def compare(found: list[list[int]]) -> None:
-    """Assert that no record is missing or repeated; the error names those that are."""
+    """Assert that no record is missing or repeated; the error lists those that are."""
     for numbers, expected in zip(found, EVENS_AND_ODDS, strict=True):
         missing = sorted({*expected} - {*numbers})
         repeated = [n for n, times in Counter(numbers).items() if times > 1]
@@ -131,7 +131,7 @@ def compare(found: list[list[int]]) -> None:
 
 
 @pytest.mark.parametrize("moves", [pytest.param(MOVES_AT, marks=pytest.mark.long), MOVES_AT[1:]])
-def test_a_copy_lives_through_moves(
+def test_a_copy_recovers_from_moves(
     mortal_cluster: LocalCluster, topics: tuple[str, str], moves: tuple[int, ...]
 ) -> None:
     source, target = topics
@@ -176,7 +176,7 @@ def test_a_copy_lives_through_moves(
 
 
 @pytest.mark.long
-def test_transactions_live_through_two_moves(
+def test_transactions_recover_from_two_moves(
     mortal_cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:
     source, target = topics
@@ -194,7 +194,7 @@ def test_transactions_live_through_two_moves(
         if moves and done >= moves[0]:
             mortal_cluster.move()
             moves.pop(0)
-        if done >= 100 and not aborted:  # once it is given up, and done again
+        if done >= 100 and not aborted:  # abort once and repeat
             aborted = True
             producer.abort_transaction(PATIENCE)
             for partition in consumer.committed(consumer.assignment(), PATIENCE):
@@ -219,7 +219,7 @@ def test_transactions_live_through_two_moves(
 
 
 @pytest.mark.long
-def test_an_asyncio_copy_lives_through_two_moves(
+def test_an_asyncio_copy_recovers_from_two_moves(
     mortal_cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:
     source, target = topics
@@ -280,13 +280,13 @@ def test_administration_on_real_brokers(mortal_cluster: LocalCluster, topic: str
             admin.delete_topics([topic])[topic].result(PATIENCE)
         assert gone.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         admin.poll(0)
-        assert heard  # of the connections that the move cut
+        assert heard  # errors of the connections that the move closed
 
 
-def test_options_are_replaced_as_by_the_library_itself(
+def test_alter_configs_replaces_options_as_confluent_kafka_does(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
-    """`AlterConfigs` sets what is named and takes back the rest; ours asks for the rest first."""
+    """Compare `AlterConfigs`, which resets options that it doesn't name, of both libraries."""
     config = {"bootstrap.servers": mortal_cluster.bootstrap_servers}
     steps = [{"retention.ms": "5000", "max.message.bytes": "900"}, {"retention.ms": "6000"}, {}]
     for module in (odradek.compat.confluent_kafka.admin, confluent_kafka.admin):
@@ -304,11 +304,11 @@ def test_options_are_replaced_as_by_the_library_itself(
                 error = done.exception(PATIENCE)
                 assert (error and error.args[0].name()) == code
                 until = time.monotonic() + PATIENCE
-                while own(admin, resource) != ([] if code else sorted(values.items())):
-                    assert time.monotonic() < until  # brokers learn of it a little later
+                while topic_options(admin, resource) != ([] if code else sorted(values.items())):
+                    assert time.monotonic() < until  # brokers apply the change a little later
 
 
-def own(admin: Any, resource: Any) -> list[tuple[str, str]]:
-    """The options that were set for a topic itself."""
+def topic_options(admin: Any, resource: Any) -> list[tuple[str, str]]:
+    """Return the options that were set for the topic itself."""
     entries = admin.describe_configs([resource])[resource].result(PATIENCE)
     return sorted((n, e.value) for n, e in entries.items() if e.source == 1)

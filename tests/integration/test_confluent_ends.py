@@ -1,4 +1,4 @@
-"""confluent-kafka's `enable.partition.eof` through our module: an end is told where it is."""
+"""Test confluent-kafka's `enable.partition.eof` with odradek's module."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write(cluster: FakeCluster, count: int) -> None:
 
 
 def to_the_end(consumer: Consumer) -> tuple[list[int | None], int | None]:
-    """The offsets that come before an end is told, and where it is."""
+    """Return the offsets before the end of the partition is reported, and the end's offset."""
     found: list[int | None] = []
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -43,7 +43,7 @@ def to_the_end(consumer: Consumer) -> tuple[list[int | None], int | None]:
     raise AssertionError(f"no end after {found}")
 
 
-def test_after_a_seek_no_end_is_told_that_was_seen_before_it(cluster: FakeCluster) -> None:
+def test_after_a_seek_an_earlier_end_is_not_reported(cluster: FakeCluster) -> None:
     write(cluster, 5)
     consumer = Consumer(
         {
@@ -59,9 +59,9 @@ def test_after_a_seek_no_end_is_told_that_was_seen_before_it(cluster: FakeCluste
         write(cluster, 5)
         consumer.seek(TopicPartition("ends", 0, 5))
         assert to_the_end(consumer) == ([5, 6, 7, 8, 9], 10)
-        consumer.seek(TopicPartition("ends", 0, 10))  # nothing has come: an answer without news
+        consumer.seek(TopicPartition("ends", 0, 10))  # no record: an empty response
         assert to_the_end(consumer) == ([], 10)
-        consumer.seek(TopicPartition("ends", 0, 1000))  # which isn't in the log: reset
+        consumer.seek(TopicPartition("ends", 0, 1000))  # out of range, so the offset is reset
         assert to_the_end(consumer) == ([], 10)
     finally:
         consumer.close()

@@ -1,7 +1,7 @@
-"""The same small programs, once with confluent-kafka and once with Odradek under its names.
+"""Compare small programs with confluent-kafka and with odradek's module in its place.
 
-What a program notices must be equal: reports, messages, callbacks, offsets, errors. Each runs
-against a fresh `FakeCluster`, in real time.
+Reports, messages, callbacks, offsets and errors must be equal. Each runs with
+a new `FakeCluster`, in real time.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from odradek.compat.confluent_kafka import aio
 from odradek.testing import FakeCluster
 
 ours: Any = odradek.compat.confluent_kafka
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed")  # such programs don't close
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed")  # the programs don't close their clients
 
 
-def noticed(program: Program, library: Any) -> list[tuple[Any, ...]]:
+def observed(program: Program, library: Any) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     with FakeCluster(brokers=1, topics=TOPICS) as cluster:
         program(library, cluster, lambda *said: found.append(said))
-    gc.collect()  # what wasn't closed warns here, not in another test
+    gc.collect()  # so that warnings about unclosed clients aren't raised in another test
     return found
 
 
@@ -39,14 +39,14 @@ ALL = (*PROGRAMS, *CONSUMER_PROGRAMS, *ADMIN_PROGRAMS)
 
 
 @pytest.mark.parametrize("program", ALL, ids=lambda program: program.__name__)
-def test_programs_notice_the_same(program: Program) -> None:
-    mine = noticed(program, ours)
-    theirs = noticed(program, confluent_kafka)
+def test_programs_observe_the_same(program: Program) -> None:
+    mine = observed(program, ours)
+    theirs = observed(program, confluent_kafka)
     assert mine
     assert mine == theirs
 
 
-def noticed_in_a_loop(program: AioProgram, library: Any) -> list[tuple[Any, ...]]:
+def observed_in_a_loop(program: AioProgram, library: Any) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     aio = import_module(f"{library.__name__}.aio")
     with FakeCluster(brokers=1, topics=TOPICS) as cluster:
@@ -56,15 +56,15 @@ def noticed_in_a_loop(program: AioProgram, library: Any) -> list[tuple[Any, ...]
 
 
 @pytest.mark.parametrize("program", AIO_PROGRAMS, ids=lambda program: program.__name__)
-def test_asyncio_programs_notice_the_same(program: AioProgram) -> None:
-    mine = noticed_in_a_loop(program, ours)
-    theirs = noticed_in_a_loop(program, confluent_kafka)
+def test_asyncio_programs_observe_the_same(program: AioProgram) -> None:
+    mine = observed_in_a_loop(program, ours)
+    theirs = observed_in_a_loop(program, confluent_kafka)
     assert mine
     assert mine == theirs
 
 
-def test_a_consume_that_is_cancelled_loses_no_message() -> None:
-    """What it had in hand comes with the next call, and isn't committed before that."""
+def test_a_cancelled_consume_loses_no_message() -> None:
+    """Return messages of a cancelled call with the next call, and don't commit them before."""
     with FakeCluster(brokers=1, topics=TOPICS) as cluster:
         written(ours, cluster, 3)
 
@@ -83,7 +83,7 @@ def test_a_consume_that_is_cancelled_loses_no_message() -> None:
         asyncio.run(cancelled())
 
 
-def test_a_callback_that_raises_amid_consume_loses_no_message() -> None:
+def test_a_callback_that_raises_during_consume_loses_no_message() -> None:
     with FakeCluster(brokers=1, topics=TOPICS) as cluster:
         written(ours, cluster, 3)
         consumer = ours.Consumer(reading(cluster))
@@ -104,7 +104,7 @@ def test_a_callback_that_raises_amid_consume_loses_no_message() -> None:
         consumer.close()
 
 
-def test_futures_end_where_callbacks_are_for_errors_only() -> None:
+def test_futures_complete_with_delivery_report_only_error() -> None:
     with FakeCluster(brokers=1, topics=TOPICS) as cluster:
         told: list[Any] = []
 

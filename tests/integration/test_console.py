@@ -1,4 +1,4 @@
-"""`odradek produce`, `consume` and `broker-api-versions` as a user types them, on real brokers."""
+"""Test `odradek produce`, `consume` and `broker-api-versions` as typed, with real brokers."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ PATIENCE = 60.0
 
 
 def start(cluster: LocalCluster, command: str, *words: str, **how: Any) -> subprocess.Popen[bytes]:
-    """Start a command on a cluster, everything piped unless said otherwise."""
+    """Start a command on a cluster; its standard streams are pipes unless `how` says otherwise."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     servers = ["--bootstrap-server", cluster.bootstrap_servers]
-    how = {"bufsize": 0, **pipes, **how}  # so that readline() takes no more than its line
+    how = {"bufsize": 0, **pipes, **how}  # unbuffered, so that readline() reads only its line
     return subprocess.Popen([ODRADEK, command, *servers, *words], **how)
 
 
 def run(
     cluster: LocalCluster, command: str, *words: str, given: bytes = b""
 ) -> tuple[int, str, str]:
-    """Run a command to its end: exit status, standard output, standard error.
+    """Run a command to its end and return its exit status, standard output and standard error.
 
-    `consume` writes to the descriptor of its process; the others run in this process.
+    `consume` writes to its process's file descriptor, so it runs as a process; the others run here.
     """
     if command == "consume":
         with start(cluster, command, *words) as process:
@@ -48,7 +48,7 @@ def run(
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_lines_go_in_and_come_out(cluster: LocalCluster, topic: str) -> None:
+def test_produced_lines_are_consumed(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, 3)
     lines = b"".join(b"a:%d\tkey %d\tvalue %d\n" % (n, n % 7, n) for n in range(500))
     parts = ("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true")
@@ -72,19 +72,19 @@ def test_lines_go_in_and_come_out(cluster: LocalCluster, topic: str) -> None:
         assert mine == list(range(written["records"]))
 
 
-def test_a_reader_that_has_had_enough(cluster: LocalCluster, topic: str) -> None:
+def test_consume_ends_when_its_output_pipe_is_closed(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, 1)
     assert run(cluster, "produce", "--topic", topic, given=b"one\ntwo\nthree\n")[0] == 0
     with start(cluster, "consume", "--topic", topic, "--from-beginning") as process:
         out, err = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)
         assert [out.readline(), out.readline()] == [b"one\n", b"two\n"]
         out.close()
-        # No record comes any more: it is the pipe itself that says so.
+        # No more records arrive: the closed pipe itself must end the process.
         assert process.wait(PATIENCE) == 0
         assert err.read() == b""
 
 
-def test_ends_from_outside(cluster: LocalCluster, topic: str) -> None:
+def test_consume_and_produce_end_after_a_signal(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, 1)
     with (
         start(cluster, "consume", "--topic", topic, "--from-beginning") as reader,
@@ -101,7 +101,7 @@ def test_ends_from_outside(cluster: LocalCluster, topic: str) -> None:
         assert cast("IO[bytes]", reader.stderr).read() == b"Processed a total of 3 messages\n"
 
 
-def test_somebody_types(cluster: LocalCluster, topic: str) -> None:
+def test_produce_reads_from_a_terminal(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, 1)
     keyboard, terminal = pty.openpty()
     with start(cluster, "produce", "--topic", topic, stdin=terminal) as process:
@@ -131,10 +131,14 @@ PATIENT = {"broker.session.timeout.ms": "20000"}
 
 
 @pytest.mark.long
-def test_with_a_paused_broker(clusters: SharedClusters, topic: str, tmp_path: Path) -> None:
-    """The controller fences the paused broker after twenty seconds (`PATIENT`). Sooner,
-    `broker-api-versions` might not hear of it any more: it is started meanwhile, and the front door
-    leads to the paused broker at first now and then, which takes two seconds.
+def test_commands_with_a_paused_broker(
+    clusters: SharedClusters, topic: str, tmp_path: Path
+) -> None:
+    """Pause a broker that the controller fences after 20 s (`PATIENT`).
+
+    With an earlier fence `broker-api-versions`, which starts in the meantime, might not list the
+    broker. Sometimes the front door connects it to the paused broker first, which takes two
+    seconds.
     """
     cluster = clusters.shared({"config": PATIENT})
     cluster.create_topic(topic, 6)

@@ -1,6 +1,6 @@
-"""The consumer on real brokers that stay well; written by a client that isn't ours.
+"""Test the consumer on real brokers without faults; another client writes the records.
 
-What a record can hold, in each codec and as columns, is in tests/interop.
+The contents of records, in each codec and as columns, are tested in tests/interop.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_offsets_and_times(cluster: LocalCluster, topic: str) -> None:
         assert "metadata_request" not in other._engine.events.counts
 
 
-def test_a_poll_waits_for_what_is_written_meanwhile(cluster: LocalCluster, topic: str) -> None:
+def test_a_poll_waits_for_records_that_are_written_later(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=1)
     with consumer(cluster, fetch_max_wait_ms=100) as client:
         client.assign([TopicPartition(topic, 0)])
@@ -77,8 +77,8 @@ def test_a_poll_waits_for_what_is_written_meanwhile(cluster: LocalCluster, topic
         assert cluster.bootstrap_servers in text
 
 
-def test_nothing_waits_for_a_fetch_that_brokers_hold(cluster: LocalCluster, topic: str) -> None:
-    """They hold it for a minute: none of these calls has that long."""
+def test_no_call_waits_for_a_fetch_that_brokers_hold(cluster: LocalCluster, topic: str) -> None:
+    """Run calls while brokers hold a fetch for a minute, which is longer than their timeouts."""
     cluster.create_topic(topic, partitions=2)
     rows = [Row(None, b"%d" % n) for n in range(10)]
     write_all(cluster.bootstrap_servers, topic, rows, [0, 1])
@@ -98,7 +98,7 @@ def test_nothing_waits_for_a_fetch_that_brokers_hold(cluster: LocalCluster, topi
 
 
 @pytest.mark.parametrize("layout", ["binary", "binary_view"])
-def test_a_thread_of_its_own_fetches_while_the_caller_works(
+def test_a_background_thread_fetches_while_the_caller_works(
     cluster: LocalCluster, topic: str, layout: Layout
 ) -> None:
     cluster.create_topic(topic, partitions=2)
@@ -128,10 +128,8 @@ def test_a_thread_of_its_own_fetches_while_the_caller_works(
         assert any(session.id for session in sessions)  # KIP-227
 
 
-def test_a_consumer_that_was_closed_leaves_no_fetch_session(
-    cluster: LocalCluster, topic: str
-) -> None:
-    """KIP-227, though a fetch is under way that the broker holds; asked again, it says 70 then."""
+def test_a_closed_consumer_leaves_no_fetch_session(cluster: LocalCluster, topic: str) -> None:
+    """Check KIP-227 with a fetch in flight that the broker holds: later it returns error 70."""
     cluster.create_topic(topic, partitions=1)
     write_all(cluster.bootstrap_servers, topic, [Row(None, b"1")])
 
@@ -145,7 +143,7 @@ def test_a_consumer_that_was_closed_leaves_no_fetch_session(
 
     with consumer(cluster) as client:
         session = begun(client).session
-        known = (session.id, session.epoch + 1)  # of the fetch behind the one under way
+        known = (session.id, session.epoch + 1)  # of the fetch after the one in flight
     with consumer(cluster) as other:
         address, network = begun(other).address, other._engine.network
 

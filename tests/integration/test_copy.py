@@ -1,6 +1,7 @@
-"""`odradek copy`: what arrives, what goes on after a kill, what is refused.
+"""Test `odradek copy`: the copied records, resuming after a kill, and rejected arguments.
 
-Simulated brokers, but for what only real coordinators prove: that a kill doubles nothing.
+Brokers are simulated, except where only real coordinators can prove that a kill causes no
+duplicates.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def fakes() -> Iterator[tuple[FakeCluster, FakeCluster]]:
 
 
 def run(cluster: FakeCluster | LocalCluster, *words: str) -> tuple[int, str]:
-    """The command in this process: exit status, and all that it said."""
+    """Run the command in this process and return its exit status and output."""
     app = typer.Typer(add_completion=False)
     app.command()(copy)
     address = ["--bootstrap-server", cluster.bootstrap_servers]
@@ -67,7 +68,7 @@ def told(cluster: FakeCluster | LocalCluster, *words: str) -> dict[str, Any]:
 
 
 def fill(cluster: FakeCluster | LocalCluster, topic: str, first: int = 0) -> None:
-    """Records of two partitions, with all that a record may have or lack."""
+    """Write records to two partitions, with every combination of missing fields."""
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
         for n in range(first, first + COUNT):
             producer.send(
@@ -109,7 +110,9 @@ def test_a_copy_within_a_cluster(
     fill(one, source, COUNT)
     assert told(one, source, target, *way)["records"] == COUNT
     same(one, source, one, target)
-    with Admin({"bootstrap.servers": one.bootstrap_servers}) as admin:  # its lag can be looked at
+    with Admin(
+        {"bootstrap.servers": one.bootstrap_servers}
+    ) as admin:  # so that the lag can be monitored
         offsets = admin.list_group_offsets(found["group"])[found["group"]]
     assert offsets[TopicPartition(source, 0)].offset == COUNT
 
@@ -130,7 +133,9 @@ def test_a_copy_to_another_cluster(fakes: tuple[FakeCluster, FakeCluster], sourc
     assert "fake-cluster" in part["group"]
 
 
-def test_what_can_not_be_meant(fakes: tuple[FakeCluster, FakeCluster], source: str) -> None:
+def test_invalid_sources_and_destinations_are_rejected(
+    fakes: tuple[FakeCluster, FakeCluster], source: str
+) -> None:
     one, _ = fakes
     few, full = f"{source}-few", f"{source}-full"
     one.create_topic(few, 1)
@@ -152,7 +157,7 @@ def test_what_can_not_be_meant(fakes: tuple[FakeCluster, FakeCluster], source: s
     assert told(one, source, full, "--restart")["records"] == COUNT
 
 
-def test_a_destination_that_was_made_again(
+def test_a_recreated_destination_is_rejected_without_restart(
     fakes: tuple[FakeCluster, FakeCluster], source: str
 ) -> None:
     one, _ = fakes
@@ -166,10 +171,10 @@ def test_a_destination_that_was_made_again(
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_topic_that_is_made_again_amid_a_copy_ends_it(
+def test_recreating_a_topic_during_a_copy_ends_the_copy(
     fakes: tuple[FakeCluster, FakeCluster], source: str, which: int
 ) -> None:
-    """Else records of another topic, or for another, would go on from the old one's offsets."""
+    """End the copy: the old topic's offsets must not be used for the new topic."""
     one, _ = fakes
     fill(one, source)
     target = f"{source}-copy-{which}"
@@ -203,7 +208,7 @@ def test_a_topic_that_is_made_again_amid_a_copy_ends_it(
     assert "was recreated since this copy began" in json.loads(out)["error"]["message"]
 
 
-def test_what_was_deleted_uncopied_is_told(
+def test_records_deleted_before_they_were_copied_are_reported(
     fakes: tuple[FakeCluster, FakeCluster], source: str
 ) -> None:
     one, _ = fakes
@@ -218,8 +223,8 @@ def test_what_was_deleted_uncopied_is_told(
     assert len(rows(one, target, 1)) == COUNT // 2
 
 
-def test_another_copy_ends_the_first(fakes: tuple[FakeCluster, FakeCluster], source: str) -> None:
-    """What the first has open is aborted, and it can't write any more."""
+def test_another_copy_fences_the_first(fakes: tuple[FakeCluster, FakeCluster], source: str) -> None:
+    """Abort the first copy's transaction and fence its producer."""
     one, _ = fakes
     target = f"{source}-copy"
     name = told(one, source, target, "--create", "--until", "10")["group"]
@@ -239,13 +244,13 @@ def test_another_copy_ends_the_first(fakes: tuple[FakeCluster, FakeCluster], sou
     assert values == [row[3] for row in rows(one, source, 0)]
 
 
-class Clumsy:
-    """A writer whose commits fail so many times."""
+class FailingWriter:
+    """Writer whose first `failures` commits fail."""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures
         self.failing: Callable[[], object] = lambda: None
-        """Called when one does."""
+        """Called when a commit fails."""
         self.open: list[bytes] = []
         self.kept: list[bytes] = []
 
@@ -270,11 +275,11 @@ class Clumsy:
 
 
 @pytest.mark.parametrize("failures", [2, FAILURES])
-def test_a_step_that_failed_is_done_again(
+def test_a_failed_step_is_retried(
     fakes: tuple[FakeCluster, FakeCluster], source: str, failures: int
 ) -> None:
     one, _ = fakes
-    writer = Clumsy(failures)
+    writer = FailingWriter(failures)
     books = CopyBooks({0: 0, 1: 0})
     plan = CopyPlan(source, "x", 2, "g", "", one_cluster=True)
     with Consumer({"bootstrap.servers": one.bootstrap_servers}) as consumer:
@@ -291,14 +296,14 @@ def test_a_step_that_failed_is_done_again(
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_topic_that_is_deleted_amid_a_copy_ends_it(
+def test_deleting_a_topic_during_a_copy_ends_the_copy(
     fakes: tuple[FakeCluster, FakeCluster], source: str, which: int
 ) -> None:
-    """After the first step that failed for it, and not after five of delivery.timeout.ms each."""
+    """End after the first failed step, not after five times delivery.timeout.ms."""
     one, _ = fakes
     target = f"{source}-copy"
     told(one, source, target, "--create", "--until", "0")
-    writer, books = Clumsy(FAILURES), CopyBooks({0: 0, 1: 0})
+    writer, books = FailingWriter(FAILURES), CopyBooks({0: 0, 1: 0})
     settings = {"bootstrap.servers": one.bootstrap_servers}
     with Consumer(settings) as consumer, Admin(settings) as admin:
         ids = [admin.describe_topics(t)[t].topic_id for t in (source, target)]
@@ -317,7 +322,9 @@ def test_a_topic_that_is_deleted_amid_a_copy_ends_it(
     assert (writer.failures, books.given_up) == (FAILURES - 1, 0)
 
 
-def test_an_outage_amid_a_look_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_while_checking_for_deleted_topics_is_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Away:
         looks = 0
 
@@ -333,7 +340,7 @@ def test_an_outage_amid_a_look_is_no_news(monkeypatch: pytest.MonkeyPatch) -> No
     assert admin.looks == planning.ABSENT
 
 
-def test_a_copy_that_was_fenced_says_by_whom(
+def test_a_fenced_copy_names_the_other_copy(
     fakes: tuple[FakeCluster, FakeCluster], source: str
 ) -> None:
     one, _ = fakes
@@ -351,11 +358,12 @@ def test_a_copy_that_was_fenced_says_by_whom(
             writer.commit({0: 2})
 
 
-def test_ctrl_c_amid_an_outage_says_how_long_it_takes(topic: str) -> None:
+def test_ctrl_c_during_an_outage_reports_how_long_closing_takes(topic: str) -> None:
     with FakeCluster(1, topics=[f"{topic}:2", f"{topic}-copy:2"]) as one:
         fill(one, topic)
         words = [topic, f"{topic}-copy", "--bootstrap-server", one.bootstrap_servers, "--follow"]
-        # It would end within its time for closing by itself; so that is longer than the test's.
+        # The copy ends by itself after its timeout for closing, so that must be longer than the
+        # test's.
         patient = f"from odradek.cli import copy; copy.CLOSING = {5 * PATIENCE}"
         run_it = "from odradek.__main__ import main; main()"
         command = [sys.executable, "-c", f"{patient}; {run_it}", "copy", *words, "--json"]
@@ -381,7 +389,7 @@ def test_ctrl_c_amid_an_outage_says_how_long_it_takes(topic: str) -> None:
     assert json.loads(out)["group"].endswith(f".{topic}-copy")
 
 
-def test_what_a_copy_tells() -> None:
+def test_the_progress_line_of_a_copy() -> None:
     books = CopyBooks({0: 40, 1: 100}, records=0)
     report = CopyReport(books, {0: 100, 1: 100}, lambda: "no broker\x1b answers", quiet=True)
     began = report._began
@@ -392,9 +400,9 @@ def test_what_a_copy_tells() -> None:
     assert [size(n) for n in (1, 1000, 10**9)] == ["1 B", "1.0 kB", "1.0 GB"]
 
 
-@pytest.mark.long  # shorter: test_another_copy_ends_the_first
-def test_a_kill_loses_and_doubles_nothing(cluster: LocalCluster, topic: str) -> None:
-    """Killed in the middle of a step, with records coming all the time."""
+@pytest.mark.long  # shorter: test_another_copy_fences_the_first
+def test_a_kill_loses_and_duplicates_no_record(cluster: LocalCluster, topic: str) -> None:
+    """Kill the copy within a step, while records keep arriving."""
     target = f"{topic}-copy"
     cluster.create_topic(topic, 2)
     settings = {"bootstrap.servers": cluster.bootstrap_servers}
@@ -413,8 +421,8 @@ def test_a_kill_loses_and_doubles_nothing(cluster: LocalCluster, topic: str) -> 
                 sent += 1
             time.sleep(0.02)
             if sent % 400 == 0:
-                producer.flush(PATIENCE)  # a busy machine sends more slowly than this loop
-                if _there(reader, target):
+                producer.flush(PATIENCE)  # a busy machine sends more slowly than this loop runs
+                if _has_records(reader, target):
                     break
         process.send_signal(signal.SIGKILL)
         assert process.wait(PATIENCE) == -signal.SIGKILL
@@ -431,13 +439,13 @@ def test_a_kill_loses_and_doubles_nothing(cluster: LocalCluster, topic: str) -> 
 
 
 def ends(servers: str, *partitions: TopicPartition) -> dict[TopicPartition, int]:
-    """Return the ends of the logs: markers of transactions may be missing yet."""
+    """Return the end offsets, which may be too low: transaction markers may still be missing."""
     with Consumer({"bootstrap.servers": servers}) as reader:
         return reader.end_offsets(list(partitions))
 
 
-def _there(reader: Consumer, topic: str) -> bool:
-    """Whether each partition has committed records: a first step may have read only one."""
+def _has_records(reader: Consumer, topic: str) -> bool:
+    """Return whether each partition has committed records; a first step may read only one."""
     if topic not in reader.list_topics():
         return False
     return all(reader.end_offsets([TopicPartition(topic, p) for p in (0, 1)]).values())

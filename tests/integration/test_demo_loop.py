@@ -1,4 +1,4 @@
-"""Those parts of `odradek demo --asyncio` that run an event loop, on simulated brokers."""
+"""Test the parts of `odradek demo --asyncio` that run an event loop, with simulated brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 60.0
 
 
 class Rows:
-    """Stands for the data set, which needs pandas."""
+    """Replacement for the data set, which needs pandas."""
 
     rows = ROWS
 
@@ -41,7 +41,7 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_producer_and_consumer_live_through_a_move_in_one_loop(cluster: FakeCluster) -> None:
+def test_producer_and_consumer_in_one_loop_recover_after_a_move(cluster: FakeCluster) -> None:
     rows: Any = Rows()
     with LoopSending({"bootstrap.servers": cluster.bootstrap_servers}, rows, 1.0) as sending:
         sending.start()
@@ -49,14 +49,14 @@ def test_producer_and_consumer_live_through_a_move_in_one_loop(cluster: FakeClus
         for broker in cluster.broker_ids:
             cluster.move(broker)
         wait_for(lambda: sending.over and sending.rows()["read"] == ROWS)
-        assert sending.is_alive()  # its consumer reads on
+        assert sending.is_alive()  # the consumer continues
     assert not sending.is_alive()
     assert sending.error is None
     assert (sending.sent, sending.acknowledged) == (ROWS, ROWS)
     assert sending.readings() == [(ROWS, ROWS)]
 
 
-def test_what_breaks_down_in_the_loop_is_told(cluster: FakeCluster) -> None:
+def test_an_error_in_the_loop_is_reported(cluster: FakeCluster) -> None:
     rows: Any = Rows()
     rows.records = lambda start, stop: [(None, b"no row")]
     with LoopSending({"bootstrap.servers": cluster.bootstrap_servers}, rows, 1.0) as sending:
@@ -66,7 +66,7 @@ def test_what_breaks_down_in_the_loop_is_told(cluster: FakeCluster) -> None:
     assert isinstance(sending.error, json.JSONDecodeError)
 
 
-def test_a_loop_that_is_never_started_ends_well() -> None:
+def test_a_loop_thread_that_is_never_started_closes() -> None:
     class Thread(LoopThread):
         async def main(self) -> None:
             raise AssertionError

@@ -1,6 +1,6 @@
-"""`odradek doctor` says the first thing that is wrong: each way to be lost, on loopback.
+"""Test that `odradek doctor` reports the first problem, for each kind of fault on loopback.
 
-Real brokers that a real mistake can be made with are in `test_doctor_secured.py`.
+`test_doctor_secured.py` tests misconfigurations that need real brokers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.doctor_page import LOOPBACK, PAGE, SECURED, questions, shows
+from tests.integration.doctor_page import LOOPBACK, PAGE, SECURED, check_example, example_names
 from tests.integration.test_explain_command import listening
 from tests.proxy_server import ProxyServer
 from tests.time_limits import HANG_S
@@ -39,13 +39,13 @@ SENT = 40
 
 
 @pytest.fixture(autouse=True)
-def on_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever these tests run in: a container has other words."""
+def not_in_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend not to run in a container, because there the messages differ."""
     monkeypatch.setattr(environment, "in_container", lambda: False)
 
 
 def doctor(*words: str, timeout: float = 15.0) -> tuple[int, dict[str, Any]]:
-    """Exit status and all that was found."""
+    """Run the command and return its exit status and JSON output."""
     done = CliRunner().invoke(build("doctor"), ["doctor", *words, "--json", f"--timeout={timeout}"])
     found = json.loads(done.stdout)
     assert found["status"] == done.exit_code, done.output
@@ -53,12 +53,12 @@ def doctor(*words: str, timeout: float = 15.0) -> tuple[int, dict[str, Any]]:
 
 
 def text(*words: str) -> str:
-    """What people see."""
+    """Return the text output."""
     return CliRunner().invoke(build("doctor"), ["doctor", *words]).stdout
 
 
 def first(found: dict[str, Any]) -> dict[str, Any]:
-    """The gravest finding, which has to be whole."""
+    """Return the most severe finding, which must be complete."""
     finding: dict[str, Any] = found["findings"][0]
     assert finding["grave"]
     assert finding["what"] == found["first"]
@@ -68,7 +68,7 @@ def first(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def wrong(found: dict[str, Any]) -> list[str]:
-    """The steps that are wrong."""
+    """Return the failed steps."""
     return [step["step"] for step in found["steps"] if step["state"] == "wrong"]
 
 
@@ -76,14 +76,14 @@ def wrong(found: dict[str, Any]) -> list[str]:
 def changed(
     fake: FakeCluster, change: Callable[[SimulatedBroker], object]
 ) -> Iterator[list[SimulatedBroker]]:
-    """Do something to each simulated broker, in its own thread."""
+    """Apply a change to each simulated broker, in its own thread."""
     cluster = fake._cluster
     fake._call(lambda: [change(broker) for broker in cluster.brokers.values()])
     yield list(cluster.brokers.values())
 
 
 def advertise(fake: FakeCluster, address: Callable[[int], Address]) -> None:
-    """Let the brokers say that they are elsewhere, as advertised.listeners does."""
+    """Let the brokers advertise other addresses, as advertised.listeners does."""
 
     def elsewhere(broker: SimulatedBroker) -> None:
         broker.address = address(broker.id)
@@ -99,8 +99,8 @@ def fake() -> Iterator[FakeCluster]:
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
-    """An address at which nothing listens."""
+def unused_address() -> Iterator[str]:
+    """Return an address where nothing listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"localhost:{bound.getsockname()[1]}"
@@ -110,7 +110,7 @@ def test_nothing_is_wrong(fake: FakeCluster) -> None:
     clients = logging.getLogger("odradek")
     before = clients.level
     status, found = doctor(fake.bootstrap_servers)
-    assert clients.level == before  # who calls it in a program keeps its warnings
+    assert clients.level == before  # a program that calls the command keeps its log level
     assert (status, found["findings"], found["kind"]) == (0, [], None)
     assert found["first"].startswith("No problems found")
     assert wrong(found) == []
@@ -119,10 +119,10 @@ def test_nothing_is_wrong(fake: FakeCluster) -> None:
     assert "3 of 3 answer" in said
 
 
-def test_the_first_sentence_comes_before_any_table(nobody: str) -> None:
-    lines = text(nobody).splitlines()
+def test_the_problem_is_printed_before_any_table(unused_address: str) -> None:
+    lines = text(unused_address).splitlines()
     assert lines[0] == (
-        f"Nothing listens at {nobody}: no broker runs there, or the host or port is wrong."
+        f"Nothing listens at {unused_address}: no broker runs there, or the host or port is wrong."
     )
     assert lines[2].startswith("Why it matters: ")
     assert lines[4].startswith("What to do: Start the broker. If it runs in a container, publish")
@@ -130,7 +130,7 @@ def test_the_first_sentence_comes_before_any_table(nobody: str) -> None:
     assert table > 4
 
 
-def test_a_name_that_nobody_knows() -> None:
+def test_an_unknown_host_name() -> None:
     status, found = doctor("no-such-host.invalid:9092")
     assert status == STATUSES[Trouble.NAME] == 10
     assert first(found)["what"] == (
@@ -140,7 +140,7 @@ def test_a_name_that_nobody_knows() -> None:
     assert wrong(found) == ["name"]
 
 
-def test_docker_on_linux_has_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_docker_internal_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "in_container", lambda: True)
     status, found = doctor("host.docker.internal:9092")
     if status == 0:
@@ -148,19 +148,19 @@ def test_docker_on_linux_has_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--add-host host.docker.internal:host-gateway" in first(found)["cure"]
 
 
-def test_localhost_in_a_container(monkeypatch: pytest.MonkeyPatch, nobody: str) -> None:
+def test_localhost_in_a_container(monkeypatch: pytest.MonkeyPatch, unused_address: str) -> None:
     monkeypatch.setattr(environment, "in_container", lambda: True)
-    status, found = doctor(nobody)
+    status, found = doctor(unused_address)
     assert status == STATUSES[Trouble.NETWORK] == 11
     what = first(found)["what"]
     assert "In a container, localhost is the container itself, not the machine" in what
-    port = nobody.rpartition(":")[2]
+    port = unused_address.rpartition(":")[2]
     assert f"host.docker.internal:{port}" in first(found)["cure"]
     assert wrong(found) == ["connection"]
 
 
-def test_nothing_comes_back() -> None:
-    """A listener whose queue is full swallows what comes, as a firewall does."""
+def test_connection_attempts_without_a_response() -> None:
+    """Connect to a listener with a full queue, which drops SYN packets as a firewall does."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -202,7 +202,7 @@ def test_another_service(serve: Callable[[socket.socket], None], kind: Trouble, 
     assert words in first(found)["what"]
 
 
-def test_a_port_that_says_nothing() -> None:
+def test_a_port_that_accepts_and_never_answers() -> None:
     with listening() as address:
         status, found = doctor(address, timeout=4.0)
     assert status == STATUSES[Trouble.BROKER]
@@ -210,15 +210,15 @@ def test_a_port_that_says_nothing() -> None:
     assert "security.protocol" in first(found)["cure"]
 
 
-def test_a_time_that_is_too_short(fake: FakeCluster) -> None:
+def test_a_timeout_that_is_too_short(fake: FakeCluster) -> None:
     status, found = doctor(fake.bootstrap_servers, timeout=0.0)
     assert status == STATUSES[Trouble.OTHER] == 1
     assert "didn't answer before the timeout" in first(found)["what"]
 
 
-def test_of_two_addresses_the_one_that_got_further_is_told_first(nobody: str) -> None:
+def test_the_address_that_got_further_is_reported_first(unused_address: str) -> None:
     with listening(answer(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as address:
-        status, found = doctor(f"{nobody},{address}", timeout=6.0)
+        status, found = doctor(f"{unused_address},{address}", timeout=6.0)
     assert status == STATUSES[Trouble.PROTOCOL]
     assert [f["kind"] for f in found["findings"]] == ["protocol", "network"]
 
@@ -232,8 +232,8 @@ def test_a_proxy_that_refuses(fake: FakeCluster) -> None:
     assert "allow connections" in first(found)["cure"]
 
 
-def test_brokers_of_another_age(fake: FakeCluster) -> None:
-    """They answer, and speak no version of Produce that this client speaks."""
+def test_brokers_without_a_common_version(fake: FakeCluster) -> None:
+    """Offer only versions of Produce that this client doesn't support."""
 
     def newer(broker: SimulatedBroker) -> None:
         broker.versions = {**broker.spoken, ProduceRequest.API_KEY: (90, 99)}
@@ -246,17 +246,17 @@ def test_brokers_of_another_age(fake: FakeCluster) -> None:
     assert wrong(found) == ["Kafka's protocol"]
 
 
-# The classic trap
+# Advertised listeners
 
 
-def test_brokers_that_send_clients_to_localhost(
+def test_brokers_that_advertise_localhost(
     fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client in a container, brokers that advertise localhost, as in half of all tutorials."""
+    """Run in a container with brokers that advertise localhost, a common mistake in tutorials."""
     advertise(fake, lambda i: Address("localhost", 1 + i))
     port = fake.bootstrap_servers.rpartition(":")[2]
     monkeypatch.setattr(environment, "in_container", lambda: True)
-    # A name of this machine that isn't localhost, as the name of a service would be.
+    # A name of this machine that isn't localhost, like the name of a service.
     host = socket.gethostname()
     monkeypatch.setattr("odradek.runtime.resolver.look_up", _also(host))
     status, found = doctor(f"{host}:{port}")
@@ -278,7 +278,7 @@ def _also(host: str) -> Callable[[str, int], list[str]]:
     return look_up
 
 
-def test_brokers_that_have_names_of_another_network(fake: FakeCluster) -> None:
+def test_brokers_that_advertise_unknown_names(fake: FakeCluster) -> None:
     advertise(fake, lambda i: Address(f"kafka-{i}.invalid", 29092))
     status, found = doctor(fake.bootstrap_servers)
     assert status == STATUSES[Trouble.ADVERTISED]
@@ -288,7 +288,7 @@ def test_brokers_that_have_names_of_another_network(fake: FakeCluster) -> None:
     )
 
 
-def test_brokers_at_ports_where_nobody_is(fake: FakeCluster) -> None:
+def test_brokers_that_advertise_closed_ports(fake: FakeCluster) -> None:
     advertise(fake, lambda i: Address("127.0.0.1", 1 + i))
     status, found = doctor(fake.bootstrap_servers)
     assert status == STATUSES[Trouble.ADVERTISED]
@@ -298,7 +298,7 @@ def test_brokers_at_ports_where_nobody_is(fake: FakeCluster) -> None:
     )
 
 
-def test_one_broker_of_three(fake: FakeCluster) -> None:
+def test_one_of_three_brokers_is_unreachable(fake: FakeCluster) -> None:
     dead = fake.addresses[2]
     fake.kill(2)
     status, found = doctor(fake.bootstrap_servers)
@@ -309,7 +309,7 @@ def test_one_broker_of_three(fake: FakeCluster) -> None:
     )
 
 
-def test_brokers_that_share_an_address(fake: FakeCluster) -> None:
+def test_brokers_that_advertise_the_same_address(fake: FakeCluster) -> None:
     shared = Address("127.0.0.1", int(fake.addresses[1].rpartition(":")[2]))
     advertise(fake, lambda _: shared)
     status, found = doctor(fake.bootstrap_servers)
@@ -320,7 +320,7 @@ def test_brokers_that_share_an_address(fake: FakeCluster) -> None:
 # Clusters, topics, groups
 
 
-def test_another_cluster_than_the_one_that_is_meant(fake: FakeCluster) -> None:
+def test_an_unexpected_cluster_id(fake: FakeCluster) -> None:
     words = ("--config", "cluster.id.expected=theirs")
     status, found = doctor(fake.bootstrap_servers, *words)
     assert status == STATUSES[Trouble.CLUSTER] == 18
@@ -334,7 +334,7 @@ def test_two_clusters_in_one_list(fake: FakeCluster) -> None:
     assert "belongs to cluster" in first(found)["what"]
 
 
-def test_brokers_that_name_no_brokers(fake: FakeCluster) -> None:
+def test_a_metadata_response_without_brokers(fake: FakeCluster) -> None:
     fake._call(lambda: fake._cluster.answer_empty_brokers(True))
     status, found = doctor(fake.bootstrap_servers, timeout=3.0)
     assert status == STATUSES[Trouble.BROKER]
@@ -365,7 +365,7 @@ def test_a_partition_without_a_leader(fake: FakeCluster) -> None:
 
 
 def test_a_group_that_has_read_nothing_yet(fake: FakeCluster) -> None:
-    """ "My consumer gets nothing": the newcomer's question about auto.offset.reset."""
+    """Explain auto.offset.reset to a user whose consumer returns no records."""
     with Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer:
         for _ in range(SENT):
             producer.send("flights", b"x")
@@ -395,8 +395,8 @@ def test_a_group_that_has_read_nothing_yet(fake: FakeCluster) -> None:
     assert not note["grave"]
 
 
-def test_a_cluster_whose_groups_have_no_coordinator(fake: FakeCluster) -> None:
-    """A single broker with the default offsets.topic.replication.factor does so for ever."""
+def test_a_group_without_a_coordinator(fake: FakeCluster) -> None:
+    """Report it; with one broker, the default offsets.topic.replication.factor causes this."""
     fake.refuse("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", times=None)
     status, found = doctor(fake.bootstrap_servers, "--group", "board", timeout=3.0)
     assert status == STATUSES[Trouble.GROUP] == 22
@@ -404,7 +404,7 @@ def test_a_cluster_whose_groups_have_no_coordinator(fake: FakeCluster) -> None:
     assert "offsets.topic.replication.factor" in first(found)["cure"]
 
 
-def test_a_client_that_is_slowed_down(fake: FakeCluster) -> None:
+def test_a_throttled_client(fake: FakeCluster) -> None:
     def slow(broker: SimulatedBroker) -> None:
         broker.throttle = 0.4
 
@@ -417,34 +417,34 @@ def test_a_client_that_is_slowed_down(fake: FakeCluster) -> None:
 # docs/doctor.md
 
 
-def test_every_question_of_the_page_is_asked_here_or_there() -> None:
-    assert sorted(questions()) == sorted((*LOOPBACK, *SECURED))
-    assert len(questions()) == 10
+def test_every_example_of_the_page_is_tested() -> None:
+    assert sorted(example_names()) == sorted((*LOOPBACK, *SECURED))
+    assert len(example_names()) == 10
     page = PAGE.read_text()
     for kind, status in STATUSES.items():
         assert f"| {status} | `{kind}` |" in page
 
 
-def test_the_page(fake: FakeCluster, nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each question that needs no security."""
-    shows("refused", [nobody], {nobody.rpartition(":")[2]: "9092"})
+def test_the_page(fake: FakeCluster, unused_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check each example of the page that needs no security."""
+    check_example("refused", [unused_address], {unused_address.rpartition(":")[2]: "9092"})
     start, port = fake.bootstrap_servers, fake.bootstrap_servers.rpartition(":")[2]
-    shows("topic", [start, "--topic", "flihgts"], {start: "kafka.example:9092"})
+    check_example("topic", [start, "--topic", "flihgts"], {start: "kafka.example:9092"})
     with Producer({"bootstrap.servers": start}) as producer:
         for _ in range(SENT):
             producer.send("flights", b"x")
     words = [start, "--topic", "flights", "--group", "board"]
-    shows("nothing", words, {start: "kafka.example:9092"})
+    check_example("nothing", words, {start: "kafka.example:9092"})
     advertise(fake, lambda i: Address(f"kafka-{i}.invalid", 29092))
     told = {start: "localhost:9092", "kafka-1.invalid": "kafka"}
-    shows("another network", [start], told)
+    check_example("another network", [start], told)
     advertise(fake, lambda i: Address("localhost", 1 + i))
     host = socket.gethostname()
     monkeypatch.setattr("odradek.runtime.resolver.look_up", _also(host))
     told = {f"{host}:{port}": "kafka.example:9092", "localhost:2": "localhost:9092"}
-    shows("advertised", [f"{host}:{port}"], told)
+    check_example("advertised", [f"{host}:{port}"], told)
     monkeypatch.setattr(environment, "in_container", lambda: True)
-    shows("container", [nobody], {nobody.rpartition(":")[2]: "9092"})
+    check_example("container", [unused_address], {unused_address.rpartition(":")[2]: "9092"})
 
 
 # The command
@@ -458,7 +458,7 @@ def test_wrong_uses() -> None:
     assert done.exit_code == 2
 
 
-def test_the_address_as_kafkas_tools_have_it(fake: FakeCluster) -> None:
+def test_bootstrap_server_as_in_kafkas_tools(fake: FakeCluster) -> None:
     status, found = doctor("--bootstrap-server", fake.bootstrap_servers)
     assert (status, found["kind"]) == (0, None)
     for words in ([], ["localhost:1", "--bootstrap-server", "localhost:1"]):

@@ -1,4 +1,4 @@
-"""`odradek doctor` before real brokers that want TLS, a password and rights: each real mistake."""
+"""Test `odradek doctor` with real brokers that require TLS, passwords and ACLs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.doctor_page import shows
-from tests.integration.test_doctor_command import doctor as told_at_once
+from tests.integration.doctor_page import check_example
+from tests.integration.test_doctor_command import doctor as run_doctor_once
 from tests.integration.test_doctor_command import first, wrong
 from tests.integration.test_explain_command import listening
 from tests.volume import WHOLE
@@ -34,7 +34,7 @@ from odradek.testing.brokers.shared_clusters import SharedClusters
 
 USERS = {"alice": "alice-secret-17", "bob": "bob-secret-23"}
 BROKERS = 3 if WHOLE else 1
-"""Only `test_a_broker_that_is_gone`, which is marked `long`, needs three."""
+"""Only `test_a_broker_that_is_gone`, which is marked `long`, needs three brokers."""
 OPTIONS = {
     "brokers": BROKERS,
     "security": "SASL_SSL",
@@ -49,19 +49,19 @@ ALICE = "User:alice"
 
 
 @pytest.fixture(autouse=True)
-def on_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def not_in_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "in_container", lambda: False)
 
 
 def doctor(*words: str, timeout: float = 15.0) -> tuple[int, dict[str, Any]]:
-    """What the doctor says once it doesn't speak of copies.
+    """Run the doctor again until it doesn't report under-replicated partitions.
 
-    On a busy machine a follower is late, or a broker with the news of it, for some seconds, and
-    the doctor says so rightly.
+    On a busy machine a follower, or a broker's metadata about it, is late for some seconds, and the
+    doctor reports that correctly.
     """
     deadline = time.monotonic() + 60
     while True:
-        status, found = told_at_once(*words, timeout=timeout)
+        status, found = run_doctor_once(*words, timeout=timeout)
         late = any(f["kind"] == Trouble.UNDER_REPLICATED.value for f in found["findings"])
         if not late or time.monotonic() > deadline:
             return status, found
@@ -70,7 +70,7 @@ def doctor(*words: str, timeout: float = 15.0) -> tuple[int, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def strict(clusters: SharedClusters) -> LocalCluster:
-    """Alice may use `mine` and her group; she sees `seen`, and nothing about `theirs`."""
+    """Start a cluster where alice may use `mine` and her group, and only describe `seen`."""
     running = clusters.start(OPTIONS)
     rights = [
         *(
@@ -89,14 +89,14 @@ def strict(clusters: SharedClusters) -> LocalCluster:
     with Admin(running.inner_config()) as admin:
         admin.create_acls(rights, timeout=30)
         admin.create_topics([NewTopic(t, 3, BROKERS) for t in (MINE, SEEN, THEIRS)], timeout=30)
-    # It returns when every broker knows this topic, and so all that was created before.
+    # This returns when every broker knows the topic, and therefore all that was created before.
     running.create_topic("single", partitions=3, replication_factor=1)
     return running
 
 
 @pytest.fixture
 def settings(strict: LocalCluster, tmp_path: Path) -> Callable[..., list[str]]:
-    """What a user would have in a file, with something changed."""
+    """Return a function that writes a user's settings, with changes, to a file."""
 
     def made(user: str = "alice", **changes: str | None) -> list[str]:
         given = {name.replace("_", "."): value for name, value in changes.items()}
@@ -113,7 +113,7 @@ def settings(strict: LocalCluster, tmp_path: Path) -> Callable[..., list[str]]:
 Settings = Callable[..., list[str]]
 
 
-def test_all_is_well(strict: LocalCluster, settings: Settings) -> None:
+def test_no_problem_with_full_permissions(strict: LocalCluster, settings: Settings) -> None:
     status, found = doctor(
         strict.bootstrap_servers, "--topic", MINE, "--group", "board", *settings()
     )
@@ -141,7 +141,7 @@ def test_all_is_well(strict: LocalCluster, settings: Settings) -> None:
     ],
     ids=["password", "mechanism", "no SASL", "no TLS", "no trust"],
 )  # fmt: skip
-def test_settings_that_do_not_fit(
+def test_wrong_security_settings(
     strict: LocalCluster,
     settings: Settings,
     changes: dict[str, str | None],
@@ -186,7 +186,7 @@ def test_a_certificate_for_another_name(strict: LocalCluster, settings: Settings
 
 @contextmanager
 def certificate(strict: LocalCluster, starts: float, ends: float) -> Iterator[str]:
-    """A port that shows a certificate of the cluster's authority, good for these days."""
+    """Serve a certificate of the cluster's authority that is valid for these days."""
     now = datetime.now(UTC)
     identity = strict.authority.issue(
         "other",
@@ -230,7 +230,7 @@ def test_a_certificate_that_ends_soon(strict: LocalCluster, settings: Settings) 
     assert 3.0 < (ends[address] - time.time()) / 86400 < 3.6
 
 
-def test_rights_for_topics(strict: LocalCluster, settings: Settings) -> None:
+def test_permissions_for_topics(strict: LocalCluster, settings: Settings) -> None:
     status, found = doctor(strict.bootstrap_servers, "--topic", SEEN, *settings())
     assert status == STATUSES[Trouble.RIGHTS] == 20
     assert first(found)["what"] == (
@@ -242,8 +242,8 @@ def test_rights_for_topics(strict: LocalCluster, settings: Settings) -> None:
     assert "odradek acls create" in first(found)["cure"]
 
 
-def test_rights_for_groups(strict: LocalCluster, settings: Settings) -> None:
-    # To see a group is less than to be in it.
+def test_permissions_for_groups(strict: LocalCluster, settings: Settings) -> None:
+    # Describing a group needs less permission than joining it.
     for group, right in (("known", "READ"), ("nobodys", "DESCRIBE")):
         status, found = doctor(strict.bootstrap_servers, "--group", group, *settings())
         assert status == STATUSES[Trouble.RIGHTS], found["findings"]
@@ -273,7 +273,7 @@ def test_lag(strict: LocalCluster, settings: Settings) -> None:
     assert note["what"] == ("Group board has a lag of 5 records, but no members to read them.")
 
 
-def test_the_doctor_makes_no_topic_where_brokers_would(strict: LocalCluster) -> None:
+def test_the_doctor_creates_no_topic_with_auto_create_enabled(strict: LocalCluster) -> None:
     start, words = strict.inner_servers, []
     for name, value in strict.inner_config().items():
         if name != "bootstrap.servers":
@@ -285,8 +285,10 @@ def test_the_doctor_makes_no_topic_where_brokers_would(strict: LocalCluster) -> 
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_brokers_make_topics_for_clients_that_let_them(strict: LocalCluster, allowed: bool) -> None:
-    """allow.auto.create.topics, in both clients (KIP-361); admin clients never let them."""
+def test_brokers_auto_create_topics_if_the_client_allows_it(
+    strict: LocalCluster, allowed: bool
+) -> None:
+    """Check allow.auto.create.topics in both clients (KIP-361); admin clients never allow it."""
     config = {**strict.inner_config(), "allow.auto.create.topics": allowed}
     sent, read = f"sent-{allowed}", f"read-{allowed}"
     with Producer(config, max_block_ms=30_000 if allowed else 3000) as producer:
@@ -311,13 +313,13 @@ def test_brokers_make_topics_for_clients_that_let_them(strict: LocalCluster, all
 
 
 def test_the_page(strict: LocalCluster, settings: Settings) -> None:
-    """The questions of docs/doctor.md that a real broker asks."""
+    """Check the examples of docs/doctor.md that need a real broker."""
     start = strict.bootstrap_servers
 
     def asked(name: str, *words: str, **changes: str | None) -> None:
         given = settings(**changes)
         told = {given[1]: "client.properties", start: "kafka.example:9093"}
-        shows(name, [start, *words, *given], told)
+        check_example(name, [start, *words, *given], told)
 
     asked("no tls", security_protocol="SASL_PLAINTEXT")
     asked("password", sasl_password=WRONG)
@@ -341,12 +343,12 @@ def test_a_quota_that_is_not_used_up(strict: LocalCluster, settings: Settings) -
 
 
 def test_a_quota(strict: LocalCluster, settings: Settings) -> None:
-    """A share of the brokers' time so small that each request is one too many."""
+    """Set a quota of the brokers' processor time that each request exceeds."""
     entity = ClientQuotaEntity(client_id="odradek-doctor")
     set_quota(strict, entity, request_percentage=0.0001)
     try:
         status, found = doctor(strict.bootstrap_servers, *settings())
-        for _ in range(5):  # brokers count before they slow anybody down
+        for _ in range(5):  # brokers measure for a while before they throttle
             if status:
                 break
             status, found = doctor(strict.bootstrap_servers, *settings())
@@ -358,7 +360,7 @@ def test_a_quota(strict: LocalCluster, settings: Settings) -> None:
 
 @pytest.mark.long  # shorter: test_doctor_command.py (a partition without a leader, one of three)
 def test_a_broker_that_is_gone(strict: LocalCluster, settings: Settings) -> None:
-    """At first its address is dead; then its partitions have no leader, or one copy less."""
+    """Kill a broker: its address fails, then its partitions have no leader or fewer replicas."""
     with Admin(strict.inner_config()) as admin:
         leaders = [p.leader for p in admin.describe_topics("single")["single"].partitions]
     gone = leaders[0]
@@ -367,14 +369,16 @@ def test_a_broker_that_is_gone(strict: LocalCluster, settings: Settings) -> None
     words = f"{lost} of 3 partitions of topic single {'has' if lost == 1 else 'have'} no leader"
     strict.kill(gone)
     try:
-        status, found = told_at_once(strict.bootstrap_servers, "--topic", "single", *settings())
+        status, found = run_doctor_once(strict.bootstrap_servers, "--topic", "single", *settings())
         assert status in (STATUSES[Trouble.ADVERTISED], STATUSES[Trouble.LEADERLESS])
         deadline = time.monotonic() + 60
         while status != STATUSES[Trouble.LEADERLESS] and time.monotonic() < deadline:
-            status, found = told_at_once(strict.bootstrap_servers, "--topic", "single", *settings())
+            status, found = run_doctor_once(
+                strict.bootstrap_servers, "--topic", "single", *settings()
+            )
         assert first(found)["what"].startswith(words)
         assert f"(missing: {gone})" in first(found)["cure"]
-        status, found = told_at_once(strict.bootstrap_servers, "--topic", MINE, *settings())
+        status, found = run_doctor_once(strict.bootstrap_servers, "--topic", MINE, *settings())
         assert status == STATUSES[Trouble.UNDER_REPLICATED] == 23
         assert first(found)["what"].startswith(f"Broker {gone} should hold replicas")
     finally:

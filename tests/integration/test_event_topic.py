@@ -1,4 +1,4 @@
-"""`events.topic` with real brokers: what a listener hears is in the topic, in order."""
+"""Test `events.topic` with real brokers: the topic has a listener's events in order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
 from odradek.testing import LocalCluster
 
 
-def test_a_client_publishes_its_events_and_doesnt_wait_for_them(
-    cluster: LocalCluster, topic: str
-) -> None:
+def test_a_client_publishes_its_events_without_waiting(cluster: LocalCluster, topic: str) -> None:
     config = cluster.client_config()
     with Admin(config) as admin:
         admin.create_topics([NewTopic(name, 2, 1) for name in (topic, f"{topic}-events")])
@@ -38,7 +36,7 @@ def test_a_client_publishes_its_events_and_doesnt_wait_for_them(
 
 
 def published(config: dict[str, str], topic: str, count: int) -> list[dict[str, Any]]:
-    """The lines of one client: they are in one partition, in order."""
+    """Return the events of one client, which are in one partition, in order."""
     with Consumer(config, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, n) for n in range(2)])
         return [json.loads(record.value or b"") for record in read(consumer, count)]

@@ -1,4 +1,4 @@
-"""The programs of `examples` that end by themselves print what their READMEs say."""
+"""Run the programs of `examples` that end by themselves; they print what their READMEs show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 60.0
 
 
 def shown(example: str) -> str:
-    """What one sees, by the README."""
+    """Return the output that the README shows."""
     text = (EXAMPLES / example / "README.md").read_text()
     [block] = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
     return str(block)
@@ -41,7 +41,7 @@ def printed(fake: FakeCluster, example: str, program: str, **more: str) -> str:
 @pytest.mark.parametrize(
     ("example", "program"), [("polars", "delays.py"), ("duckdb", "flights.py")]
 )
-def test_a_topic_becomes_a_frame_and_a_frame_a_topic(example: str, program: str) -> None:
+def test_a_topic_is_read_into_a_frame_and_written_from_one(example: str, program: str) -> None:
     with FakeCluster(brokers=1, topics={f"{example}-flights": 2, f"{example}-delays": 1}) as fake:
         assert printed(fake, example, program) == shown(example)
         values = [row[4] or b"" for row in fake.records(f"{example}-delays")]
@@ -49,20 +49,20 @@ def test_a_topic_becomes_a_frame_and_a_frame_a_topic(example: str, program: str)
     assert b'"airline":"AA","flights":2,"mean":8.0}' in values[0]
 
 
-def test_the_clock_of_compose_ticks() -> None:
+def test_the_compose_example() -> None:
     with FakeCluster(brokers=3) as fake:
         assert printed(fake, "compose", "clock.py", TICKS="3") == shown("compose")
         assert sum(len(fake.records("clock", n)) for n in range(3)) == 3
 
 
 @pytest.mark.parametrize("example", ["msk", "event_hubs"])
-def test_records_of_a_vendors_example_go_there_and_back(
+def test_a_cloud_vendors_example_writes_and_reads_records(
     example: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FakeCluster(brokers=1, topics={"orders": 2}) as fake:
         program = runpy.run_path(str(EXAMPLES / example / "orders.py"))
         here = {"bootstrap.servers": fake.bootstrap_servers}
         monkeypatch.setitem(program["main"].__globals__, "settings", lambda _: here)
-        for _ in range(2):  # older records are left alone
+        for _ in range(2):  # the second run skips the older records
             program["main"]()
             assert capsys.readouterr().out == shown(example)

@@ -1,4 +1,4 @@
-"""One rule for all commands: Ctrl-C is 130; SIGTERM is an end in order where a command takes it."""
+"""Check all commands: Ctrl-C exits with 130; SIGTERM ends `consume` and `produce` in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 60.0
 
 @pytest.fixture
 def mute() -> Iterator[socket.socket]:
-    """A port that accepts and says nothing."""
+    """Return a port that accepts connections and never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(16)
@@ -39,7 +39,7 @@ sinks: {copy: {from: rows, options: {topic: u}}}
     ("number", "status"),
     [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGTERM, 0)],
 )
-def test_a_pipeline_that_starts_is_stopped_in_order(
+def test_a_starting_pipeline_ends_in_order_after_a_signal(
     mute: socket.socket, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
     place = tmp_path / "copying.yml"
@@ -58,7 +58,7 @@ def test_a_pipeline_that_starts_is_stopped_in_order(
 
 
 def ended(listener: socket.socket, words: str, number: signal.Signals) -> int:
-    """The exit status of a command that is signalled once it has dialled."""
+    """Return the exit status of a command that is signalled once it has connected."""
     servers = f"127.0.0.1:{listener.getsockname()[1]}"
     with subprocess.Popen(
         [COMMAND, *words.format(servers).split()],
@@ -87,16 +87,16 @@ def ended(listener: socket.socket, words: str, number: signal.Signals) -> int:
         pytest.param("copy t u --bootstrap-server {}", marks=pytest.mark.long),
     ],
 )
-def test_ctrl_c_is_130(mute: socket.socket, words: str) -> None:
+def test_ctrl_c_exits_with_130(mute: socket.socket, words: str) -> None:
     assert ended(mute, words, signal.SIGINT) == 130
 
 
 @pytest.mark.parametrize("words", ["consume", "produce"])
-def test_sigterm_is_an_end_in_order(mute: socket.socket, words: str) -> None:
+def test_sigterm_exits_with_0(mute: socket.socket, words: str) -> None:
     assert ended(mute, f"{words} --topic t --bootstrap-server {{}}", signal.SIGTERM) == 0
 
 
-def test_a_simulation_too() -> None:
+def test_ctrl_c_in_a_simulation() -> None:
     with subprocess.Popen(
         [COMMAND, "simulate", "fleet", "--policy", "constant", "--clients", "300"],
         stderr=subprocess.PIPE,

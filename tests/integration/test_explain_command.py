@@ -1,4 +1,4 @@
-"""`odradek explain` says what is in the way: each way to fail, on loopback."""
+"""Test that `odradek explain` reports the cause of each kind of failure, on loopback."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMAND = Path(sys.executable).parent / "odradek"
 
 
 def explain(*words: str, timeout: float = 1.0) -> tuple[int, dict[str, Any]]:
-    """Exit status and picture."""
+    """Run the command and return its exit status and JSON output."""
     done = CliRunner().invoke(
         build("explain"), ["explain", *words, "--json", f"--timeout={timeout}"]
     )
@@ -44,7 +44,7 @@ def the_address(picture: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def listening(serve: Callable[[socket.socket], None] | None = None) -> Iterator[str]:
-    """A port that accepts (or leaves alone) whoever comes."""
+    """Listen on a port that accepts each connection and calls `serve`, if given."""
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
         listener.listen(16)
@@ -70,8 +70,8 @@ def listening(serve: Callable[[socket.socket], None] | None = None) -> Iterator[
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
-    """An address at which nothing listens."""
+def unused_address() -> Iterator[str]:
+    """Return an address where nothing listens."""
     with socket.socket() as bound:
         bound.bind((LOOPBACK, 0))
         yield f"{LOOPBACK}:{bound.getsockname()[1]}"
@@ -87,7 +87,7 @@ def cluster_on(server: LoopbackServer, **options: Any) -> SimulatedCluster:
     return server.call(lambda: SimulatedCluster(server, 3, bootstrap_name=None, **options))
 
 
-def test_a_cluster_that_is_well(server: LoopbackServer) -> None:
+def test_a_cluster_without_faults(server: LoopbackServer) -> None:
     cluster = cluster_on(server)
     status, picture = explain(cluster.bootstrap_servers, timeout=10.0)
     assert status == 0
@@ -100,7 +100,7 @@ def test_a_cluster_that_is_well(server: LoopbackServer) -> None:
     assert any(a["state"] == "ready" for a in picture["addresses"])
 
 
-def test_a_cluster_of_which_a_part_works(server: LoopbackServer) -> None:
+def test_a_cluster_with_an_unreachable_broker(server: LoopbackServer) -> None:
     cluster = cluster_on(server)
     server.call(partial(cluster.create_topic, "flights", 6))
     dead = server.call(server.new_address)
@@ -131,8 +131,8 @@ def test_a_cluster_of_which_a_part_works(server: LoopbackServer) -> None:
     assert "partly: 2 of 3 brokers answer" in shown.stdout
 
 
-def test_nothing_listens(nobody: str) -> None:
-    status, picture = explain(nobody)
+def test_nothing_listens(unused_address: str) -> None:
+    status, picture = explain(unused_address)
     assert status == 1
     found = the_address(picture)
     assert found["ip"] == LOOPBACK
@@ -143,8 +143,8 @@ def test_nothing_listens(nobody: str) -> None:
     assert picture["outage"]["dials_of_bootstrap"] >= 2
 
 
-def test_a_dial_that_nobody_answers() -> None:
-    """A full backlog drops what comes, as a firewall does."""
+def test_a_connection_attempt_that_times_out() -> None:
+    """Connect to a listener with a full queue, which drops SYN packets as a firewall does."""
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
         listener.listen(0)
@@ -191,7 +191,7 @@ def tls(sock: socket.socket) -> None:
         (socket.socket.close, 1.0, "", "it closes connections before it answers"),
     ],
 )
-def test_a_port_that_is_no_broker(
+def test_a_port_of_another_service(
     serve: Callable[[socket.socket], None] | None, seconds: float, found: str, diagnosis: str
 ) -> None:
     with listening(serve) as address:
@@ -210,7 +210,7 @@ def test_brokers_that_accept_and_reset_or_close(server: LoopbackServer) -> None:
         assert status == 1
         found = the_address(picture)
         assert found["failures"] >= 2
-        # (At that very moment it may just be ready again, before it closes: nothing is wrong then.)
+        # Here the connection may just be ready again, before the broker closes it: no error then.
         assert found["meaning"] or found["state"] == "ready", found
         assert found["last_error"]
         assert picture["outage"]["total"]
@@ -227,13 +227,13 @@ def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the name doesn't resolve on this machine" in picture["diagnosis"]
 
 
-def test_brokers_that_advertise_where_nobody_is(server: LoopbackServer) -> None:
+def test_brokers_that_advertise_unused_addresses(server: LoopbackServer) -> None:
     cluster = cluster_on(server)
     dead = [server.call(server.new_address) for _ in cluster.brokers]
 
     def advertise() -> None:
         for broker, address in zip(cluster.brokers.values(), dead, strict=True):
-            broker.address = address  # it goes on listening at its old one
+            broker.address = address  # it still listens at its old address
 
     server.call(advertise)
     status, picture = explain(cluster.bootstrap_servers, timeout=3.0)
@@ -261,9 +261,9 @@ def test_another_cluster(server: LoopbackServer, tmp_path: Path) -> None:
     assert status == 0
 
 
-def test_for_people(nobody: str) -> None:
+def test_the_text_output(unused_address: str) -> None:
     done = CliRunner().invoke(
-        build("explain"), ["explain", nobody, "--timeout=0.5"], env={"COLUMNS": "200"}
+        build("explain"), ["explain", unused_address, "--timeout=0.5"], env={"COLUMNS": "200"}
     )
     assert done.exit_code == 1
     for part in (
@@ -293,24 +293,24 @@ def test_for_people(nobody: str) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_use(words: list[str]) -> None:
+def test_invalid_command_lines(words: list[str]) -> None:
     assert CliRunner().invoke(build("explain"), ["explain", *words]).exit_code == 2
 
 
-def test_a_number_alone_is_told_what_it_would_be() -> None:
+def test_a_number_without_option_gets_a_hint() -> None:
     done = CliRunner().invoke(build("explain"), ["explain", "h:1", "2"])
     assert (
         "SECONDS (2) is the interval of --watch; to limit the time, use --timeout 2" in done.stderr
     )
 
 
-def test_the_address_as_kafkas_tools_have_it(nobody: str) -> None:
-    status, picture = explain("--bootstrap-server", nobody)
+def test_bootstrap_server_as_in_kafkas_tools(unused_address: str) -> None:
+    status, picture = explain("--bootstrap-server", unused_address)
     assert status == 1
-    assert the_address(picture)["address"] == nobody
+    assert the_address(picture)["address"] == unused_address
 
 
-def test_watch_tells_when_the_cluster_goes_and_comes_back(server: LoopbackServer) -> None:
+def test_watch_reports_an_outage_and_its_end(server: LoopbackServer) -> None:
     cluster = cluster_on(server)
     with subprocess.Popen(
         [COMMAND, "explain", cluster.bootstrap_servers, "--watch", "0.1", "--json"],
@@ -342,15 +342,15 @@ def test_watch_tells_when_the_cluster_goes_and_comes_back(server: LoopbackServer
         assert process.wait(10.0) == 130
 
 
-def test_watch_for_people_ends_by_its_timeout(nobody: str) -> None:
-    command = [str(COMMAND), "explain", nobody, "--watch", "0.1", "--timeout", "0.5"]
+def test_the_text_output_of_watch_ends_at_the_timeout(unused_address: str) -> None:
+    command = [str(COMMAND), "explain", unused_address, "--watch", "0.1", "--timeout", "0.5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 1
     assert "nothing listens there" in " ".join(done.stdout.split())
 
 
-def test_a_short_watch_tells_of_a_part_that_says_nothing(server: LoopbackServer) -> None:
-    """What answers is known before the end, however long one address keeps silent."""
+def test_a_short_watch_reports_a_broker_that_never_answers(server: LoopbackServer) -> None:
+    """Report the brokers that answer before the end, although one address never answers."""
     cluster = cluster_on(server)
     broker = next(iter(cluster.brokers.values()))
     with listening() as mute:

@@ -1,4 +1,4 @@
-"""Every duration may be as small or as large as its range says: a client sends and reads."""
+"""Set every duration to the smallest and largest values of its range; a client sends and reads."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from odradek.testing import FakeCluster
 P0 = TopicPartition("t", 0)
 VALUES = (0, 1, -1, 2**31 - 1, 2**31, 2**63 - 1)
 DURATIONS = [o for o in OPTIONS.values() if o.parse.kind == "milliseconds"]
-FOR_EVER = {"connections.max.idle.ms": -1, "metadata.max.age.ms": 30 * 86_400_000}
-"""Together, no earlier deadline hides a large one."""
-AT_ONCE = {
+ALWAYS_SET = {"connections.max.idle.ms": -1, "metadata.max.age.ms": 30 * 86_400_000}
+"""Set in all cases, so that no earlier deadline hides a large one."""
+MAY_TIME_OUT = {
     "default.api.timeout.ms", "max.block.ms", "request.timeout.ms", "delivery.timeout.ms",
     "bootstrap.timeout.ms", "socket.connection.setup.timeout.ms",
     "socket.connection.setup.timeout.max.ms",
 }  # fmt: skip
-"""With 0 or 1 ms a call may time out, which is what was asked for."""
-BEFORE_ALL = "reconnect.first.jitter.ms"
-"""The first connection waits for a share of it."""
+"""Durations with which calls may time out if the value is 0 or 1 ms."""
+FIRST_JITTER = "reconnect.first.jitter.ms"
+"""The first connection waits for a random part of this duration."""
 
 
 def allowed(option: Option, value: int) -> bool:
@@ -40,7 +40,7 @@ CASES = [
     (o.name, v)
     for o in DURATIONS
     for v in VALUES
-    if allowed(o, v) and (o.name != BEFORE_ALL or v < 2)
+    if allowed(o, v) and (o.name != FIRST_JITTER or v < 2)
 ]
 
 
@@ -60,7 +60,7 @@ def send_and_read(cluster: FakeCluster, given: dict[str, int]) -> None:
     with Producer({**servers, **of["producer"]}) as producer:
         for value in (b"x", b"y"):
             sent = producer.send("t", value, partition=0)
-            producer.flush(60)  # whatever linger.ms says
+            producer.flush(60)  # independent of linger.ms
             sent.result(60)
     with Consumer({**servers, "auto.offset.reset": "earliest", **of["consumer"]}) as consumer:
         consumer.assign([P0])
@@ -70,27 +70,27 @@ def send_and_read(cluster: FakeCluster, given: dict[str, int]) -> None:
         assert records[0].value == b"x"
 
 
-def test_there_are_durations_of_all_clients() -> None:
+def test_durations_are_found() -> None:
     assert len(DURATIONS) >= 30
     assert len(CASES) >= 100
 
 
 @pytest.mark.parametrize("value", [2**31 - 1, 2**31, 2**63 - 1])
-def test_all_durations_are_large_at_once(cluster: FakeCluster, value: int) -> None:
-    given = {o.name: value for o in DURATIONS if allowed(o, value) and o.name != BEFORE_ALL}
-    given.pop("fetch.max.wait.ms", None)  # must be below request.timeout.ms
-    given.pop("linger.ms", None)  # and this, with that, below delivery.timeout.ms
-    for name in ("request.timeout.ms", "heartbeat.interval.ms"):  # below others
+def test_all_durations_large_at_the_same_time(cluster: FakeCluster, value: int) -> None:
+    given = {o.name: value for o in DURATIONS if allowed(o, value) and o.name != FIRST_JITTER}
+    given.pop("fetch.max.wait.ms", None)  # must be less than request.timeout.ms
+    given.pop("linger.ms", None)  # the sum of both must be less than delivery.timeout.ms
+    for name in ("request.timeout.ms", "heartbeat.interval.ms"):  # must be less than others
         given.pop(name, None)
     send_and_read(cluster, given)
 
 
 @pytest.mark.parametrize(("name", "value"), some(CASES, 60))
-def test_a_duration_is_extreme(cluster: FakeCluster, name: str, value: int) -> None:
+def test_one_duration_at_a_time(cluster: FakeCluster, name: str, value: int) -> None:
     try:
-        send_and_read(cluster, {**FOR_EVER, name: value})
+        send_and_read(cluster, {**ALWAYS_SET, name: value})
     except ConfigurationError:
-        return  # it goes with no default of another option
+        return  # in conflict with the default of another option
     except KafkaError as error:
-        if isinstance(error, ClientBrokenError) or name not in AT_ONCE or value > 1:
+        if isinstance(error, ClientBrokenError) or name not in MAY_TIME_OUT or value > 1:
             raise

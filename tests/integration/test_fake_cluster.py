@@ -1,4 +1,4 @@
-"""`odradek cluster start --simulated` as a process, and what hostile bytes do to it: nothing."""
+"""Run `odradek cluster start --simulated` as a process; malformed requests must not harm it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from odradek.testing import FakeCluster
 COMMAND = Path(sys.executable).parent / "odradek"
 PATIENCE = 60.0
 MOST_MORE_KB = 400 << 10
-"""What all of this may add to the process; the limits add up to less."""
+"""Limit for the additional memory of all attacks; the server's own limits add up to less."""
 
 
 class Process(NamedTuple):
@@ -52,7 +52,7 @@ class Process(NamedTuple):
 
     def works(self) -> None:
         servers = self.told["bootstrap_servers"]
-        # A process without a processor for ten seconds isn't a cluster that can't be reached.
+        # A process that gets no processor time for ten seconds is not an unreachable cluster.
         patient = {"bootstrap.timeout.ms": int(PATIENCE * 1000)}
         with Producer({"bootstrap.servers": servers, "linger.ms": 0, **patient}) as producer:
             producer.send("flights", b"JFK", partition=0).result(timeout=PATIENCE)
@@ -72,7 +72,7 @@ def started(*words: str) -> Iterator[Process]:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_it_runs_until_it_is_told_to_end(number: signal.Signals, status: int) -> None:
+def test_the_process_runs_until_a_signal(number: signal.Signals, status: int) -> None:
     with started("--brokers", "2", "--topics", "flights:3,one") as process:
         assert [broker["id"] for broker in process.told["brokers"]] == [1, 2]
         process.works()
@@ -95,13 +95,13 @@ def test_it_runs_until_it_is_told_to_end(number: signal.Signals, status: int) ->
         ("--topics a", 2, "--topics needs --simulated"),
     ],
 )
-def test_wrong_use(words: str, status: int, said: str) -> None:
+def test_invalid_command_lines(words: str, status: int, said: str) -> None:
     code, out, err = run("cluster", "start", *words.split())
     assert (code, out) == (status, "")
     assert said in err
 
 
-def test_a_port_that_somebody_has() -> None:
+def test_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         code, out, err = run("cluster", "start", "--simulated", "--port", port)
@@ -109,8 +109,8 @@ def test_a_port_that_somebody_has() -> None:
     assert "is in use by another program (perhaps other brokers); use --port 0" in err
 
 
-def test_it_starts_at_once() -> None:
-    """Processor time: the machine may have other work. Without the interpreter's own start."""
+def test_starting_takes_little_processor_time() -> None:
+    """Measure processor time (the machine may be busy), without the interpreter's start."""
     taken = []
     for _ in range(5):
         begin = time.process_time()
@@ -157,7 +157,7 @@ def huge_lengths(address: tuple[str, int]) -> None:
 
 
 def half_frames(address: tuple[str, int]) -> None:
-    """Forty times nearly 16 MiB of a Produce request."""
+    """Send nearly 16 MiB of a Produce request on each of forty connections."""
     with ExitStack() as stack:
         for _ in range(40):
             sock = stack.enter_context(socket.create_connection(address, PATIENCE))
@@ -175,7 +175,7 @@ def connections(address: tuple[str, int]) -> None:
 
 
 def unread_answers(address: tuple[str, int]) -> None:
-    """Many requests whose answers are never read."""
+    """Send many requests and never read their responses."""
     ask = frame(MetadataRequest(topics=[MetadataRequestTopic(name="t" * 200)] * 1000), 9)
     with ExitStack() as stack:
         for _ in range(20):
@@ -213,7 +213,7 @@ def long_polls(address: tuple[str, int]) -> None:
 
 @pytest.fixture(scope="module")
 def attacked() -> Iterator[tuple[Process, int]]:
-    """One process for all attacks, and how much memory it had before the first."""
+    """Return one process for all attacks, and its memory before the first one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2048)), hard))
     with started("--topics", "flights") as process:
@@ -226,7 +226,7 @@ def attacked() -> Iterator[tuple[Process, int]]:
     [garbage, huge_lengths, half_frames, connections, unread_answers, many_topics, many_members,
      long_polls],
 )  # fmt: skip
-def test_it_survives(
+def test_the_process_survives_the_attack(
     attacked: tuple[Process, int], attack: Callable[[tuple[str, int]], None]
 ) -> None:
     process, before = attacked

@@ -1,4 +1,4 @@
-"""The front door on real sockets: bytes and ends pass, and it leads where it is told."""
+"""Test the front door on real sockets: it forwards data and closes to a backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT = 10.0
 
 
 class Backend:
-    """Answers every connection with its name, then echoes until the other end closes."""
+    """Server that sends its name on each connection, then echoes until the peer closes."""
 
     def __init__(self, name: bytes) -> None:
         self._name = name
@@ -68,42 +68,46 @@ def door() -> Iterator[FrontDoor]:
     opened.close()
 
 
-def dial(door: FrontDoor) -> socket.socket:
+def connect(door: FrontDoor) -> socket.socket:
     return socket.create_connection((door.address.host, door.address.port), TIMEOUT)
 
 
-def greeted(door: FrontDoor) -> bytes:
-    with dial(door) as connection:
+def first_byte(door: FrontDoor) -> bytes:
+    with connect(door) as connection:
         return connection.recv(1)
 
 
-def test_backends_take_turns_and_can_be_switched(door: FrontDoor, backends: list[Backend]) -> None:
+def test_connections_are_distributed_and_backends_can_be_changed(
+    door: FrontDoor, backends: list[Backend]
+) -> None:
     first, second = backends
     door.lead_to([first.address, second.address])
-    assert sorted(greeted(door) for _ in range(4)) == [b"0", b"0", b"1", b"1"]
+    assert sorted(first_byte(door) for _ in range(4)) == [b"0", b"0", b"1", b"1"]
     door.lead_to([second.address])
-    assert {greeted(door) for _ in range(3)} == {b"1"}
+    assert {first_byte(door) for _ in range(3)} == {b"1"}
     assert door.accepted == 7
 
 
-def test_a_dead_backend_is_passed_over(door: FrontDoor, backends: list[Backend]) -> None:
+def test_a_dead_backend_is_skipped(door: FrontDoor, backends: list[Backend]) -> None:
     dead, alive = backends
     dead.close()
     door.lead_to([dead.address, alive.address])
-    assert {greeted(door) for _ in range(4)} == {b"1"}
+    assert {first_byte(door) for _ in range(4)} == {b"1"}
 
 
 def test_without_a_backend_the_connection_is_closed_at_once(door: FrontDoor) -> None:
-    with dial(door) as connection, suppress(ConnectionResetError):
+    with connect(door) as connection, suppress(ConnectionResetError):
         assert connection.recv(1) == b""
 
 
-def test_megabytes_pass_both_ways_unharmed(door: FrontDoor, backends: list[Backend]) -> None:
+def test_megabytes_are_forwarded_in_both_directions(
+    door: FrontDoor, backends: list[Backend]
+) -> None:
     door.lead_to([backends[0].address])
     sent = os.urandom(8 * 1024 * 1024)
-    with dial(door) as connection:
+    with connect(door) as connection:
         assert connection.recv(1) == b"0"
-        # The whole comes back while it is sent: both buffers fill, so both ways have to wait.
+        # The echo comes back during sending, so both buffers fill and both directions have to wait.
         sender = threading.Thread(target=connection.sendall, args=(sent,))
         sender.start()
         received = bytearray()
@@ -113,11 +117,11 @@ def test_megabytes_pass_both_ways_unharmed(door: FrontDoor, backends: list[Backe
     assert bytes(received) == sent
 
 
-def test_open_connections_stay_when_the_door_leads_elsewhere_until_they_are_cut(
+def test_open_connections_keep_their_backend_until_they_are_dropped(
     door: FrontDoor, backends: list[Backend]
 ) -> None:
     door.lead_to([backends[0].address])
-    with dial(door) as connection:
+    with connect(door) as connection:
         assert connection.recv(1) == b"0"
         door.lead_to([backends[1].address])
         connection.sendall(b"x")
@@ -127,18 +131,18 @@ def test_open_connections_stay_when_the_door_leads_elsewhere_until_they_are_cut(
             assert connection.recv(1) == b""
 
 
-def test_a_taken_port_is_refused_and_a_closed_door_too(door: FrontDoor) -> None:
+def test_a_port_in_use_and_a_closed_door_raise(door: FrontDoor) -> None:
     with pytest.raises(OSError, match="in use"):
         FrontDoor(port=door.address.port).start()
     door.close()
     with pytest.raises(ConnectionRefusedError):
-        dial(door)
+        connect(door)
 
 
-def test_closing_leaves_no_end_of_a_connection_open(backends: list[Backend]) -> None:
-    """Neither of one that is just being accepted, nor of one whose bytes a broker doesn't take.
+def test_close_closes_both_ends_of_each_connection(backends: list[Backend]) -> None:
+    """Close connections that are just being accepted, and those with unsent data.
 
-    What is left open warns when it is collected, and pytest makes an error of that.
+    A socket that is still open warns when it is collected, and pytest raises that as an error.
     """
     deaf = socket.create_server(("127.0.0.1", 0))
     for _ in range(50):
@@ -150,7 +154,7 @@ def test_closing_leaves_no_end_of_a_connection_open(backends: list[Backend]) -> 
         def come(door: FrontDoor = door, dialled: list[socket.socket] = dialled) -> None:
             with suppress(OSError):
                 for _ in range(20):
-                    one = dial(door)
+                    one = connect(door)
                     dialled.append(one)
                     one.setblocking(False)
                     one.send(bytes(1 << 20))

@@ -1,7 +1,7 @@
-"""R-ID-1 on real brokers: a member whose process was stopped for longer than its session.
+"""Test R-ID-1 on real brokers: a member whose process was stopped longer than its session.
 
-Another member reads on and commits meanwhile. The first one joins again in its I/O thread, while
-its program still holds the records from before.
+Another member reads and commits in the meantime. The first one rejoins in its I/O thread, while its
+program still holds the records from before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.testing import LocalCluster
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
 SESSION = {"consumer.session.timeout.ms": "3000", "consumer.heartbeat.interval.ms": "1000"}
-"""Of a group of KIP-848, at its brokers."""
+"""Broker-side settings of a KIP-848 group."""
 SETTINGS: dict[str, dict[str, object]] = {
     "classic": {"session.timeout.ms": 3000, "heartbeat.interval.ms": 500},
     "consumer": {"group.protocol": "consumer"},
@@ -98,7 +98,7 @@ def line(pipe: IO[str] | None) -> str:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_member_that_was_stopped_moves_no_offset_back(
+def test_a_member_that_was_stopped_commits_no_older_offset(
     quick_groups: LocalCluster, topic: str, protocol: str
 ) -> None:
     quick_groups.create_topic(topic, partitions=1)
@@ -125,7 +125,7 @@ def test_a_member_that_was_stopped_moves_no_offset_back(
         try:
             assert line(stopped.stdout) == "read"
             os.kill(stopped.pid, signal.SIGSTOP)
-            with Consumer(config) as other:  # it gets the partition when the session is over
+            with Consumer(config) as other:  # it gets the partition when the session has expired
                 other.subscribe([topic])
                 count = 0
                 while count < 20:

@@ -1,4 +1,4 @@
-"""`odradek groups, offsets, acls, users, quotas, transactions` against simulated brokers."""
+"""Test `odradek groups, offsets, acls, users, quotas, transactions` with simulated brokers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def admin(cluster: FakeCluster) -> Iterator[odradek.Admin]:
 
 
 class Command:
-    """The command line, with the cluster's address added."""
+    """Run a command line, with the cluster's address added."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.here = ("--bootstrap-server", cluster.bootstrap_servers)
@@ -69,7 +69,7 @@ def odr(cluster: FakeCluster) -> Command:
 
 @pytest.fixture
 def idle(admin: odradek.Admin) -> Iterator[str]:
-    """A group that has committed an offset, and has no members."""
+    """Return a group that has committed an offset and has no members."""
     admin.alter_group_offsets("idle", {FLIGHTS[0]: 2})
     yield "idle"
     if any(group.group_id == "idle" for group in admin.list_groups()):
@@ -78,7 +78,7 @@ def idle(admin: odradek.Admin) -> Iterator[str]:
 
 @pytest.fixture
 def busy(cluster: FakeCluster) -> Iterator[str]:
-    """A group with a member that reads; another one for each test."""
+    """Return a new group with a member that reads."""
     group = f"busy-{next(NUMBERS)}"
     settings = {
         "bootstrap.servers": cluster.bootstrap_servers,
@@ -95,7 +95,7 @@ def busy(cluster: FakeCluster) -> Iterator[str]:
         yield group
 
 
-def test_a_group_that_reads(odr: Command, busy: str) -> None:
+def test_a_group_with_a_member(odr: Command, busy: str) -> None:
     code, out, _ = odr("groups", "list", "--state", "stable")
     assert code == 0
     assert busy in [line.split()[0] for line in out.splitlines()[1:]]
@@ -164,14 +164,14 @@ def test_a_watch_ends_by_ctrl_c(odr: Command, idle: str) -> None:
 
 @contextmanager
 def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Kill a process at the end of a block, as it may wait until its output is read."""
+    """Kill a process at the end of a block, because it may wait until its output is read."""
     try:
         yield
     finally:
         process.kill()
 
 
-def test_a_watch_on_a_terminal_is_drawn_again_until_ctrl_c(
+def test_a_watch_on_a_terminal_is_redrawn_until_ctrl_c(
     odr: Command, admin: odradek.Admin, idle: str
 ) -> None:
     program = str(Path(sys.executable).parent / "odradek")
@@ -191,18 +191,18 @@ def test_a_watch_on_a_terminal_is_drawn_again_until_ctrl_c(
     ):
         os.close(end)
         until(b"press Ctrl-C to stop")
-        until(b"CURRENT-OFFSET")  # its partitions are below the sums
+        until(b"CURRENT-OFFSET")  # the table of partitions follows the sums
         assert b"idle   Empty  0        3" in seen
         admin.alter_group_offsets(idle, {FLIGHTS[0]: 1})
         until(b"idle   Empty  0        4")
         process.send_signal(signal.SIGINT)
-        until(b"\x1b[?25h")  # the cursor is back
+        until(b"\x1b[?25h")  # the cursor is shown again
         assert process.wait(30) == 130
     os.close(terminal)
     assert b"Traceback" not in seen
 
 
-def test_seconds_that_were_given_to_watch_are_no_group(odr: Command, idle: str) -> None:
+def test_a_number_after_watch_is_not_a_group_id(odr: Command, idle: str) -> None:
     for words in ((idle, "--watch", "1"), ("--watch", "1")):
         code, found = odr.json("groups", "lag", *words, "--count", "1")
         assert (code, found["error"]["error"]) == (2, "UsageError")
@@ -214,7 +214,7 @@ def test_members_are_removed(odr: Command, cluster: FakeCluster) -> None:
     remove = ("groups", "remove-members", busy)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": busy}
     static = {"group.instance.id": "worker-1", "session.timeout.ms": 300_000}
-    # A static member that was closed stays in the group, and doesn't return when it is removed.
+    # A static member that was closed stays in the group, and doesn't rejoin when it is removed.
     with odradek.Consumer({**settings, **static}) as worker:
         worker.subscribe(["flights"])
         while not worker.assignment():
@@ -255,7 +255,7 @@ def test_members_are_removed(odr: Command, cluster: FakeCluster) -> None:
     )
 
 
-def test_members_of_a_share_group_stay(odr: Command, admin: odradek.Admin) -> None:
+def test_members_of_a_share_group_can_not_be_removed(odr: Command, admin: odradek.Admin) -> None:
     admin.alter_share_group_offsets("shares", {FLIGHTS[0]: 1})
     code, found = odr.json("groups", "remove-members", "shares", "--yes")
     assert (code, found["error"]["error"]) == (2, "UsageError")
@@ -276,7 +276,7 @@ MODES = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_modes_of_reset(odr: Command, idle: str, mode: tuple[str, ...]) -> None:
+def test_reset_modes(odr: Command, idle: str, mode: tuple[str, ...]) -> None:
     code, found = odr.json(
         "groups", "reset-offsets", idle, "--topic", "flights", *mode, "--dry-run"
     )
@@ -292,7 +292,7 @@ def test_a_reset(odr: Command, admin: odradek.Admin, idle: str, tmp_path: Path) 
     assert code == 2
     assert "this would set 1 offset: idle flights-0 to 3" in err
     code, _, err = odr(*reset, "--topic", "flights", "--shift-by", "1", "--yes")
-    assert code == 1  # the whole of it: flights-1 has nothing to shift
+    assert code == 1  # nothing is changed: flights-1 has no offset to shift
     assert admin.list_group_offsets(idle)[idle][FLIGHTS[0]].offset == 2
     code, out, _ = odr(*reset, *scope, "--shift-by", "1", "--yes")
     assert (code, out.split()[-4:]) == (0, [idle, "flights", "0", "3"])
@@ -314,7 +314,9 @@ def test_a_reset(odr: Command, admin: odradek.Admin, idle: str, tmp_path: Path) 
     assert list(admin.list_group_offsets(idle)[idle]) == FLIGHTS[:1]
 
 
-def test_plans_of_groups_with_odd_names(odr: Command, admin: odradek.Admin, tmp_path: Path) -> None:
+def test_csv_plans_of_groups_with_unusual_names(
+    odr: Command, admin: odradek.Admin, tmp_path: Path
+) -> None:
     odd = ["two\nlines", 'a "word", and more', "plain"]
     for n, group in enumerate(odd):
         admin.alter_group_offsets(group, {FLIGHTS[0]: n})
@@ -328,7 +330,7 @@ def test_plans_of_groups_with_odd_names(odr: Command, admin: odradek.Admin, tmp_
     assert {g: plan["offsets"][0]["offset"] for g, plan in found["groups"].items()} == {
         group: n for n, group in enumerate(odd)
     }
-    # What can't be printed as it is isn't printed as something else.
+    # A group id that CSV can't represent is reported, not changed.
     worst = "bell\x07\r\n"
     admin.alter_group_offsets(worst, {FLIGHTS[0]: 3})
     code, _, err = odr("groups", "reset-offsets", worst, "plain", *export)
@@ -354,7 +356,7 @@ def test_plans_of_groups_with_odd_names(odr: Command, admin: odradek.Admin, tmp_
         ("--from-file", "nowhere.csv"),
     ],
 )
-def test_wrong_uses_of_reset(odr: Command, words: tuple[str, ...]) -> None:
+def test_invalid_arguments_of_reset_offsets(odr: Command, words: tuple[str, ...]) -> None:
     code, _, err = odr("groups", "reset-offsets", "g", *words, "--yes")
     assert code == 2
     assert err.startswith("odradek groups reset-offsets: ")
@@ -401,7 +403,7 @@ def test_acls(odr: Command) -> None:
     assert (code, out.count("Deleted: ")) == (0, 3)
 
 
-def test_acls_that_came_meanwhile_stay(
+def test_acls_created_after_the_prompt_are_kept(
     odr: Command, admin: odradek.Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown, later = (odradek.admin.AclBinding("TOPIC", "flights", f"User:{u}", "READ") for u in "ab")
@@ -535,7 +537,7 @@ def test_lag_is_served_until_sigterm(odr: Command, idle: str) -> None:
     assert "idle" in out, "the last look"
 
 
-def test_what_lag_is_not_served_for(odr: Command, idle: str) -> None:
+def test_invalid_arguments_of_lag(odr: Command, idle: str) -> None:
     for words, why in (
         ((idle, "--include", "x"), "group ids or --include"),
         (("--include", "("), "is not a valid regular expression"),

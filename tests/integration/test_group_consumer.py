@@ -1,4 +1,4 @@
-"""Group consumers on real brokers that stay well: first records, commits, slow applications."""
+"""Test group consumers on real brokers without faults: start, commits, slow applications."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parts(topic: str) -> list[TopicPartition]:
 
 
 @PROTOCOLS
-def test_a_group_of_one_begins_at_once_and_goes_on_where_it_ended(
+def test_a_group_of_one_starts_at_once_and_resumes_at_its_offsets(
     cluster: LocalCluster, topic: str, protocol: str
 ) -> None:
     cluster.create_topic(topic, partitions=PARTITIONS)
@@ -64,18 +64,19 @@ def test_a_group_of_one_begins_at_once_and_goes_on_where_it_ended(
                 row = pa.table({"topic": [topic], "partition": [3], "offset": [500]})
                 again.commit(row)
                 assert again.committed(parts(topic)[3:])[parts(topic)[3]] == OffsetAndMetadata(501)
-    # The broker takes a second for a KIP-848 assignment. A member that had not left would hold its
+    # The broker takes a second for a KIP-848 assignment. A member that had not left would keep its
     # partitions for twenty.
     assert min(times) < (2.5 if protocol == "classic" else 5.0), times
     with member(cluster, topic) as observer:
         found = observer.committed(parts(topic))
-        # What the caller says stays, beyond its position too, until more of that partition is read.
+        # An offset that the caller commits, even past the position, isn't replaced by an automatic
+        # commit until more of that partition is read.
         ends = dict.fromkeys(parts(topic), OffsetAndMetadata(14, "", 0))
         assert found == {**ends, parts(topic)[3]: OffsetAndMetadata(501)}
 
 
 @PROTOCOLS
-def test_an_application_that_is_too_slow_loses_its_partitions(
+def test_an_application_that_exceeds_max_poll_interval_loses_its_partitions(
     cluster: LocalCluster, topic: str, protocol: str
 ) -> None:
     cluster.create_topic(topic, partitions=PARTITIONS)

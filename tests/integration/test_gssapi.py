@@ -1,7 +1,7 @@
-"""GSSAPI with a real key distribution centre and a real broker, both on loopback.
+"""Test GSSAPI with a real key distribution centre and a real broker, both on loopback.
 
-It needs MIT Kerberos' programs and the package `gssapi`, which is compiled against its library;
-without them it is skipped, and says what is missing.
+The tests need the programs of MIT Kerberos and the package `gssapi`, which is compiled against its
+library; without them they are skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def cluster(realm: Realm) -> Iterator[LocalCluster]:
         },
         java_options=[f"-Djava.security.krb5.conf={realm.conf}"],
     ) as running:
-        # Where it advertises itself is known only now.
+        # The broker's advertised address is only known now.
         for address in running.broker_addresses:
             realm.keytab(f"kafka/{address.rpartition(':')[0]}")
         yield running
@@ -79,7 +79,7 @@ def settings(cluster: LocalCluster, **more: Any) -> dict[str, Any]:
 
 
 def test_records_with_a_keytab(cluster: LocalCluster, realm: Realm) -> None:
-    """In Java's words and in librdkafka's; tickets are taken without kinit."""
+    """Log in with Java's settings and with librdkafka's; no kinit is needed."""
     keytab = realm.keytab("alice")
     jaas = (
         f'{MODULE} required useKeyTab=true storeKey=true keyTab="{keytab}" '
@@ -112,7 +112,7 @@ def test_records_with_a_keytab(cluster: LocalCluster, realm: Realm) -> None:
     ],
     ids=["no ticket", "no keytab", "wrong service"],
 )
-def test_what_is_wrong_is_every_calls_error_at_once(
+def test_a_wrong_setting_is_raised_by_every_call_at_once(
     cluster: LocalCluster, realm: Realm, options: dict[str, Any], said: str
 ) -> None:
     options = dict(options)

@@ -1,4 +1,4 @@
-"""Commands at the hands of somebody who means ill or types badly, on simulated brokers."""
+"""Run commands with malicious or mistyped arguments, on simulated brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from odradek.common.types import TopicPartition
 from odradek.testing import FakeCluster
 
 HUGE = "9" * 5000
-"""More digits than Python reads as a number."""
+"""More digits than Python converts to an int."""
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def at(cluster: FakeCluster, seconds: float = 10.0) -> tuple[str, ...]:
         "topics delete flights",
     ],
 )
-def test_a_wrong_use_is_a_document_and_status_2(line: str) -> None:
+def test_invalid_arguments_print_json_and_exit_with_2(line: str) -> None:
     words = [word.replace("HUGE", HUGE) for word in line.split()]
     nowhere = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "0")
     found = as_json(*words, *nowhere, status=2)
@@ -71,7 +71,7 @@ def test_a_wrong_use_is_a_document_and_status_2(line: str) -> None:
 
 
 @pytest.mark.parametrize("name", [HUGE, "2147483648"])
-def test_a_broker_with_a_name_that_no_id_is(fake: FakeCluster, name: str) -> None:
+def test_a_broker_name_that_is_no_valid_id(fake: FakeCluster, name: str) -> None:
     for words in (("describe",), ("alter", "--set", "a=b")):
         found = as_json("configs", words[0], "broker", name, *words[1:], *at(fake), status=1)
         assert found["error"]["error"] == "ConfigurationError"
@@ -92,9 +92,7 @@ def test_a_broker_with_a_name_that_no_id_is(fake: FakeCluster, name: str) -> Non
         ("partitions reassign flights:0=1 flights:1=99 --dry-run", '"partition": 0'),
     ],
 )
-def test_a_broker_that_is_not_there_is_told_at_once(
-    fake: FakeCluster, line: str, good: str
-) -> None:
+def test_a_missing_broker_is_reported_at_once(fake: FakeCluster, line: str, good: str) -> None:
     began = time.monotonic()
     code, out, err = run(*line.split(), "--json", *at(fake, 30.0))
     assert time.monotonic() - began < 5.0
@@ -104,7 +102,7 @@ def test_a_broker_that_is_not_there_is_told_at_once(
     assert "BrokerIdNotRegisteredError: broker 99 isn't in the cluster now" in err
 
 
-def test_a_dry_run_says_what_would_fail(fake: FakeCluster) -> None:
+def test_a_dry_run_reports_what_would_fail(fake: FakeCluster) -> None:
     found = as_json(
         "partitions", "reassign", "flights:0=1", "flights:9=1", "--dry-run", *at(fake), status=1
     )
@@ -129,7 +127,7 @@ def test_a_dry_run_says_what_would_fail(fake: FakeCluster) -> None:
         "transactions producers flihgts counts",
     ],
 )
-def test_a_misspelt_topic_has_its_likeness(fake: FakeCluster, line: str) -> None:
+def test_a_misspelt_topic_gets_a_suggestion(fake: FakeCluster, line: str) -> None:
     found = as_json(*line.split(), *at(fake), status=1)
     (error,) = found["failed"].values()
     assert error["message"].count(" (did you mean flights?)") == 1
@@ -137,12 +135,12 @@ def test_a_misspelt_topic_has_its_likeness(fake: FakeCluster, line: str) -> None
     assert (code, err.count("did you mean flights?")) == (1, 1)
 
 
-def test_what_is_not_there_of_a_topic_that_is_has_none(fake: FakeCluster) -> None:
+def test_a_missing_partition_gets_no_suggestion(fake: FakeCluster) -> None:
     found = as_json("offsets", "list", "flights:9", *at(fake), status=1)
     assert "did you mean" not in found["failed"]["flights-9"]["message"]
 
 
-def test_a_misspelt_group_has_its_likeness(fake: FakeCluster) -> None:
+def test_a_misspelt_group_gets_a_suggestion(fake: FakeCluster) -> None:
     as_json("groups", "reset-offsets", "billing", "--topic", "flights", "--to-earliest", "--yes",
             *at(fake))  # fmt: skip
     found = as_json("groups", "describe", "biling", "billing", *at(fake), status=1)
@@ -153,8 +151,8 @@ def test_a_misspelt_group_has_its_likeness(fake: FakeCluster) -> None:
 
 
 def shell(words: list[str], environment: Mapping[str, str], given: bytes = b"") -> tuple[int, str]:
-    """Exit status, and standard output with standard error."""
-    if words[0] == "consume":  # it writes to the descriptor of its process
+    """Run a command and return its exit status and combined output."""
+    if words[0] == "consume":  # consume writes to the process's file descriptor
         program = Path(sys.executable).parent / "odradek"
         read = subprocess.run(
             [program, *words], env={**os.environ, **environment}, stdout=subprocess.PIPE,
@@ -186,12 +184,12 @@ def profiles(fake: FakeCluster, tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("way", ["flag", "variable"])
-def test_profiles_are_for_records_too(
+def test_profiles_apply_to_produce_and_consume(
     fake: FakeCluster, profiles: dict[str, str], way: str
 ) -> None:
     named = ["--profile", "here"] if way == "flag" else []
     environment = profiles | ({"ODRADEK_PROFILE": "here"} if way == "variable" else {})
-    # A profile that a flag names doesn't mix with what is left in the environment.
+    # A profile that a flag names doesn't mix with variables in the environment.
     if way == "flag":
         environment["ODRADEK_BOOTSTRAP_SERVER"] = "127.0.0.1:1"
     code, out = shell(["produce", "--topic", "counts", *named], environment, b"one\ntwo\n")
@@ -205,7 +203,7 @@ def test_profiles_are_for_records_too(
 
 @pytest.mark.parametrize("way", ["flag", "variable", "address"])
 @pytest.mark.parametrize("tool", ["doctor", "explain", "broker-api-versions"])
-def test_profiles_are_for_diagnoses_too(
+def test_profiles_apply_to_diagnostic_commands(
     fake: FakeCluster,
     profiles: dict[str, str],
     tool: str,
@@ -237,7 +235,7 @@ def test_profiles_are_for_diagnoses_too(
         "events tables --topic counts",
     ],
 )
-def test_a_typo_in_a_profile_is_a_wrong_use_with_its_line(
+def test_a_typo_in_a_profile_is_reported_with_its_line(
     profiles: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", profiles["XDG_CONFIG_HOME"])
@@ -267,9 +265,9 @@ def test_a_copy_between_two_profiles(
         assert [row[4] for row in other.records("counts") if row[4]] == [b"one"]
 
 
-def test_within_one_cluster_the_sources_words_are_the_destinations(fake: FakeCluster) -> None:
+def test_in_one_cluster_the_sources_options_apply_to_the_destination(fake: FakeCluster) -> None:
     words = ["copy", "counts", "counts-copy", "--create", "--bootstrap-server"]
-    wrong = ["--from-command-property", "compression.type=none-such"]  # a producer's option
+    wrong = ["--from-command-property", "compression.type=none-such"]  # an option of producers
     code, _, err = run(*words, fake.bootstrap_servers, *wrong)
     assert (code, "compression.type" in err) == (2, True)
     over = ["--to-command-property", "compression.type=zstd"]
@@ -277,14 +275,14 @@ def test_within_one_cluster_the_sources_words_are_the_destinations(fake: FakeClu
     assert code == 0, err
 
 
-def begins(fake: FakeCluster, group: str) -> dict[int, int]:
-    """Where a share group begins, by partition of flights."""
+def start_offsets(fake: FakeCluster, group: str) -> dict[int, int]:
+    """Return a share group's start offsets by partition of flights."""
     with Admin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
         found = admin.list_share_group_offsets(group)[group]
     return {at.partition: known.start_offset for at, known in found.items()}
 
 
-def test_a_share_groups_offsets_are_its_own(fake: FakeCluster) -> None:
+def test_reset_offsets_of_a_share_group(fake: FakeCluster) -> None:
     with Admin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
         with Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer:
             producer.send("flights", value=b"one", partition=0).result(60)
@@ -293,21 +291,21 @@ def test_a_share_groups_offsets_are_its_own(fake: FakeCluster) -> None:
         assert as_json(*reset, "--dry-run", *at(fake))["groups"]["shares"]["offsets"] == [
             {"topic": "flights", "partition": 0, "offset": 1}
         ]
-        assert begins(fake, "shares") == {0: 0}
+        assert start_offsets(fake, "shares") == {0: 0}
         as_json(*reset, "--yes", *at(fake))
-        assert begins(fake, "shares") == {0: 1}
+        assert start_offsets(fake, "shares") == {0: 1}
         delete = ("groups", "delete-offsets", "shares", "--topic")
         assert run(*delete, "flights:0", "--yes", *at(fake))[0] == 2
         as_json(*delete, "flights", "--yes", *at(fake))
-        assert begins(fake, "shares") == {}
+        assert start_offsets(fake, "shares") == {}
         assert admin.list_group_offsets("shares") == {"shares": {}}
 
 
-def test_offsets_that_were_not_set_are_not_in_the_document(fake: FakeCluster) -> None:
+def test_offsets_that_were_not_set_are_not_in_the_json_output(fake: FakeCluster) -> None:
     fake.refuse("OffsetCommit", "GROUP_AUTHORIZATION_FAILED", 1)
     words = ("groups", "reset-offsets", "a", "b", "c", "d", "--topic", "counts", "--to-earliest")
     found = as_json(*words, "--yes", *at(fake), status=1)
-    # Each broker refuses one: the groups that another one coordinates, or that came later, are set.
+    # Each broker rejects one commit: groups with another coordinator, or later ones, are set.
     done = {group for group, made in found["groups"].items() if made["offsets"]}
     failed = {item.partition(" ")[0] for item in found["failed"]}
     assert done
@@ -316,7 +314,7 @@ def test_offsets_that_were_not_set_are_not_in_the_document(fake: FakeCluster) ->
     assert not done & failed
 
 
-def test_offsets_of_an_absent_group_are_none(fake: FakeCluster) -> None:
+def test_deleting_offsets_of_a_missing_group_fails(fake: FakeCluster) -> None:
     words = ("groups", "delete-offsets", "nobody", "--topic", "counts")
     for way in ("--dry-run", "--yes"):
         found = as_json(*words, way, *at(fake), status=1)

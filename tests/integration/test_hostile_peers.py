@@ -1,6 +1,6 @@
-"""Peers on real sockets that never come to an end, or say too much: the attempt does end, in time.
+"""Test peers that never finish a response or send too much: the attempt ends in time.
 
-They speak Kafka's frames by hand. No broker is needed.
+The peers write Kafka's frames by hand on real sockets; no broker is needed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def answer(sock: socket.socket, request: ReceivedRequest, message: Message) -> N
 
 
 def to_sasl(sock: socket.socket) -> None:
-    """Behave until the mechanism is chosen."""
+    """Answer correctly until the SASL mechanism is chosen."""
     keys = [ApiVersion(key, 0, newest) for key, newest in KNOWN.items()]
     answer(sock, receive(sock), ApiVersionsResponse(api_keys=keys))
     answer(sock, receive(sock), SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
@@ -87,7 +87,7 @@ def promising(size: int) -> Peer:
 
 
 def dripping(sock: socket.socket) -> None:
-    """Send a byte at a time, of an answer that never ends."""
+    """Send a response that never ends, one byte at a time."""
     receive(sock)
     sock.sendall(struct.pack(">i", 1000))
     for _ in itertools.count():
@@ -137,7 +137,7 @@ def listener() -> Iterator[socket.socket]:
 
 
 def serving(listener: socket.socket, peer: Peer) -> None:
-    """Treat each connection like that, several at a time."""
+    """Let a peer serve each connection, several at a time."""
 
     def treat(sock: socket.socket) -> None:
         with suppress(OSError, EOFError), sock:
@@ -154,7 +154,7 @@ def serving(listener: socket.socket, peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_attempt_ends(listener: socket.socket, name: str) -> None:
+def test_the_connection_attempt_ends_with_the_error(listener: socket.socket, name: str) -> None:
     peer, kind = CASES[name]
     serving(listener, peer)
     settings = {
@@ -180,12 +180,12 @@ def test_the_attempt_ends(listener: socket.socket, name: str) -> None:
         assert type(caught.value) is kind
 
 
-def test_keys_are_logged_for_nobody_who_did_not_ask(
+def test_tls_keys_are_not_logged_unless_configured(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     log = tmp_path / "keys"
     monkeypatch.setenv("SSLKEYLOGFILE", str(log))
-    context = ssl.create_default_context()  # Python's own contexts do look at it
+    context = ssl.create_default_context()  # Python's own contexts do read the variable
     assert context.keylog_filename == str(log)
     log.unlink(missing_ok=True)
     serving(listener, mute)

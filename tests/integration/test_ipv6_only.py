@@ -1,4 +1,4 @@
-"""Real brokers that only listen on IPv6, found by an address or by a name without IPv4."""
+"""Test real brokers that only listen on IPv6, by an address or a name without IPv4."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def brokers() -> Iterator[LocalCluster]:
             yield running
 
 
-def test_the_doctor_and_a_name_with_no_other_address(
+def test_the_doctor_and_a_name_with_only_an_ipv6_address(
     brokers: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (server,) = brokers.broker_addresses
@@ -63,7 +63,7 @@ def test_the_doctor_and_a_name_with_no_other_address(
     assert asyncio.run(send()) == 0
 
 
-def test_every_client_by_address(brokers: LocalCluster, topic: str) -> None:
+def test_every_client_by_ipv6_address(brokers: LocalCluster, topic: str) -> None:
     brokers.create_topic(topic)
     (server,) = brokers.broker_addresses
     assert server.startswith("[::1]:")

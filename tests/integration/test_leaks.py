@@ -1,5 +1,6 @@
-"""What a long life leaves behind: memory of a loop over records; descriptors, threads, memory of
-clients that were opened and closed. `LEAK_CLIENTS=10000` is the long form (two minutes).
+"""Check that long loops leak no memory, and closed clients no descriptors, threads or memory.
+
+`LEAK_CLIENTS=10000` is the long form (two minutes).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MEGABYTE = 1 << 20
 
 
 def resident() -> int:
-    """Bytes of memory that this process has."""
+    """Return the resident memory of this process in bytes."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -34,7 +35,7 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_half_a_million_records_leave_no_memory_behind(cluster: LocalCluster, topic: str) -> None:
+def test_half_a_million_records_leak_no_memory(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=2)
     config = {"bootstrap.servers": cluster.bootstrap_servers}
     parts = [TopicPartition(topic, p) for p in range(2)]
@@ -53,11 +54,11 @@ def test_half_a_million_records_leave_no_memory_behind(cluster: LocalCluster, to
             if turn == WARM_UP:
                 after_warm_up = resident()
         grown = resident() - after_warm_up
-    assert grown < 2 * MEGABYTE + 20 * (ROUNDS - WARM_UP - 1) * each  # 20 bytes of each record
+    assert grown < 2 * MEGABYTE + 20 * (ROUNDS - WARM_UP - 1) * each  # 20 bytes per record
 
 
 @pytest.mark.timeout(900)
-def test_clients_opened_and_closed_leave_nothing_behind(cluster: LocalCluster, topic: str) -> None:
+def test_opening_and_closing_clients_leaks_nothing(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=1)
     config = {"bootstrap.servers": cluster.bootstrap_servers}
     before: tuple[int, int, int] | None = None
@@ -77,16 +78,16 @@ def test_clients_opened_and_closed_leave_nothing_behind(cluster: LocalCluster, t
             before = descriptors(), threading.active_count(), resident()
     assert before is not None
     fds, threads, memory = before
-    # The cluster's front door is of this process, and closes its ends when it sees ours closed.
-    patience = time.monotonic() + 30.0
-    while descriptors() > fds and time.monotonic() < patience:
+    # The cluster's front door runs in this process, and closes its ends after the clients did.
+    deadline = time.monotonic() + 30.0
+    while descriptors() > fds and time.monotonic() < deadline:
         time.sleep(0.05)
     assert descriptors() <= fds
     assert threading.active_count() <= threads
     assert resident() - memory < 20 * MEGABYTE
 
 
-def test_a_forked_child_is_refused_and_its_parent_unharmed(
+def test_calls_in_a_forked_child_raise_and_the_parent_continues(
     cluster: LocalCluster, topic: str
 ) -> None:
     cluster.create_topic(topic, partitions=1)
@@ -123,7 +124,7 @@ def test_a_forked_child_is_refused_and_its_parent_unharmed(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_slow_delivery_callbacks_let_no_more_records_wait_than_the_buffer_holds(
+def test_records_with_slow_delivery_callbacks_stay_within_buffer_memory(
     fails: bool,
 ) -> None:
     size, buffer = 1000, 1 << 16

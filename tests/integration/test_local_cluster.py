@@ -1,4 +1,4 @@
-"""LocalCluster on real brokers: it serves, it takes every blow, and it leaves nothing behind."""
+"""Test LocalCluster with real brokers: service, faults, and no processes left at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(cluster: LocalCluster, topic: str) -> None:
 
 
 def read(cluster: LocalCluster, topic: str, partitions: int = 1) -> list[str]:
-    """All lines, in order: brokers that were killed show them when followers have asked again."""
+    """Return all lines, sorted; after a kill they are visible once followers have fetched again."""
     until = time.monotonic() + PATIENCE
     while True:
         rows = read_all(cluster.bootstrap_servers, topic, partitions).values()
@@ -52,14 +52,14 @@ def events(cluster: LocalCluster, since: int) -> list[tuple[str, int | None]]:
     return [(event.name, event.broker) for event in cluster.timeline[since:]]
 
 
-def test_the_front_door_leads_to_the_brokers(mortal_cluster: LocalCluster) -> None:
+def test_the_front_door_forwards_to_the_brokers(mortal_cluster: LocalCluster) -> None:
     view = probe.ask(address(mortal_cluster.bootstrap_servers))
     assert view is not None
     assert tuple(str(view.brokers[i]) for i in range(3)) == mortal_cluster.broker_addresses
     assert "Kafka Server started" in mortal_cluster.logs(2)
 
 
-def test_a_failing_tool_says_why(mortal_cluster: LocalCluster) -> None:
+def test_a_failing_tool_reports_the_reason(mortal_cluster: LocalCluster) -> None:
     servers = mortal_cluster.bootstrap_servers
     with pytest.raises(ToolError, match="Topic 'nix' does not exist"):
         mortal_cluster.run_tool(
@@ -71,7 +71,7 @@ def test_a_failing_tool_says_why(mortal_cluster: LocalCluster) -> None:
 
 
 @pytest.mark.long  # shorter: test_outages.py (a leader is killed and comes back)
-def test_a_killed_broker_is_gone_and_comes_back(mortal_cluster: LocalCluster) -> None:
+def test_a_killed_broker_can_be_started_again(mortal_cluster: LocalCluster) -> None:
     mortal_cluster.kill(1)
     assert mortal_cluster.running == (0, 2)
     assert probe.ask(address(mortal_cluster.broker_addresses[1])) is None
@@ -82,7 +82,7 @@ def test_a_killed_broker_is_gone_and_comes_back(mortal_cluster: LocalCluster) ->
     assert set(view.brokers) == {0, 1, 2}
 
 
-def test_a_paused_broker_is_silent_until_it_is_resumed(mortal_cluster: LocalCluster) -> None:
+def test_a_paused_broker_answers_only_after_resume(mortal_cluster: LocalCluster) -> None:
     where = address(mortal_cluster.broker_addresses[2])
     mortal_cluster.pause(2)
     try:
@@ -93,8 +93,8 @@ def test_a_paused_broker_is_silent_until_it_is_resumed(mortal_cluster: LocalClus
 
 
 @pytest.fixture
-def pretenders(tmp_path: Path) -> Iterator[tuple[BrokerSet, Callable[[], None]]]:
-    """Brokers as the verbs see them, and a way to end the first one's process from outside."""
+def fake_processes(tmp_path: Path) -> Iterator[tuple[BrokerSet, Callable[[], None]]]:
+    """Return processes in place of brokers, and a function that kills the first one's."""
     keeper = Keeper()
     java = JavaSetup(tmp_path, tmp_path, tmp_path)
     brokers = BrokerSet(
@@ -114,10 +114,10 @@ def pretenders(tmp_path: Path) -> Iterator[tuple[BrokerSet, Callable[[], None]]]
     keeper.close()
 
 
-def test_a_broker_is_paused_when_pause_returns(
-    pretenders: tuple[BrokerSet, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+def test_pause_returns_when_the_broker_is_stopped(
+    fake_processes: tuple[BrokerSet, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brokers, _ = pretenders
+    brokers, _ = fake_processes
     broker = brokers.brokers[1]
     assert broker.child is not None
     stat = Path(f"/proc/{broker.child.pid}/stat")
@@ -133,23 +133,23 @@ def test_a_broker_is_paused_when_pause_returns(
     brokers.resume(broker)
 
 
-def test_a_paused_broker_may_end_by_itself(
-    pretenders: tuple[BrokerSet, Callable[[], None]],
+def test_resuming_a_paused_broker_that_has_ended(
+    fake_processes: tuple[BrokerSet, Callable[[], None]],
 ) -> None:
-    brokers, end = pretenders
+    brokers, end = fake_processes
     broker = brokers.brokers[0]
     brokers.pause(broker)
     end()
     brokers.resume(broker)
     assert not broker.paused
     with pytest.raises(RuntimeError, match="broker 0 isn't running"):
-        brokers.resume(broker)  # this time it is the caller's mistake
+        brokers.resume(broker)  # this time it is the caller's error
 
 
-def test_a_paused_broker_may_end_while_it_is_stopped(
-    pretenders: tuple[BrokerSet, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+def test_stopping_a_paused_broker_that_ends_meanwhile(
+    fake_processes: tuple[BrokerSet, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brokers, end = pretenders
+    brokers, end = fake_processes
     brokers.pause(brokers.brokers[0])
     sends = brokers._signal
 
@@ -165,7 +165,7 @@ def test_a_paused_broker_may_end_while_it_is_stopped(
 
 @pytest.fixture
 def lone_cluster(clusters: SharedClusters) -> LocalCluster:
-    """One broker is enough for a cluster that is replaced, or ends in order."""
+    """Return a cluster of one broker, which is enough for a move or an ordered end."""
     return clusters.shared({"brokers": 1})
 
 
@@ -197,7 +197,7 @@ def test_move_keeps_data_and_id_and_changes_the_address(
 
 
 @pytest.mark.long  # shorter: test_compat_confluent.py (a graceful move)
-def test_a_graceful_move_keeps_data_too(lone_cluster: LocalCluster, topic: str) -> None:
+def test_a_graceful_move_keeps_data(lone_cluster: LocalCluster, topic: str) -> None:
     lone_cluster.create_topic(topic)
     write(lone_cluster, topic)
     since = len(lone_cluster.timeline)
@@ -207,7 +207,7 @@ def test_a_graceful_move_keeps_data_too(lone_cluster: LocalCluster, topic: str) 
 
 
 @pytest.mark.long  # shorter: spark/test_outages.py (a foreign cluster)
-def test_a_foreign_cluster_behind_the_same_door(lone_cluster: LocalCluster, topic: str) -> None:
+def test_a_different_cluster_at_the_same_addresses(lone_cluster: LocalCluster, topic: str) -> None:
     lone_cluster.create_topic(topic)
     write(lone_cluster, topic)
     own_id, addresses = lone_cluster.cluster_id, lone_cluster.broker_addresses
@@ -236,7 +236,7 @@ def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
 
 
 @pytest.mark.long
-def test_an_older_kafka_and_data_that_stays(tmp_path: Path, topic: str) -> None:
+def test_an_older_release_and_a_kept_data_directory(tmp_path: Path, topic: str) -> None:
     folder = tmp_path / "kept"
     looks = {"log.initial.task.delay.ms": "200", "log.retention.check.interval.ms": "200"}
     with LocalCluster(brokers=1, version="4.1", directory=folder, config=looks) as cluster:
@@ -250,7 +250,7 @@ def test_an_older_kafka_and_data_that_stays(tmp_path: Path, topic: str) -> None:
     with LocalCluster(brokers=1, version="4.1", directory=folder, config=looks) as cluster:
         assert cluster.cluster_id == first_id
         assert read(cluster, topic) == sorted(LINES)
-        # Several looks for what is older than the retention time have passed by now.
+        # Several checks for records past their retention time have happened by now.
         assert read_all(cluster.bootstrap_servers, f"{topic}-old", 1) == {0: old}
 
 
@@ -267,7 +267,7 @@ with LocalCluster(brokers=1) as cluster:
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
 )
-def test_nothing_outlives_its_owner(number: signal.Signals) -> None:
+def test_no_process_outlives_the_process_that_started_it(number: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as owner:
@@ -287,15 +287,15 @@ def test_nothing_outlives_its_owner(number: signal.Signals) -> None:
 
 
 def test_brokers_die_with_their_keeper(
-    pretenders: tuple[BrokerSet, Callable[[], None]],
+    fake_processes: tuple[BrokerSet, Callable[[], None]],
 ) -> None:
-    brokers, _ = pretenders
+    brokers, _ = fake_processes
     pids = [broker.child.pid for broker in brokers.brokers if broker.child is not None]
     assert len(pids) == 3
     parent = Path(f"/proc/{pids[0]}/stat").read_text().rsplit(")", 1)[1].split()[1]
     os.kill(int(parent), signal.SIGKILL)
     waiting = threading.Event()
-    for _ in range(200):  # the brokers may be gone a moment before their keeper is
+    for _ in range(200):  # the brokers may end a moment before their keeper
         running = [broker.node_id for broker in brokers.brokers if broker.running]
         left = [pid for pid in pids if start_time(pid) is not None]
         if not left and not running:

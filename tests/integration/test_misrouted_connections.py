@@ -1,4 +1,4 @@
-"""KIP-1242 on real brokers (4.4): an address leads to another broker, or to a foreign cluster."""
+"""Test KIP-1242 on real brokers (4.4): an address leads to the wrong broker or cluster."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from odradek.testing import FrontDoor, LocalCluster
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
 PATIENCE = 60.0
-ASTRAY = 1
-"""The broker whose address leads elsewhere."""
+WRONG = 1
+"""Broker whose address leads to the wrong cluster."""
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,10 @@ def foreign(clusters: SharedClusters) -> LocalCluster:
 
 
 @contextmanager
-def led_astray(cluster: LocalCluster, i: int, foreign: LocalCluster) -> Iterator[FrontDoor]:
-    """A broker dies, and its address leads to a foreign cluster's until it is back."""
+def leading_to_the_wrong_cluster(
+    cluster: LocalCluster, i: int, foreign: LocalCluster
+) -> Iterator[FrontDoor]:
+    """Kill a broker, and let its address lead to the wrong cluster until it restarts."""
     address = parse_address("", cluster.broker_addresses[i])
     cluster.kill(i)
     door = FrontDoor(address.host, address.port)
@@ -43,7 +45,7 @@ def led_astray(cluster: LocalCluster, i: int, foreign: LocalCluster) -> Iterator
 
 
 class Traffic:
-    """Numbers written to all partitions, and what was read of them."""
+    """Numbers written to all partitions, and those that were read."""
 
     def __init__(self, cluster: LocalCluster, topic: str, producer: Producer, consumer: Consumer):
         self.topic, self.producer, self.consumer = topic, producer, consumer
@@ -64,8 +66,8 @@ class Traffic:
             self.found += [int(record.value or b"") for record in self.consumer.poll(0.5)]
         assert sorted(self.found) == numbers
 
-    def told(self) -> list[str]:
-        """What brokers said that others were meant to hear."""
+    def misrouted_errors(self) -> list[str]:
+        """Return the errors of requests that reached the wrong broker."""
         errors = (str(event.fields.get("error")) for event in self.events)
         return [text for text in errors if "another one" in text]
 
@@ -77,9 +79,9 @@ class Traffic:
 def traffic(
     cluster: LocalCluster, topic: str, foreign: LocalCluster | None = None
 ) -> Iterator[Traffic]:
-    """Clients that have written and read; at the end the foreign cluster has nothing of it.
+    """Start clients that write and read; check at the end that the wrong cluster got no record.
 
-    Each partition has one replica: what broker i leads, nobody else can.
+    Each partition has one replica, so no other broker can lead the partition of broker i.
     """
     place_topic(cluster.librdkafka_config(), topic, [[0], [1], [2]])
     if foreign is not None:
@@ -97,14 +99,14 @@ def traffic(
 
 
 @pytest.mark.long  # shorter: the test below, simulation/test_misled_connections.py
-def test_a_brokers_address_leads_to_a_foreign_cluster_and_back(
+def test_a_brokers_address_leads_to_the_wrong_cluster_and_back(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
     with traffic(mortal_cluster, topic, foreign) as flow:
-        with led_astray(mortal_cluster, ASTRAY, foreign) as door:
+        with leading_to_the_wrong_cluster(mortal_cluster, WRONG, foreign) as door:
             flow.send(range(30, 90))
-            others = [n for n in range(90) if n < 30 or n % 3 != ASTRAY]
-            flow.read(others)  # the two other brokers go on as if nothing were
+            others = [n for n in range(90) if n < 30 or n % 3 != WRONG]
+            flow.read(others)  # the two other brokers continue undisturbed
             end = time.monotonic() + PATIENCE
             while not flow.told():
                 assert time.monotonic() < end, str(flow.producer.explain())
@@ -119,10 +121,10 @@ def test_a_brokers_address_leads_to_a_foreign_cluster_and_back(
     assert {partition: len(rows) for partition, rows in ours.items()} == {0: 30, 1: 30, 2: 30}
 
 
-def test_a_front_door_leads_to_a_foreign_cluster_and_back_beside_brokers_that_live(
+def test_the_bootstrap_address_leads_to_the_wrong_cluster_and_back(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
-    """Whoever is in isn't bothered, and finds the way out of trouble once the door is right."""
+    """Check that connected clients are undisturbed, and recover once the door leads back."""
     with traffic(mortal_cluster, topic, foreign) as flow:
         mortal_cluster.front_door.lead_to([parse_address("", foreign.broker_addresses[0])])
         mortal_cluster.front_door.drop_connections()
@@ -138,17 +140,17 @@ def test_a_front_door_leads_to_a_foreign_cluster_and_back_beside_brokers_that_li
 
 
 @pytest.mark.long  # shorter: simulation/test_misled_connections.py
-def test_brokers_that_swap_addresses_say_so_and_are_found_again(
+def test_clients_recover_after_brokers_swap_addresses(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
-    """Old metadata leads to another broker than is meant.
+    """Swap the addresses of two brokers, so that old metadata leads to the wrong one.
 
-    Before 4.4 a Fetch at the wrong broker says so only by NOT_LEADER; what can't (a heartbeat, a
-    Produce of older versions) would be somebody else's.
+    Before 4.4 only NOT_LEADER as the response to a Fetch shows that; other requests (a heartbeat, a
+    Produce of older versions) would be processed by the wrong broker.
     """
     with traffic(mortal_cluster, topic) as flow:
-        for end in range(60, 180, 30):  # a client may happen to look at the metadata first
-            mortal_cluster.swap(0, 1)  # nobody polls or sends: what the clients know is old
+        for end in range(60, 180, 30):  # a client may happen to refresh its metadata first
+            mortal_cluster.swap(0, 1)  # no client polls or sends, so their metadata is old
             flow.send(range(end - 30, end))
             flow.producer.flush(timeout=PATIENCE)
             flow.read(list(range(end)))

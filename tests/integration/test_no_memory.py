@@ -1,4 +1,4 @@
-"""R-TI-2: no buffer that can't be allocated ends a client, or costs a record."""
+"""Check R-TI-2: a failed memory allocation ends no client and loses no record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGE = 65536
 
 
 class Refusal:
-    """Stands in for what allocates memory, and refuses one of its large allocations."""
+    """Replacement for an allocating function that fails one of its large allocations."""
 
     def __init__(self, allocate: Any, number: int) -> None:
         self._allocate, self._number = allocate, number
@@ -50,10 +50,10 @@ def read(consumer: Consumer) -> list[bytes]:
     return found
 
 
-def test_memory_that_stays_away_is_named(
+def test_errors_name_the_failed_memory_allocation(
     servers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The text of the batch says why, and so does the consumer, whose next fetches are smaller."""
+    """Report failed allocations in the batch's error and for the consumer, which fetches less."""
 
     def refuse(*arguments: Any) -> Any:
         raise MemoryError
@@ -87,7 +87,7 @@ def test_memory_that_stays_away_is_named(
         (kernel_encode, "compress", compress),
     ],
 )
-def test_each_large_buffer_is_refused_once(
+def test_clients_recover_if_one_large_buffer_can_not_be_allocated(
     servers: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     module: ModuleType,
@@ -95,7 +95,7 @@ def test_each_large_buffer_is_refused_once(
     allocate: Any,
     background: bool,
 ) -> None:
-    """Without compression responses are large, so the kernels' compressor isn't asked."""
+    """Fail one large buffer; without compression there are large responses and no compressor."""
     codec = "zstd" if name == "compress" else "none"
     refused = 0
     for number in range(1, 9):

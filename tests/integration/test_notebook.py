@@ -1,4 +1,4 @@
-"""Cells as a notebook runs them: results become tables, and `!odradek` draws over nothing."""
+"""Run cells as a notebook does: results become tables, `!odradek` moves no cursor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ consumer.poll_arrow(10).schema""",
 !{ODRADEK} groups lag --watch --interval 0.1 --count 2 --bootstrap-server {KAFKA}""",
 ]
 MOVES = r"\x1b\[[0-9;?]*[A-HJKhl]"
-"""What moves a cursor, clears a line, or hides the cursor; colours are no harm."""
+"""Escape sequences that move a cursor, clear a line, or hide the cursor; colours are allowed."""
 SHELL = """
 import json, os, sys
 from traitlets.config import Config
@@ -57,12 +57,13 @@ def test_the_cells_show_tables(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", SHELL, json.dumps(CELLS)],
             env={
-                # IPython looks for packages in what this names, and warns where it names nothing.
+                # IPython uses the packages of a virtual environment in VIRTUAL_ENV, and warns if it
+                # has none.
                 **{name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"},
                 "KAFKA": fake.bootstrap_servers,
                 "ODRADEK": str(Path(sys.executable).parent / "odradek"),
                 "IPYTHONDIR": str(tmp_path),
-                "JPY_PARENT_PID": "1",  # as kernels have it
+                "JPY_PARENT_PID": "1",  # set by Jupyter kernels
                 "TERM": "xterm-color",
             },
             capture_output=True,

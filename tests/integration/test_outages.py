@@ -1,6 +1,6 @@
-"""Clients on real brokers that die, freeze, move, swap and are replaced by strangers.
+"""Test clients on real brokers that are killed, frozen, moved, swapped or replaced.
 
-Nothing is lost, doubled or out of order. Transactions, groups and rolling restarts are in
+No record is lost, duplicated or out of order. Transactions, groups and rolling restarts are in
 test_secure_recovery.py.
 """
 
@@ -32,9 +32,9 @@ PATIENCE = 60.0
 
 
 class Stream:
-    """A thread that sends numbered records, thirty a second, until it is told to stop.
+    """Thread that sends thirty numbered records a second until it is stopped.
 
-    A hundred would take most of a processor of three brokers as long as one of them starts.
+    A hundred a second would slow down the start of a broker on a small machine.
     """
 
     def __init__(self, producer: Producer, topic: str) -> None:
@@ -65,7 +65,7 @@ class Stream:
             self._failure = error
 
     def wait_for_more(self, count: int = 60) -> None:
-        """Until `count` records more than now were sent, and those sent till now are there."""
+        """Wait until `count` more records were sent and all earlier ones are acknowledged."""
         before = len(self.futures)
         deadline = time.monotonic() + PATIENCE
         while len(self.futures) < before + count:
@@ -77,7 +77,7 @@ class Stream:
             future.result(timeout=max(0.0, deadline - time.monotonic()))
 
     def check(self, config: dict[str, str]) -> None:
-        """Every record is there once, in order, at the offset that its future says."""
+        """Check that every record is in the log once, in order, at the offset of its future."""
         if self._failure is not None:
             raise self._failure
         self._producer.flush(timeout=PATIENCE)
@@ -87,12 +87,13 @@ class Stream:
             expected = list(range(partition, len(self.futures), PARTITIONS))
             assert [int(r.value or b"") for r in rows[partition]] == expected
             offsets = [future.result(timeout=0).offset for future in sent]
-            # -1: it was written, the answer was lost, and the broker forgot where (KIP-98).
+            # -1: the record was written, the response was lost, and the broker forgot its offset
+            # (KIP-98).
             assert all(o in (-1, r.offset) for o, r in zip(offsets, rows[partition], strict=True))
 
 
 class Reader:
-    """Reads and keeps what came; every record must be the next one of its partition."""
+    """Consumer that checks the order of records and keeps their values."""
 
     def __init__(self, client: Consumer) -> None:
         self.client = client
@@ -105,7 +106,7 @@ class Reader:
         most: int | None = None,
         moving: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Read `count` records in all; the limit begins when the cluster has moved."""
+        """Read until `count` records; the time limit starts when the cluster has moved."""
         end = time.monotonic() + limit
         while sum(map(len, self.values.values())) < count:
             for r in self.client.poll(0.5, most):
@@ -124,7 +125,7 @@ def consumer(cluster: LocalCluster, topic: str, **config: Any) -> Consumer:
 
 
 def leader(cluster: LocalCluster, topic: str) -> int:
-    """Who leads partition 0, by another client."""
+    """Return the leader of partition 0, as another client reports it."""
     settings: dict[str, Any] = {**cluster.librdkafka_config(), "log_level": 0}
     found: int = (
         AdminClient(settings).list_topics(topic, timeout=60).topics[topic].partitions[0].leader
@@ -133,14 +134,14 @@ def leader(cluster: LocalCluster, topic: str) -> int:
 
 
 @pytest.fixture
-def made(mortal_cluster: LocalCluster, topic: str) -> LocalCluster:
-    """The cluster, with the test's topic."""
+def prepared(mortal_cluster: LocalCluster, topic: str) -> LocalCluster:
+    """Return the cluster, with the test's topic."""
     mortal_cluster.create_topic(topic, partitions=PARTITIONS)
     return mortal_cluster
 
 
 def compare(stream: Stream, reader: Reader, cluster: LocalCluster) -> None:
-    """What was sent is in the log, and what is there was read."""
+    """Check that every sent record is in the log and was read."""
     stream.check(cluster.librdkafka_config())
     reader.read(len(stream.futures), PATIENCE)
     for partition, values in reader.values.items():
@@ -148,54 +149,63 @@ def compare(stream: Stream, reader: Reader, cluster: LocalCluster) -> None:
 
 
 @pytest.fixture(params=[1, pytest.param(3, marks=pytest.mark.long)])
-def whole(request: pytest.FixtureRequest, clusters: SharedClusters) -> Iterator[LocalCluster]:
-    """A cluster that moves: one of three takes three times as much of a machine."""
+def movable(request: pytest.FixtureRequest, clusters: SharedClusters) -> Iterator[LocalCluster]:
+    """Return a cluster that moves; moving three brokers takes three times the processor time."""
     running = clusters.shared({"brokers": request.param})
     yield running
     clusters.put_right(running)
 
 
-def test_the_whole_cluster_moves_away(whole: LocalCluster, topic: str) -> None:
-    """Clients without rebootstrap stay where they were, and say so; the others lose nothing."""
-    made = whole
-    made.create_topic(topic, partitions=PARTITIONS)
+def test_clients_recover_after_the_whole_cluster_moved(movable: LocalCluster, topic: str) -> None:
+    """Move the cluster: clients without rebootstrap fail and say why; the others lose no record."""
+    prepared = movable
+    prepared.create_topic(topic, partitions=PARTITIONS)
     stayed = f"{topic}-stayed"
-    made.create_topic(stayed)
-    settings = made.client_config()
+    prepared.create_topic(stayed)
+    settings = prepared.client_config()
     strategy: Any = {"metadata_recovery_strategy": "none"}
     with (
         Producer(settings, compression_type="zstd") as producer,
-        consumer(made, topic) as client,
+        consumer(prepared, topic) as client,
         Producer(settings, **strategy) as other,
-        consumer(made, topic, metadata_unavailable_timeout_ms=3000, **strategy) as left,
+        consumer(prepared, topic, metadata_unavailable_timeout_ms=3000, **strategy) as left,
     ):
         other.send(stayed, b"before").result(timeout=60)
-        old, door, own_id = made.broker_addresses, made.bootstrap_servers, made.cluster_id
+        old, door, own_id = (
+            prepared.broker_addresses,
+            prepared.bootstrap_servers,
+            prepared.cluster_id,
+        )
         reader = Reader(client)
         with Stream(producer, topic) as stream:
             stream.wait_for_more(150)
             Reader(left).read(150, 20)
             reader.read(60, 20, most=20)
-            mover = threading.Thread(target=made.move)
+            mover = threading.Thread(target=prepared.move)
             mover.start()
             try:
                 reader.read(150, 60, most=20, moving=mover.is_alive)
             finally:
                 mover.join()
             stream.wait_for_more()
-        assert (made.bootstrap_servers, made.cluster_id) == (door, own_id)
-        assert set(old).isdisjoint(made.broker_addresses)
-        compare(stream, reader, made)
+        assert (prepared.bootstrap_servers, prepared.cluster_id) == (
+            door,
+            own_id,
+        )
+        assert set(old).isdisjoint(prepared.broker_addresses)
+        compare(stream, reader, prepared)
         for one in (producer, client):
             counts = one._engine.events.counts
             assert counts["rebootstrap"] == counts["rebootstrapped"] == 1
         assert client._engine.events.counts["first_record"] >= 2
-        producer_stays(other, stayed, old)
-        consumer_stays(left, topic, old)
-    assert [r.value for r in read_all(made.librdkafka_config(), stayed, 1)[0]] == [b"before"]
+        producer_without_rebootstrap_fails(other, stayed, old)
+        consumer_without_rebootstrap_fails(left, topic, old)
+    assert [r.value for r in read_all(prepared.librdkafka_config(), stayed, 1)[0]] == [b"before"]
 
 
-def producer_stays(producer: Producer, topic: str, old: tuple[str, ...]) -> None:
+def producer_without_rebootstrap_fails(
+    producer: Producer, topic: str, old: tuple[str, ...]
+) -> None:
     future = producer.send(topic, b"behind")
     with pytest.raises(NoBrokerAvailableError) as caught:
         future.result(timeout=3)
@@ -210,65 +220,70 @@ def producer_stays(producer: Producer, topic: str, old: tuple[str, ...]) -> None
         producer.close(timeout=0.1)
 
 
-def consumer_stays(client: Consumer, topic: str, old: tuple[str, ...]) -> None:
+def consumer_without_rebootstrap_fails(client: Consumer, topic: str, old: tuple[str, ...]) -> None:
     begin = time.monotonic()
     with pytest.raises(NoBrokerAvailableError, match="strategy=none") as caught:
         while time.monotonic() < begin + 30:
-            client.poll(2.0)  # there may be records that had come before
+            client.poll(2.0)  # records that arrived before may be returned
     assert set(old) <= {str(a.address) for a in caught.value.attempts}
     with ends_at(1.5, soonest=0.0), pytest.raises(NoBrokerAvailableError):
         client.end_offsets([TopicPartition(topic, 0)], timeout=1.5)
     assert client._engine.events.counts.get("rebootstrap", 0) == 0
 
 
-def test_a_leader_is_killed_and_comes_back(made: LocalCluster, topic: str) -> None:
-    with Producer(made.client_config()) as producer, consumer(made, topic) as client:
+def test_clients_recover_after_a_leader_was_killed(prepared: LocalCluster, topic: str) -> None:
+    with (
+        Producer(prepared.client_config()) as producer,
+        consumer(prepared, topic) as client,
+    ):
         reader = Reader(client)
         with Stream(producer, topic) as stream:
             reader.read(20, 20, most=20)
-            victim = leader(made, topic)
-            made.kill(victim)
+            victim = leader(prepared, topic)
+            prepared.kill(victim)
             stream.wait_for_more()
             reader.read(len(stream.futures) - 60, PATIENCE)
-            made.start(victim)
+            prepared.start(victim)
             stream.wait_for_more()
-        compare(stream, reader, made)
-        # The others hold acks=all until the controller gives it up: no reason to start again.
+        compare(stream, reader, prepared)
+        # The other brokers don't acknowledge acks=all until the controller fences the leader: no
+        # reason to rebootstrap.
         assert "rebootstrap" not in producer._engine.events.counts
 
 
-def test_a_leader_freezes_for_some_seconds(made: LocalCluster, topic: str) -> None:
-    with Producer(made.client_config()) as producer:
+def test_clients_recover_after_a_leader_was_frozen(prepared: LocalCluster, topic: str) -> None:
+    with Producer(prepared.client_config()) as producer:
         with Stream(producer, topic) as stream:
-            victim = leader(made, topic)
-            made.pause(victim)
+            victim = leader(prepared, topic)
+            prepared.pause(victim)
             try:
-                time.sleep(4.0)  # it loses its leaderships meanwhile (session: 3 s)
+                time.sleep(4.0)  # it loses its leaderships in the meantime (session: 3 s)
             finally:
-                made.resume(victim)
+                prepared.resume(victim)
             stream.wait_for_more()
-        stream.check(made.librdkafka_config())
-        # The others hold acks=all until the controller gives it up: no reason to start again.
+        stream.check(prepared.librdkafka_config())
+        # The other brokers don't acknowledge acks=all until the controller fences the leader: no
+        # reason to rebootstrap.
         assert "rebootstrap" not in producer._engine.events.counts
 
 
 @pytest.fixture
 def lone_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
-    """One broker is enough for a cluster that is replaced as a whole."""
+    """Return a cluster of one broker, which is enough if the whole cluster is replaced."""
     running = clusters.shared({"brokers": 1})
     yield running
     clusters.put_right(running)
 
 
 @pytest.mark.long  # shorter: spark/test_outages.py, simulation/test_consumer.py, test_producer.py
-def test_dead_and_foreign_brokers(lone_cluster: LocalCluster, topic: str) -> None:
+def test_dead_brokers_and_a_different_cluster(lone_cluster: LocalCluster, topic: str) -> None:
     cluster = lone_cluster
     cluster.create_topic(topic, partitions=PARTITIONS)
     with Producer(cluster.client_config()) as producer, consumer(cluster, topic) as client:
         producer.send(topic, b"0", partition=0).result(timeout=60)
         Reader(client).read(1, 20)
         first_id = cluster.cluster_id
-        future = all_dead(cluster, producer, topic)
+        future = calls_without_brokers(cluster, producer, topic)
         foreign_id = cluster.replace_with_foreign()
         cluster.create_topic(topic)
         with pytest.raises(ClusterIdMismatchError) as sent:
@@ -290,8 +305,8 @@ def test_dead_and_foreign_brokers(lone_cluster: LocalCluster, topic: str) -> Non
             client.end_offsets([TopicPartition(topic, 0)])
 
 
-def all_dead(cluster: LocalCluster, producer: Producer, topic: str) -> RecordFuture:
-    """Calls end at their timeout, with each address and why it failed."""
+def calls_without_brokers(cluster: LocalCluster, producer: Producer, topic: str) -> RecordFuture:
+    """Check that calls end at their timeout, with each address and the reason why it failed."""
     (broker,) = cluster.broker_addresses
     cluster.kill(0)
     time.sleep(0.5)
@@ -311,10 +326,8 @@ def all_dead(cluster: LocalCluster, producer: Producer, topic: str) -> RecordFut
 
 
 @pytest.mark.long  # shorter: simulation/test_truncation.py
-def test_records_that_an_unclean_election_took_away(
-    mortal_cluster: LocalCluster, topic: str
-) -> None:
-    """KIP-320: other records are where the position is, and nobody takes them for the next."""
+def test_records_that_an_unclean_election_removed(mortal_cluster: LocalCluster, topic: str) -> None:
+    """Check KIP-320: other records at the position aren't read as the next ones."""
     first, second = sorted(mortal_cluster.running)[:2]
     config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     place_topic(mortal_cluster.librdkafka_config(), topic, [[first, second]], config)

@@ -1,4 +1,4 @@
-"""Programs for other clients and their ports: both run on one cluster and print the same."""
+"""Run programs for other clients and their ports on one cluster; both print the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAMS = Path(__file__).parents[2] / "examples" / "porting"
 
 
 def output(program: str, *arguments: str) -> Any:
-    """What a program prints; it may say nothing else."""
+    """Return the output of a program."""
     done = subprocess.run(
         [sys.executable, str(PROGRAMS / f"{program}.py"), *arguments],
         capture_output=True,
@@ -46,7 +46,7 @@ def output(program: str, *arguments: str) -> Any:
         ),
     ],
 )
-def test_a_port_does_what_the_original_does(
+def test_a_port_prints_the_same_as_the_original(
     cluster: LocalCluster, before: str, after: str, topics: list[str], expected: Any
 ) -> None:
     for program in (before, after):

@@ -1,6 +1,6 @@
-"""The producer on real brokers that stay well; read back by a client that isn't ours.
+"""Test the producer on real brokers without faults; another client reads the records.
 
-What a record can hold, in each codec and as columns, is in tests/interop.
+The contents of records, in each codec and as columns, are tested in tests/interop.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def dump(cluster: LocalCluster, topics: Sequence[str]) -> dict[str, str]:
     return dict(zip(topics, text.split("Dumping ")[1:], strict=True))
 
 
-def test_without_idempotence_batches_carry_no_number(cluster: LocalCluster, topic: str) -> None:
-    """And with it every batch has a number."""
+def test_only_idempotent_batches_have_sequence_numbers(cluster: LocalCluster, topic: str) -> None:
+    """Check sequence numbers: with idempotence each batch has one, without it none."""
     plain: dict[str, dict[str, object]] = {
         f"{topic}-1": {"acks": 1},
         f"{topic}-0": {"acks": 0},
@@ -52,10 +52,10 @@ def test_without_idempotence_batches_carry_no_number(cluster: LocalCluster, topi
     for name in plain:
         numbers = re.findall(r"baseSequence: (-?\d+) .*producerId: (-?\d+)", logs[name])
         assert set(numbers) == {("-1", "-1")}, name
-    all_are_numbered(logs[topic])
+    check_sequence_numbers(logs[topic])
 
 
-def all_are_numbered(log: str) -> None:
+def check_sequence_numbers(log: str) -> None:
     batches = re.findall(
         r"baseOffset: (\d+) .*count: (\d+) baseSequence: (\d+) .*"
         r"producerId: (\d+) producerEpoch: (\d+) .*compresscodec: (\w+)",
@@ -76,13 +76,13 @@ def write_both_ways(cluster: LocalCluster, topic: str, options: dict[str, object
     one_by_one, table = 200, pa.table({"value": [b"%d" % n for n in range(200, 400)]})
     with Producer(config) as producer:
         futures = [producer.send(topic, b"%d" % n) for n in range(one_by_one)]
-        producer.flush(timeout=60)  # else two ways may share a batch
+        producer.flush(timeout=60)  # otherwise records of both kinds may share a batch
         ranges = producer.send_arrow(topic, table).result(timeout=60)
         offsets = [future.result(timeout=0).offset for future in futures]
     answered = options.get("acks") != 0
     assert offsets == (list(range(200)) if answered else [-1] * 200)
     assert [(r.first_offset, r.records) for r in ranges] == [(200 if answered else -1, 200)]
-    end = time.monotonic() + 20  # with acks=0 no response has confirmed them
+    end = time.monotonic() + 20  # with acks=0 no response has confirmed the records
     while len(found := read_all(cluster.bootstrap_servers, topic, 1)[0]) < 400:
         assert time.monotonic() < end, len(found)
     assert [r.value for r in found] == [b"%d" % n for n in range(400)]
@@ -113,10 +113,10 @@ def test_threads_share_a_producer(cluster: LocalCluster, topic: str) -> None:
     "codec",
     [*(pytest.param(codec, marks=pytest.mark.long) for codec in ("none", "lz4")), "zstd"],
 )
-def test_large_arrow_data_from_threads_through_a_small_memory(
+def test_large_arrow_data_from_threads_with_a_small_buffer(
     cluster: LocalCluster, topic: str, codec: str
 ) -> None:
-    """Streams, records one by one and a flush at the same time: each keeps its own order."""
+    """Send streams and single records and flush at the same time: each keeps its own order."""
     cluster.create_topic(topic, partitions=3)
     config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec}
     rows, pieces = 40_000, 8
@@ -174,7 +174,7 @@ def test_data_frames_of_other_libraries(cluster: LocalCluster, topic: str) -> No
     assert read_all(cluster.bootstrap_servers, topic, 1) == {0: expected * 2}
 
 
-def test_a_lone_record_waits_for_linger_and_no_longer(cluster: LocalCluster, topic: str) -> None:
+def test_a_single_record_waits_for_linger_ms(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=1500) as producer:
         producer.send(topic, b"warm")
@@ -188,10 +188,8 @@ def test_a_lone_record_waits_for_linger_and_no_longer(cluster: LocalCluster, top
         assert future.done()
 
 
-def test_batches_above_the_limit_of_their_topic_are_split(
-    cluster: LocalCluster, topic: str
-) -> None:
-    """KIP-126; a record that is too large alone fails, and no other one with it."""
+def test_batches_larger_than_max_message_bytes_are_split(cluster: LocalCluster, topic: str) -> None:
+    """Check KIP-126; a record that is too large by itself fails, and no other one."""
     limit = {"max.message.bytes": "2000"}
     place_topic(cluster.bootstrap_servers, topic, [[0], [0]], limit)
     texts: list[list[bytes]] = [[], []]
@@ -218,14 +216,14 @@ def test_batches_above_the_limit_of_their_topic_are_split(
     assert [[row.value for row in stored[p]] for p in range(2)] == texts
 
 
-def test_topics_and_partitions_that_are_not_there(cluster: LocalCluster, topic: str) -> None:
+def test_missing_topics_and_partitions(cluster: LocalCluster, topic: str) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=2000) as producer:
-        producer.cluster_id(timeout=60)  # connected: what is missing from now on is the topic
+        producer.cluster_id(timeout=60)  # connected: from now on only the topic is missing
         expected = pytest.raises(KafkaTimeoutError, match=rf"{topic}.*UNKNOWN_TOPIC_OR_PARTITION")
         with ends_at(2.0), expected:
             producer.send(topic, b"nowhere").result(timeout=60)
         cluster.create_topic(topic, partitions=2)
         assert [p.partition for p in producer.partitions_for(topic, timeout=60)] == [0, 1]
-        # It may have been added since: it is looked for as long as Java's `send` may block.
+        # The partition may have been added since, so `send` waits for it as long as in Java.
         with ends_at(2.0), pytest.raises(KafkaTimeoutError, match="has partitions 0 to 1"):
             producer.send(topic, b"", partition=2).result(timeout=60)

@@ -1,6 +1,6 @@
-"""The snippets of README and guide run as printed, but for the port.
+"""Run the snippets of README and guide as printed, except for the port.
 
-Spark's: tests/spark/test_readme_spark.py; the secured one: tests/interop/test_secure_settings.py.
+Spark's snippets: tests/spark/test_readme_spark.py; secured: tests/interop/test_secure_settings.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PRINTED = "localhost:9092"
 
 
 def snippets() -> dict[str, str]:
-    """The Python blocks after comments like `<!-- snippet: produce -->`, by name."""
+    """Return the Python blocks after comments like `<!-- snippet: produce -->`, by name."""
     pattern = r"<!-- snippet: (\w+) -->\n```python\n(.*?)```"
     found = [one for page in PAGES for one in re.findall(pattern, page.read_text(), re.DOTALL)]
     assert len(dict(found)) == len(found), "two snippets have one name"
@@ -37,8 +37,9 @@ def snippets() -> dict[str, str]:
 
 @cache
 def has_the_printed_port() -> bool:
-    """Whether it is this process of pytest that may take it, until its end: another one would find
-    it free, too, until brokers listen there.
+    """Return whether this process may use the printed port, until it ends.
+
+    Another process of pytest would also find the port free until brokers listen on it.
     """
     name = f"odradek-printed-port-{os.getuid()}.lock"
     lock = os.open(Path(tempfile.gettempdir()) / name, os.O_CREAT | os.O_RDWR)
@@ -50,7 +51,7 @@ def has_the_printed_port() -> bool:
 
 
 def printed_port() -> int:
-    """The printed port where it is free, else any."""
+    """Return the printed port if it is free, or 0 for any port."""
     if not has_the_printed_port():
         return 0
     with socket.socket() as probe:
@@ -66,9 +67,9 @@ SLOW_BROKER = r"\[odradek\] outage \w+ \(.*: bootstrap address .*\n\[odradek\] o
 
 
 def output(text: str, said: str = "") -> str:
-    """Run a program, and return what it prints; on stderr it may print nothing but `said`.
+    """Run a program and return its output; its stderr must match `said`.
 
-    A broker that is slow to answer its first client, as on a busy machine, is warned about, too.
+    A warning about a broker that answers its first client slowly, as on a busy machine, is allowed.
     """
     command = [sys.executable, "-c", text]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
@@ -80,7 +81,7 @@ def output(text: str, said: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def run(cluster: LocalCluster) -> Callable[..., str]:
-    """Run a snippet in a Python of its own; gives what it printed."""
+    """Return a function that runs a snippet in a separate Python and returns its output."""
     cluster.create_topic("flights", partitions=3)
     cluster.create_topic("counts", partitions=1)
     cluster.create_topic("flights-failed", partitions=1)
@@ -116,9 +117,9 @@ def test_produce_then_consume_then_frames(run: Callable[..., str]) -> None:
     assert run("transactions") == ""
     printed = run("frames")
     assert sum(int(n) for n in re.findall(r"│ \d\s+┆ (\d+)\s+│", printed)) == 1001
-    assert "[5 rows x 7 columns]" in printed  # how pandas ends a wide table
+    assert "[5 rows x 7 columns]" in printed  # the last line of a wide pandas table
     lines = run("asyncio").splitlines()
-    assert len(lines) == 2 * 1001  # its own, and those of "produce"
+    assert len(lines) == 2 * 1001  # its own records, and those of "produce"
     assert all(re.fullmatch(r"\d \d+ b'(JFK|flight \d+|\d+)'", line) for line in lines)
     warned = r"flights-\d: work on the record at offset \d+ failed \(attempt 1\): ValueError: .*\n"
     progress, letter = run("workers", warned).splitlines()
@@ -138,7 +139,7 @@ def test_objects(run: Callable[..., str]) -> None:
     assert run("objects") == "2\n"
 
 
-def test_the_test(tmp_path: Path) -> None:
+def test_the_test_snippet(tmp_path: Path) -> None:
     (tmp_path / "test_move.py").write_text(snippets()["test"])
     command = [sys.executable, "-m", "pytest", "-q", "test_move.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
@@ -151,7 +152,7 @@ def test_topics(run: Callable[..., str]) -> None:
     assert "TopicDescription(name='readme'" in printed
     assert printed.count("PartitionDescription(") == 6
     assert "ClusterDescription(" in printed
-    assert "proved" in printed or "ready" in printed  # what explain() says of the broker
+    assert "proved" in printed or "ready" in printed  # the broker's state in explain()
     gone, left = run("items").splitlines()
     assert gone == "['readme']"
     assert left.startswith("{'no-such-topic': UnknownTopicOrPartitionError(")

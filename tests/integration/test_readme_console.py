@@ -1,4 +1,4 @@
-"""The console lines of README and guide run as printed, in their order; Spark's in tests/spark."""
+"""Run the console lines of README and guide as printed; Spark's are in tests/spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHORTER = {
     "--strategy odradek,java": "--strategy odradek,java --runs 3",
     "--clients 100": "--clients 4",
 }
-"""What takes minutes is run with less."""
+"""Smaller arguments for lines that take minutes."""
 SAYS = {
     ".venv/bin/odradek demo --simulated": "timeline and picture: ",
     TOPICS: "Created topic flights",
@@ -38,7 +38,7 @@ SAYS = {
     ".venv/bin/odradek topics create orders": "Created topic large-orders",
     PRODUCE: "",
 }
-"""What lines that begin so print, among other things."""
+"""A part of the output, by the beginning of the line."""
 ELSEWHERE = {
     "python3 -m venv": "make dist-check, with wheels",
     "make test": "this is it",
@@ -50,7 +50,7 @@ ELSEWHERE = {
 
 
 def console_lines() -> list[str]:
-    """What the pages tell to type, each once, without the comments."""
+    """Return the lines to type on the pages, each once, without comments."""
     text = "\n".join(page.read_text() for page in PAGES)
     blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
@@ -64,7 +64,7 @@ def test_every_line_is_run_by_a_test() -> None:
 
 
 class Shell:
-    """Runs lines with the printed paths and addresses replaced by those that there are."""
+    """Run lines with the printed paths and addresses replaced by the real ones."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -101,7 +101,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.mark.long  # shorter: test_cluster_command.py, test_console.py
 @pytest.mark.timeout(600)
-def test_the_lines_do_what_they_say(shell: Shell) -> None:
+def test_the_lines_print_what_the_pages_show(shell: Shell) -> None:
     lines = console_lines()
     port = printed_port()
     started = shell.run(START if port else f"{START} --port 0")

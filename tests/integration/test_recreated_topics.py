@@ -1,4 +1,4 @@
-"""Topics that are deleted and created again while a group of real brokers reads them (R-ID-3)."""
+"""Test topics that are deleted and recreated while a group on real brokers reads them (R-ID-3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
 class Recreated:
-    """A topic with one partition, and members of one group."""
+    """Topic with one partition, and members of one group."""
 
     def __init__(self, cluster: LocalCluster, topic: str, admin: Admin) -> None:
         self.cluster, self.topic, self.admin = cluster, topic, admin
@@ -79,10 +79,10 @@ def recreated(cluster: LocalCluster, topic: str) -> Iterator[Recreated]:
 
 
 @PROTOCOLS
-def test_a_group_reads_all_of_a_topic_that_was_recreated_in_use(
+def test_a_group_reads_all_records_of_a_topic_that_was_recreated(
     recreated: Recreated, protocol: str
 ) -> None:
-    """With default settings; the topic is missing for four seconds."""
+    """Use default settings; the topic is missing for four seconds."""
     recreated.fill(20, "old")
     with recreated.member(protocol) as member:
         assert len(recreated.read(member, 20, 20)) == 20

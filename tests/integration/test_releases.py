@@ -1,7 +1,7 @@
-"""The core of the client on older brokers: Kafka 3.9, and in `make test-long` 4.1 and 4.3, too.
+"""Test the core of the client on Kafka 3.9, and in `make test-long` on 4.1 and 4.3 too.
 
-Written, read back alone and in groups, in transactions, described, deleted, and after the brokers
-have moved. What a release doesn't have says so.
+Records are written and read, alone, in groups and in transactions, topics are described and
+deleted, and the brokers move. Features that a release doesn't have raise an error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.integration.calls_of_releases import CALLS, refusals, something_written
+from tests.integration.calls_of_releases import CALLS, refusals, write_in_a_transaction
 from tests.interop.our_client import read
 from tests.late_proxy import LateProxy
 from tests.unit.test_admin_page import OF_ALL, public_methods
@@ -60,7 +60,9 @@ def numbers(consumer: odradek.Consumer, count: int) -> list[int]:
 
 
 @pytest.mark.long  # shorter: test_outages.py (a move), transactions and groups below
-def test_written_and_read_alone_and_after_a_move(older: LocalCluster, name: str) -> None:
+def test_records_are_written_and_read_before_and_after_a_move(
+    older: LocalCluster, name: str
+) -> None:
     write(older, name, range(RECORDS))
     with odradek.Consumer(older.client_config(), auto_offset_reset="earliest") as consumer:
         partitions = consumer.partitions_for(name, timeout=PATIENCE)
@@ -73,8 +75,8 @@ def test_written_and_read_alone_and_after_a_move(older: LocalCluster, name: str)
 
 
 @pytest.fixture
-def late(older: LocalCluster, name: str) -> Iterator[tuple[odradek.Producer, LateProxy]]:
-    """A transactional producer, and the proxy between it and its brokers."""
+def late_producer(older: LocalCluster, name: str) -> Iterator[tuple[odradek.Producer, LateProxy]]:
+    """Return a transactional producer and the proxy between it and its brokers."""
     with LateProxy() as proxy:
         config = {**older.client_config(), "transactional.id": name}
         with odradek.Producer(config, proxy_url=proxy.url("socks5")) as producer:
@@ -87,11 +89,11 @@ def end(producer: odradek.Producer, *, commit: bool) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_late_end_of_a_transaction_ends_no_later_one(
-    older: LocalCluster, name: str, late: tuple[odradek.Producer, LateProxy], commit: bool
+def test_a_late_end_txn_ends_no_later_transaction(
+    older: LocalCluster, name: str, late_producer: tuple[odradek.Producer, LateProxy], commit: bool
 ) -> None:
-    """R-TX-1: its retry was answered, and it arrives in the next transaction (KAFKA-17754)."""
-    producer, proxy = late
+    """Check R-TX-1: a late duplicate of an answered EndTxn ends no later one (KAFKA-17754)."""
+    producer, proxy = late_producer
     producer.begin_transaction()
     producer.send(name, b"1", partition=0).result(PATIENCE)
     proxy.keep(EndTxnRequest.API_KEY)
@@ -116,10 +118,10 @@ def test_a_late_end_of_a_transaction_ends_no_later_one(
 
 @pytest.mark.long  # shorter: the test above, simulation/test_late_transaction_offsets.py
 def test_late_offsets_of_a_transaction_replace_no_newer_ones(
-    older: LocalCluster, name: str, late: tuple[odradek.Producer, LateProxy]
+    older: LocalCluster, name: str, late_producer: tuple[odradek.Producer, LateProxy]
 ) -> None:
-    """R-TX-1 and R-TX-2: neither in the next transaction nor in their own."""
-    producer, proxy = late
+    """Check R-TX-1 and R-TX-2: late offsets replace none of later transactions."""
+    producer, proxy = late_producer
     place = odradek.TopicPartition(name, 0)
     proxy.keep(TxnOffsetCommitRequest.API_KEY)
     with producer.transaction():
@@ -128,8 +130,8 @@ def test_late_offsets_of_a_transaction_replace_no_newer_ones(
         producer.send_offsets_to_transaction({place: 20}, name)
         proxy.deliver(PATIENCE)
     if older.version.startswith("3."):
-        # Its coordinator refuses them, but forgets the pending offsets of the transaction until it
-        # reads its log again (`GroupMetadata.failPendingTxnOffsetCommit`).
+        # The coordinator rejects them, but forgets the transaction's pending offsets until it reads
+        # its log again (`GroupMetadata.failPendingTxnOffsetCommit`).
         older.stop(0)
         older.start(0)
     stable = {"group.id": name, "isolation.level": "read_committed"}
@@ -146,7 +148,9 @@ def test_late_offsets_of_a_transaction_replace_no_newer_ones(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_goes_on_where_it_was(older: LocalCluster, name: str, protocol: str) -> None:
+def test_a_group_resumes_at_its_committed_offsets(
+    older: LocalCluster, name: str, protocol: str
+) -> None:
     write(older, name, range(RECORDS))
     config = {"group.id": f"{name}-{protocol}", "group.protocol": protocol}
     given = {**older.client_config(), "auto.offset.reset": "earliest", **config}
@@ -164,7 +168,7 @@ def test_a_group_goes_on_where_it_was(older: LocalCluster, name: str, protocol: 
         assert numbers(member, 20) == list(range(RECORDS, RECORDS + 20))
 
 
-def test_a_transaction_is_whole_or_not_there(older: LocalCluster, name: str) -> None:
+def test_a_transaction_is_atomic(older: LocalCluster, name: str) -> None:
     write(older, name, range(RECORDS), transactional_id=name)
     with odradek.Producer(older.client_config(), transactional_id=name) as producer:
         producer.init_transactions(timeout=PATIENCE)
@@ -183,7 +187,7 @@ def test_topics_are_described_and_deleted(older: LocalCluster, name: str) -> Non
         assert len(admin.describe_topics(name, timeout=PATIENCE)[name].partitions) == 3
         assert admin.describe_cluster(timeout=PATIENCE).cluster_id == older.cluster_id
         admin.delete_topics(name, timeout=PATIENCE)
-        # The controller answers before the broker has heard of it.
+        # The controller answers before the broker has applied the change.
         end = time.monotonic() + PATIENCE
         while name in admin.list_topics(timeout=PATIENCE):
             assert time.monotonic() < end
@@ -192,16 +196,20 @@ def test_topics_are_described_and_deleted(older: LocalCluster, name: str) -> Non
             admin.describe_topics(name, timeout=PATIENCE)
 
 
-def test_each_admin_call_answers_or_says_why_not(older: LocalCluster, name: str) -> None:
-    """What a release doesn't have is an `UnsupportedVersionError`, at once; the rest is refused as
-    any broker would that has no authorizer, no tokens and a quorum that isn't dynamic.
+def test_each_admin_call_returns_or_raises_the_expected_error(
+    older: LocalCluster, name: str
+) -> None:
+    """Check that a release without an API raises `UnsupportedVersionError` at once.
+
+    The other failures are those of any broker without an authorizer, without tokens and with a
+    static quorum.
     """
     assert {*CALLS, "close"} == public_methods(odradek.Admin) - OF_ALL
     refused = refusals(older.version)
     settings = {**older.client_config(), "default.api.timeout.ms": 30_000}
     with odradek.Admin(settings) as admin:
         (broker,) = (b.id for b in admin.describe_cluster().brokers)
-        something_written(settings, name)
+        write_in_a_transaction(settings, name)
         for call, ask in CALLS.items():
             if call not in refused:
                 ask(admin, name, broker)

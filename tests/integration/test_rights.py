@@ -1,4 +1,4 @@
-"""What a user has no right to do is refused by name, and doesn't spoil what is allowed."""
+"""Check that missing permissions are reported by name, without effect on permitted calls."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ OPTIONS = {
     "acls": True,
     "config": {"delegation.token.secret.key": "a-key-for-tests"},
 }
-"""`test_admin_security` and `test_secure_recovery` share this cluster."""
+"""Options of the cluster that `test_admin_security` and `test_secure_recovery` share."""
 MINE, SEEN, THEIRS = "mine", "seen", "theirs"
 
 
 @pytest.fixture(scope="module")
 def guarded(clusters: SharedClusters) -> LocalCluster:
-    """Bob may write and read `mine`, see `seen`, and nothing about `theirs`."""
+    """Let bob write and read `mine` and only describe `seen`; he has no permission for `theirs`."""
     running = clusters.shared(OPTIONS)
     with Admin(running.inner_config()) as admin:
         admin.create_topics([NewTopic(t, 1, 1) for t in (MINE, SEEN, THEIRS)], timeout=30)
@@ -75,7 +75,7 @@ def test_a_producer(guarded: LocalCluster) -> None:
         assert producer.send(MINE, b"3").result(timeout=60).offset >= 2
 
 
-def test_an_idempotent_producer_that_may_write_nothing(guarded: LocalCluster) -> None:
+def test_an_idempotent_producer_without_write_permission(guarded: LocalCluster) -> None:
     config = {**guarded.client_config("carol"), "enable.idempotence": True}
     with Producer(config) as producer, pytest.raises(ClusterAuthorizationError) as caught:
         producer.send(SEEN, b"no").result(timeout=60)
@@ -122,8 +122,8 @@ def test_a_group(guarded: LocalCluster, group: str, protocol: str) -> None:
         refused(caught.value, GroupAuthorizationError, "READ", f"group {group!r}")
 
 
-def test_a_group_with_a_topic_that_is_not_allowed(guarded: LocalCluster) -> None:
-    """The other topic is read and committed."""
+def test_a_group_with_an_unauthorized_topic(guarded: LocalCluster) -> None:
+    """Check that the permitted topic is read and committed."""
     with Producer(guarded.client_config("bob")) as producer:
         producer.send(MINE, b"for the group").result(timeout=60)
     config = {**guarded.client_config("bob"), "group.id": "bobs", "auto.offset.reset": "earliest"}
@@ -142,8 +142,8 @@ def test_a_group_with_a_topic_that_is_not_allowed(guarded: LocalCluster) -> None
         consumer.commit(timeout=60)
 
 
-def test_a_new_group_with_a_topic_that_is_not_allowed(guarded: LocalCluster) -> None:
-    """KIP-848: the broker refuses the whole subscription, as docs/security.md says."""
+def test_a_kip_848_group_with_an_unauthorized_topic(guarded: LocalCluster) -> None:
+    """Check that a KIP-848 broker rejects the whole subscription, as docs/security.md says."""
     config = {**guarded.client_config("bob"), "group.id": "bobs", "group.protocol": "consumer"}
     with Consumer({**config, "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe([MINE, THEIRS])
@@ -162,10 +162,10 @@ def test_a_new_group_with_a_topic_that_is_not_allowed(guarded: LocalCluster) -> 
             assert time.monotonic() < end + 30
 
 
-def test_records_that_nobody_asks_about(
+def test_lost_records_whose_futures_are_not_checked_are_logged(
     guarded: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """README's loop without a look at the futures: one WARNING says how many are lost."""
+    """Run README's loop without checking the futures: one WARNING counts the lost records."""
     with Producer(guarded.client_config("bob")) as producer:
         for n in range(100):
             producer.send(SEEN, b"%d" % n)
@@ -189,8 +189,8 @@ def test_an_admin(guarded: LocalCluster) -> None:
         assert THEIRS not in listed
 
 
-def test_nobody_comes_in_where_the_brokers_do(guarded: LocalCluster) -> None:
-    """R-IN-5: a plaintext listener among the brokers would make every local user a super user."""
+def test_the_inter_broker_listener_requires_authentication(guarded: LocalCluster) -> None:
+    """Check R-IN-5: a plaintext inter-broker listener would make every local user a super user."""
     config = {"bootstrap.servers": guarded.inner_servers, "default.api.timeout.ms": 4000}
     with Admin(config) as admin, pytest.raises(KafkaError) as caught:
         admin.create_topics([NewTopic("by-nobody", 1, 1)])

@@ -1,4 +1,4 @@
-"""The scorecard's brokers and a cell, with Odradek's own drivers."""
+"""Run the scorecard's brokers and one cell, with Odradek's own drivers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def cell(row: str, *command: str) -> dict[str, Any]:
     return found
 
 
-def rows_of(often: str) -> list[Any]:
-    """Our clients, of which one runs often: each in one row."""
+def clients_with(often: str) -> list[Any]:
+    """Return odradek's clients, all except one marked as long: each is tested in one row."""
     return [c if c == often else pytest.param(c, marks=pytest.mark.long) for c in OURS]
 
 
-@pytest.mark.parametrize("client", rows_of("odradek"))
+@pytest.mark.parametrize("client", clients_with("odradek"))
 def test_a_replaced_broker_is_found_through_the_bootstrap_address(client: str) -> None:
     found = cell("A", *CLIENTS[client].command())
     assert found["error"] is None
@@ -41,15 +41,15 @@ def test_a_replaced_broker_is_found_through_the_bootstrap_address(client: str) -
     assert 0.0 < found["figures"]["contact"] <= found["figures"]["record"] < 20.0
 
 
-@pytest.mark.parametrize("client", rows_of("odradek-asyncio"))
-def test_a_thousand_callers_are_answered(client: str) -> None:
+@pytest.mark.parametrize("client", clients_with("odradek-asyncio"))
+def test_all_of_a_thousand_callers_get_a_response(client: str) -> None:
     found = cell("I", *CLIENTS[client].command())
     assert found["error"] is None
     assert found["notes"]["answered"] == 1000
     assert found["figures"]["requests"] >= 1
 
 
-def test_a_driver_that_ends_is_an_error_and_no_figure() -> None:
+def test_a_driver_that_fails_is_an_error_without_figures() -> None:
     found = cell("A", sys.executable, "-c", "raise SystemExit('no such library')")
     assert found["figures"] == {}
     assert "no such library" in found["error"]
@@ -88,7 +88,7 @@ asyncio.run(main())
 """
 
 
-def test_verbs_of_an_address_do_what_they_say_and_every_dial_is_counted() -> None:
+def test_faults_of_an_address_and_the_count_of_connection_attempts() -> None:
     done = subprocess.run(
         [sys.executable, "-c", VERBS],
         cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=True,
@@ -98,4 +98,4 @@ def test_verbs_of_an_address_do_what_they_say_and_every_dial_is_counted() -> Non
     assert found["reset"] == ["ConnectionResetError"]
     assert found["black_hole"] == ["swallowed"]
     assert found["dials"] == [1, 1, 1, 1]
-    assert found["seen"] == 1  # only what is accepted is seen at the address
+    assert found["seen"] == 1  # only accepted connections are counted at the address

@@ -1,4 +1,4 @@
-"""What changes under running clients: passwords, and the certificates of both sides."""
+"""Change passwords, and the certificates of both sides, while clients run."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from odradek.testing import LocalCluster
 from odradek.testing.brokers.authority import Authority
 
 SESSION = 2.0
-"""Seconds until brokers want a client to prove again who it is (KIP-368)."""
+"""Seconds until brokers require a client to authenticate again (KIP-368)."""
 
 
 @pytest.fixture(scope="module")
 def strict() -> Iterator[LocalCluster]:
-    """One broker that wants a certificate and a password, the latter again and again."""
+    """Return one broker that requires a certificate and a password, and reauthentication."""
     with LocalCluster(
         brokers=1,
         security="SASL_SSL",
@@ -46,8 +46,8 @@ def strict() -> Iterator[LocalCluster]:
         yield running
 
 
-def test_a_password_is_changed(strict: LocalCluster, topic: str) -> None:
-    """Who is in stays in until he has to prove who he is, and hears why he can't."""
+def test_changing_a_password_of_connected_clients(strict: LocalCluster, topic: str) -> None:
+    """Check that a connected client works until it reauthenticates, which fails."""
     strict.create_topic(topic)
     before = strict.client_config("carol")
     patient = {"delivery.timeout.ms": 15_000, "request.timeout.ms": 5_000}
@@ -58,14 +58,14 @@ def test_a_password_is_changed(strict: LocalCluster, topic: str) -> None:
         producer.listen(lambda e: proofs.append(e) if e.kind == "reauthenticated" else None)
         sent = 0
         end = time.monotonic() + 2 * SESSION
-        while time.monotonic() < end:  # more than one session: none is lost on the way
+        while time.monotonic() < end:  # more than one session: no record is lost in between
             producer.send(topic, b"%d" % sent).result(timeout=60)
             sent += 1
             time.sleep(0.02)
         assert [int(r.value or b"") for r in read(consumer, sent)] == list(range(sent))
 
         known, end = len(proofs), time.monotonic() + 5 * SESSION
-        while len(proofs) == known:  # so that its session has just begun
+        while len(proofs) == known:  # so that its session has just started
             assert time.monotonic() < end
             time.sleep(0.02)
         strict.change_password("carol", "carol-has-another")
@@ -80,9 +80,9 @@ def test_a_password_is_changed(strict: LocalCluster, topic: str) -> None:
             late.send(topic, b"with the old one").result(timeout=60)
         with Producer(strict.client_config("carol")) as late:
             late.send(topic, b"with the new one").result(timeout=60)
-        # A producer that was in keeps its records as long as in any outage, and says what it was.
+        # A connected producer keeps its records as long as in any outage, then reports the reason.
         with pytest.raises(KafkaError, match="invalid credentials"):
-            while time.monotonic() < began + 20 * SESSION:  # its own session may just have begun
+            while time.monotonic() < began + 20 * SESSION:  # its own session may just have started
                 producer.send(topic, b"not any more").result(timeout=30)
                 time.sleep(0.1)
         for client in (producer, consumer):
@@ -90,12 +90,12 @@ def test_a_password_is_changed(strict: LocalCluster, topic: str) -> None:
         producer.send(topic, b"again").result(timeout=60)
         last = []
         while b"again" not in last:
-            with suppress(CredentialsRefusedError):  # the answer to an attempt from before
+            with suppress(CredentialsRefusedError):  # the response to an earlier attempt
                 last = [r.value for r in consumer.poll(5)]
 
 
-def test_certificates_are_rotated(strict: LocalCluster, topic: str) -> None:
-    """The brokers' while they run; a client's file is read again for its next connection."""
+def test_rotating_certificates_of_connected_clients(strict: LocalCluster, topic: str) -> None:
+    """Replace the brokers' certificate at runtime; a client rereads its file when it connects."""
     strict.create_topic(topic)
     soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=4)
     config = strict.client_config("alice")
@@ -117,10 +117,10 @@ def test_certificates_are_rotated(strict: LocalCluster, topic: str) -> None:
         producer.send(topic, b"with the second certificates").result(timeout=30)
 
 
-def test_files_are_rewritten_while_connections_end_again_and_again(
+def test_rewriting_certificate_files_while_connections_are_closed(
     strict: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """In place and piece by piece; each new connection has whole files, and the last ones count."""
+    """Write files in place and in pieces; each new connection uses complete files."""
     strict.create_topic(topic)
     config, places = strict.client_config("alice"), dict[str, Path]()
     for option in ("ssl.truststore.location", "ssl.keystore.location"):
@@ -159,7 +159,7 @@ def test_files_are_rewritten_while_connections_end_again_and_again(
 
 
 def test_sessions_are_renewed_under_full_load(strict: LocalCluster, topic: str) -> None:
-    """Sessions end every 2 s while a producer and a group send and read as fast as they can."""
+    """Expire sessions every 2 s while a producer and a group send and read at full speed."""
     strict.create_topic(topic, 3)
     config, sent, lost = strict.client_config("alice"), 0, list[Event]()
     fast = {"linger.ms": 1, "delivery.timeout.ms": 60_000}
@@ -196,12 +196,12 @@ def test_sessions_are_renewed_under_full_load(strict: LocalCluster, topic: str) 
         again = renewed()
     assert found == {n: list(range(n, sent, 3)) for n in range(3)}
     assert min(again) >= 2
-    # A machine that stops for a tenth of a second may let a session end.
+    # A machine that stops for 0.1 s may let a session expire.
     assert len(lost) < sum(again) / 2, lost
 
 
 def serial_of(cluster: LocalCluster) -> int:
-    """The number of the certificate that a new connection is shown."""
+    """Return the serial number of the certificate that a new connection receives."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     text = ssl.get_server_certificate((host, int(port)), timeout=60)
     return x509.load_pem_x509_certificate(text.encode()).serial_number

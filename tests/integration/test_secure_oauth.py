@@ -1,4 +1,4 @@
-"""OAUTHBEARER with a real broker, which checks signatures by the keys of a token server here."""
+"""Test OAUTHBEARER with a real broker that checks signatures with a token server's keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from odradek.testing import LocalCluster
 
 PATIENCE = 60.0
 AT_ONCE = 20.0
-"""Seconds; a call that waits for another answer takes a minute."""
+"""Seconds; a call that waits for another response takes a minute."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def server() -> Iterator[TokenServer]:
 
 @pytest.fixture(scope="module")
 def cluster(server: TokenServer) -> Iterator[LocalCluster]:
-    """One broker that takes tokens of this server's keys only, each for its own time."""
+    """Return one broker that accepts tokens signed by this server's keys until they expire."""
     prefix = "listener.name.client.oauthbearer."
     config = {
         f"{prefix}sasl.oauthbearer.expected.audience": server.audience,
@@ -51,7 +51,7 @@ def cluster(server: TokenServer) -> Iterator[LocalCluster]:
 
 
 def settings(cluster: LocalCluster, **more: Any) -> dict[str, Any]:
-    """What a client needs besides where its tokens come from."""
+    """Return a client's settings, except for those of its tokens."""
     return {
         "bootstrap.servers": cluster.bootstrap_servers,
         "security.protocol": "SASL_SSL",
@@ -62,7 +62,7 @@ def settings(cluster: LocalCluster, **more: Any) -> dict[str, Any]:
     }
 
 
-def asking(server: TokenServer, secret: str = CLIENT_SECRET) -> dict[str, str]:
+def token_settings(server: TokenServer, secret: str = CLIENT_SECRET) -> dict[str, str]:
     return {
         "sasl.oauthbearer.token.endpoint.url": server.url(),
         "sasl.oauthbearer.client.credentials.client.id": CLIENT_ID,
@@ -70,12 +70,12 @@ def asking(server: TokenServer, secret: str = CLIENT_SECRET) -> dict[str, str]:
     }
 
 
-def test_records_by_a_servers_tokens(cluster: LocalCluster, server: TokenServer) -> None:
-    """One fetch serves all connections of a client; librdkafka takes the same settings as we do."""
+def test_records_with_tokens_of_a_server(cluster: LocalCluster, server: TokenServer) -> None:
+    """Fetch one token for all connections of a client; librdkafka uses the same settings."""
     before = len(server.forms)
-    with Admin(settings(cluster, **asking(server))) as admin:
+    with Admin(settings(cluster, **token_settings(server))) as admin:
         admin.create_topics([NewTopic("by-tokens", 1)])
-    with Producer(settings(cluster, **asking(server))) as producer:
+    with Producer(settings(cluster, **token_settings(server))) as producer:
         producer.send("by-tokens", b"one").result(PATIENCE)
     assert len(server.forms) == before + 2
     theirs = {
@@ -98,10 +98,10 @@ def test_records_by_a_servers_tokens(cluster: LocalCluster, server: TokenServer)
     assert len(server.forms) == before + 3
 
 
-def test_javas_file_is_ours_as_it_is(
+def test_a_java_clients_properties_file_works_unchanged(
     cluster: LocalCluster, server: TokenServer, tmp_path: Path
 ) -> None:
-    """KIP-768 as it is in a Java client's file, read by Java and by us."""
+    """Read the same KIP-768 properties file with a Java client and with odradek."""
     modules = "org.apache.kafka.common.security.oauthbearer"
     file = tmp_path / "client.properties"
     file.write_text(f"""
@@ -132,10 +132,10 @@ sasl.jaas.config={modules}.OAuthBearerLoginModule required \\
             assert [record.value for record in read(consumer)] == [b"by java"]
 
 
-def test_a_servers_refusal_is_every_calls_error_at_once(
+def test_a_token_servers_error_is_raised_by_every_call_at_once(
     cluster: LocalCluster, server: TokenServer
 ) -> None:
-    with Admin(settings(cluster, **asking(server, "wrong"))) as admin:
+    with Admin(settings(cluster, **token_settings(server, "wrong"))) as admin:
         began = time.monotonic()
         with pytest.raises(
             TokenError, match=r"HTTP status 401: invalid_client: Who are you\?"
@@ -154,7 +154,7 @@ def test_a_servers_refusal_is_every_calls_error_at_once(
     ],
     ids=["audience", "issuer", "end"],
 )
-def test_a_token_that_the_broker_refuses(
+def test_a_token_that_the_broker_rejects(
     cluster: LocalCluster, server: TokenServer, claims: dict[str, Any], error: type[Exception]
 ) -> None:
     def token() -> str:
@@ -167,13 +167,13 @@ def test_a_token_that_the_broker_refuses(
         assert time.monotonic() - began < AT_ONCE
 
 
-def test_a_new_token_is_shown_before_the_old_one_ends(
+def test_a_new_token_is_sent_before_the_old_one_expires(
     cluster: LocalCluster, server: TokenServer
 ) -> None:
-    """KIP-368: sessions as short as their tokens, and not one record is late or lost."""
+    """Check KIP-368: with sessions as short as their tokens no record is late or lost."""
     server.lifetime, before = 3, len(server.forms)
     try:
-        with Producer(settings(cluster, **asking(server))) as producer:
+        with Producer(settings(cluster, **token_settings(server))) as producer:
             end = time.monotonic() + 6
             while time.monotonic() < end:
                 producer.send("tokens", b"one").result(5.0)
@@ -184,7 +184,7 @@ def test_a_new_token_is_shown_before_the_old_one_ends(
 
 
 class KeptSession:
-    """An aiokafka-like provider with one HTTP session, which belongs to the program's loop."""
+    """aiokafka-like token provider with one HTTP session, which belongs to the program's loop."""
 
     def __init__(self, server: TokenServer) -> None:
         self.server, self.given = server, 0
@@ -204,10 +204,10 @@ class KeptSession:
         asyncio.get_running_loop().call_later(0.05, session.release)
 
 
-def test_a_provider_with_a_kept_session_renews_tokens(
+def test_a_provider_with_a_persistent_session_renews_tokens(
     cluster: LocalCluster, server: TokenServer
 ) -> None:
-    """It lives in the program's loop: a loop that ends with each call loses its timers."""
+    """Run the provider in the program's loop, because a new loop per call would lose its timers."""
     provider = KeptSession(server)
 
     async def program() -> None:
@@ -226,7 +226,7 @@ def test_a_provider_with_a_kept_session_renews_tokens(
     assert provider.given >= 2
 
 
-def test_a_function_that_hangs_or_raises(cluster: LocalCluster) -> None:
+def test_a_token_function_that_hangs_or_raises(cluster: LocalCluster) -> None:
     def broken() -> str:
         raise LookupError("the vault is sealed")
 

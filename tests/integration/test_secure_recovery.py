@@ -1,9 +1,9 @@
-"""Brokers die, freeze, move and restart on a cluster that asks for TLS and a password.
+"""Kill, freeze, move and restart brokers of a cluster that requires TLS and a password.
 
-The soak is the short form of `make soak ARGS=--secured`: every kind of client beside each other,
-judged record by record. A test of the plaintext cluster runs once more with this module's
-`mortal_cluster`, where connections die otherwise under TLS and SASL. (What a lost log or a foreign
-cluster means is decided above the connections.)
+The soak is the short form of `make soak ARGS=--secured`: all kinds of clients at the same time,
+checked record by record. One test of the plaintext cluster runs again with this module's
+`mortal_cluster`, since under TLS and SASL connections end in other ways. (Lost logs and different
+clusters are handled above the connections.)
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.integration.test_outages import made
+from tests.integration.test_outages import prepared
 from tests.integration.test_outages import (
-    test_a_leader_freezes_for_some_seconds as a_leader_freezes,
+    test_clients_recover_after_a_leader_was_frozen as a_leader_freezes,
 )
 from tests.integration.test_rights import OPTIONS as GUARDED
 from tests.interop.other_client import read_all
@@ -30,7 +30,7 @@ from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
-__all__ = ["made"]
+__all__ = ["prepared"]
 
 
 @pytest.fixture
@@ -42,14 +42,16 @@ def mortal_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_nothing_is_lost_doubled_or_out_of_order(mortal_cluster: LocalCluster) -> None:
-    """An idempotent producer, a transactional read-process-write chain in each group protocol whose
-    members come and go, and a group of two in each; one of each of these is in an event loop.
-    Killed is a broker that they need just then, then all move; sessions end every 10 s meanwhile.
-    (A frozen one: the test beside this one.)
+def test_no_record_is_lost_duplicated_or_out_of_order(mortal_cluster: LocalCluster) -> None:
+    """Run all kinds of clients while a broker is killed, all brokers move and sessions expire.
+
+    The clients: an idempotent producer, a transactional read-process-write chain in each group
+    protocol whose members join and leave, and a group of two in each; one of each of these uses an
+    event loop. The killed broker is one that they need at that time; sessions expire every 10 s.
+    (For a frozen broker see the next test.)
     """
     plan = Plan(
-        seconds=540.0,  # a bound: it ends after the round, which takes longer on slow machines
+        seconds=540.0,  # an upper limit; a round is shorter
         seed=7,
         rate=80.0,
         partitions=4,
@@ -73,8 +75,8 @@ def test_nothing_is_lost_doubled_or_out_of_order(mortal_cluster: LocalCluster) -
         assert chain["committed"] > 10
     for protocol in plan.protocols:
         group = soak.group(protocol)
-        # Whoever stays loses nothing by any of it, so that no record comes to a group twice.
-        # (On a machine that is too busy for heartbeats a coordinator may take partitions away.)
+        # Members that stay lose no partition, so no record is delivered to a group twice. (On a
+        # machine that is too busy for heartbeats a coordinator may revoke partitions.)
         assert report.repeats[protocol] == 0 or any(member.lost for member in group), report
         assert [member.joined for member in group] == [1] * 2
         assert [len(member.had) for member in group] == [2] * 2, [m.had for m in group]
@@ -92,8 +94,8 @@ def without_key(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_a_leader_freezes_for_some_seconds(made: LocalCluster, topic: str) -> None:
-    a_leader_freezes(made, topic)
+def test_clients_recover_after_a_leader_was_frozen(prepared: LocalCluster, topic: str) -> None:
+    a_leader_freezes(prepared, topic)
 
 
 WAYS = {
@@ -105,8 +107,10 @@ WAYS = {
 @pytest.mark.parametrize(
     "protocol", ["SASL_PLAINTEXT", pytest.param("SSL", marks=pytest.mark.long)]
 )
-def test_other_ways_in_survive_a_move(clusters: SharedClusters, protocol: str, topic: str) -> None:
-    """TLS with and without a certificate of the client's own, SASL without TLS."""
+def test_clients_with_other_security_protocols_recover_after_a_move(
+    clusters: SharedClusters, protocol: str, topic: str
+) -> None:
+    """Use TLS with and without a client certificate, and SASL without TLS."""
     cluster = clusters.shared(WAYS[protocol])
     with ExitStack() as stack:
         stack.callback(clusters.put_right, cluster)
@@ -117,7 +121,7 @@ def test_other_ways_in_survive_a_move(clusters: SharedClusters, protocol: str, t
             with Admin(cluster.inner_config()) as admin:
                 mine = [("TOPIC", topic), ("GROUP", "reader")]
                 admin.create_acls([AclBinding(*one, "User:bob", "ALL") for one in mine])
-        cluster.create_topic(topic, 2)  # once the broker knows it, it knows the right, too
+        cluster.create_topic(topic, 2)  # once the broker knows the topic, it knows the ACL too
         producers = [stack.enter_context(Producer(way)) for way in ways]
         consumers = [stack.enter_context(Consumer(way)) for way in ways]
         for partition, consumer in enumerate(consumers):

@@ -1,7 +1,7 @@
-"""What is wrong with the security of a client, said at once and in words: the table of the docs.
+"""Check the error of each security problem: immediate, and as listed in the docs.
 
-A broker that wants everything (TLS, a client's certificate, a password or token, rights) and a few
-small servers that a broker can't be made into. `ODRADEK_WRITE_DOCS=1` writes the table again.
+Uses a broker that requires everything (TLS, a client certificate, a password or token, ACLs) and a
+few small servers for faults that a broker can't have. `ODRADEK_WRITE_DOCS=1` rewrites the table.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from odradek.testing.brokers.shared_clusters import SharedClusters
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 ATTEMPT = 5.0
-"""Seconds within which every call has its error; the setup timeout, which ends the slowest of all
-attempts, is set to 1.5 s."""
+"""Seconds within which every call must raise its error.
+
+The setup timeout, which limits the slowest connection attempts, is 1.5 s.
+"""
 SETUP = {
     "socket.connection.setup.timeout.ms": 1500,
     "socket.connection.setup.timeout.max.ms": 1500,
@@ -47,13 +49,13 @@ WRONG = "not-her-password"
 PASSWORDS = (*USERS.values(), WRONG, "proxy-pa55-of-user", "bm90.YS50.b2tlbg")
 CALLERS = 3
 INSISTING = 0.8
-DIALS_PER_SECOND = 6
+ATTEMPTS_PER_SECOND = 6
 LOGIN = ("proxy-user", "proxy-pa55-of-user")
 Settings = dict[str, Any]
 
 
 class Server:
-    """Accepts connections on loopback, one after the other, and does one thing to each."""
+    """Server on loopback that accepts connections one by one and does the same with each."""
 
     def __init__(self, serve: Callable[[socket.socket], None]) -> None:
         self._serve = serve
@@ -73,15 +75,15 @@ class Server:
                     self._serve(sock)
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Stop accepting connections."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
 
 @dataclass
-class Behind:
-    """A broker's address behind a proxy, whose connections count."""
+class BehindProxy:
+    """Address of a broker with a proxy whose connections are counted."""
 
     address: Address
     proxy: ProxyServer | Server
@@ -91,12 +93,12 @@ class Behind:
         return self.proxy.accepted
 
 
-Made = tuple[Settings, FrontDoor | Server | Behind]
+Made = tuple[Settings, FrontDoor | Server | BehindProxy]
 
 
 @dataclass
 class Scene:
-    """The broker, what is beside it, and the settings that fit the broker."""
+    """The broker, the servers next to it, and the correct settings for the broker."""
 
     cluster: LocalCluster
     stack: ExitStack
@@ -119,7 +121,7 @@ class Scene:
         return {**self.right("OAUTHBEARER"), "sasl.oauthbearer.token.provider": function}
 
     def door(self, to: str | None = None, host: str = "127.0.0.1") -> FrontDoor:
-        """The way to the broker's secured port, or to another one; it counts."""
+        """Return a counting front door to the broker's secured port, or to another one."""
         found = FrontDoor(host)
         found.start()
         self.stack.callback(found.close)
@@ -133,7 +135,7 @@ class Scene:
         return found
 
     def tls_server(self, *, starts: int = -1, ends: int = 1, least: str = "TLSv1_2") -> Server:
-        """A port that speaks TLS, with a certificate of the cluster's authority."""
+        """Return a TLS port with a certificate of the cluster's authority."""
         now = datetime.now(UTC)
         identity = self.cluster.authority.issue(
             "other",
@@ -155,11 +157,11 @@ class Scene:
         return self.door(self.cluster.inner_servers)
 
     def behind(self, proxy: ProxyServer | Server, scheme: str, login: str = "") -> Made:
-        """The broker's name and port, and a proxy in between: none that refuses gets so far."""
+        """Return the broker's address and a proxy; a proxy that refuses never connects to it."""
         if isinstance(proxy, ProxyServer):
             self.stack.enter_context(proxy)
         url = f"{scheme}://{login}{'@' * bool(login)}127.0.0.1:{proxy.port}"
-        return {**self.right(), "proxy.url": url}, Behind(self.door().address, proxy)
+        return {**self.right(), "proxy.url": url}, BehindProxy(self.door().address, proxy)
 
 
 def http(sock: socket.socket) -> None:
@@ -178,9 +180,9 @@ def stranger(scene: Scene) -> Settings:
     )
 
 
-Given = Callable[[Scene], Settings | Made]
-"""What a client is given, and the port that it dials, where that isn't the broker's."""
-WRONGS: dict[type[KafkaError], dict[str, Given]] = {
+SettingsFunction = Callable[[Scene], Settings | Made]
+"""Function that returns a client's settings, and its port if that isn't the broker's."""
+PROBLEMS: dict[type[KafkaError], dict[str, SettingsFunction]] = {
     errors.CredentialsRefusedError: {
         "wrong password (PLAIN)": lambda s: s.right("PLAIN", WRONG),
         "wrong password (SCRAM)": lambda s: s.right("SCRAM-SHA-512", WRONG),
@@ -257,28 +259,30 @@ WRONGS: dict[type[KafkaError], dict[str, Given]] = {
         "a port that isn't a SOCKS proxy": lambda s: s.behind(s.server(http), "socks5"),
     },
 }
-"""What is wrong, by the error that it is."""
+"""Problems by the error that they raise."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that is wrong."""
+    """One security problem."""
 
     title: str
     kind: type[KafkaError]
-    given: Given
+    given: SettingsFunction
 
     def made(self, scene: Scene) -> Made:
         found = self.given(scene)
         return found if isinstance(found, tuple) else (found, scene.door())
 
 
-CASES = [Case(title, kind, given) for kind, ways in WRONGS.items() for title, given in ways.items()]
+CASES = [
+    Case(title, kind, given) for kind, ways in PROBLEMS.items() for title, given in ways.items()
+]
 
 
 @dataclass
 class Outcome:
-    """What the callers of one client got, and what it cost."""
+    """Errors that the callers of one client got, and the number of connection attempts."""
 
     address: Address
     found: list[BaseException]
@@ -289,11 +293,11 @@ class Outcome:
 
 
 def try_it(made: Made) -> Outcome:
-    """Several callers wait at once; then the application insists for a while."""
+    """Let several callers wait at once; then repeat the call for a while."""
     settings, port = made
     settings = {**settings, **SETUP, "bootstrap.servers": str(port.address)}
     begun = time.monotonic()
-    # A record that still waits when the producer is closed makes that raise, too.
+    # Closing the producer raises too, if a record still waits.
     closing = suppress(KafkaError)
     with closing, Producer(settings) as producer, ThreadPoolExecutor(CALLERS) as threads:
 
@@ -319,7 +323,7 @@ def try_it(made: Made) -> Outcome:
 
 
 SESSION = 2.0
-"""Seconds until brokers want a client to prove again who it is (KIP-368)."""
+"""Seconds until brokers require a client to authenticate again (KIP-368)."""
 OPTIONS = {
     "brokers": 1,
     "security": "SASL_SSL",
@@ -337,7 +341,7 @@ def strict(clusters: SharedClusters) -> LocalCluster:
 
 @pytest.fixture(scope="module")
 def outcomes(strict: LocalCluster) -> Iterator[dict[str, Outcome]]:
-    """All cases, a few at a time: most of them wait."""
+    """Run all cases, a few at a time because most of them wait."""
     with ExitStack() as stack, Scene(strict, stack) as scene:
         made = [case.made(scene) for case in CASES]
         with ThreadPoolExecutor(4) as threads:
@@ -346,7 +350,9 @@ def outcomes(strict: LocalCluster) -> Iterator[dict[str, Outcome]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
-def test_each_waiting_call_is_told_at_once(outcomes: dict[str, Outcome], case: Case) -> None:
+def test_each_waiting_call_raises_the_error_at_once(
+    outcomes: dict[str, Outcome], case: Case
+) -> None:
     outcome = outcomes[case.title]
     for error in outcome.found:
         assert type(error) is case.kind, error
@@ -357,14 +363,14 @@ def test_each_waiting_call_is_told_at_once(outcomes: dict[str, Outcome], case: C
         shown = f"{error!r} {with_locals(error)} {outcome.explained}"
         assert [s for s in PASSWORDS if s in shown] == []
     assert outcome.slowest < ATTEMPT
-    assert outcome.dials <= DIALS_PER_SECOND * (outcome.seconds + 1)
+    assert outcome.dials <= ATTEMPTS_PER_SECOND * (outcome.seconds + 1)
     assert str(outcome.found[0]) in outcome.explained
     text = str(outcome.found[0]).replace(str(outcome.address), "broker:9093")
     assert_documented(case, re.sub(r"//127\.0\.0\.1:\d+", "//proxy:1080", text))
 
 
 def test_records_through_a_proxy(strict: LocalCluster, topic: str) -> None:
-    """TLS and SASL are between client and broker; some proxies alone can resolve its name."""
+    """Check TLS and SASL between client and broker; some proxies alone can resolve the name."""
     strict.create_topic(topic)
     host, _, port = strict.broker_addresses[0].rpartition(":")
     for number, scheme in enumerate(("socks5", "socks5h", "http")):
@@ -384,8 +390,8 @@ def test_records_through_a_proxy(strict: LocalCluster, topic: str) -> None:
             assert set(proxy.asked) == {(name, int(port)), (host, int(port))}
 
 
-def test_a_proxy_without_a_broker_behind_it_is_waited_for(strict: LocalCluster) -> None:
-    """It ends connections as a port that speaks no TLS does, and that isn't the same."""
+def test_a_proxy_that_can_not_reach_the_broker_is_retried(strict: LocalCluster) -> None:
+    """Retry: the proxy closes connections as a port without TLS does, for another reason."""
     door = FrontDoor()
     door.start()
     try:

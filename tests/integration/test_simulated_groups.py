@@ -1,4 +1,4 @@
-"""The simulated group coordinators answer as Kafka's do: one script of raw requests for both."""
+"""Compare the simulated group coordinators with Kafka's by a script of raw requests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from odradek.simulation import SimulatedCluster
 from odradek.testing import LocalCluster
 from odradek.testing.fake.loopback import LoopbackServer
 
-Script = Callable[["Room"], list[Any]]
+Script = Callable[["GroupScope"], list[Any]]
 
 
-class Room:
-    """Where a script runs: a cluster's front door, a group, a topic with two partitions."""
+class GroupScope:
+    """Scope of a script: a cluster's bootstrap address, a group, a topic with two partitions."""
 
     def __init__(self, servers: str, group: str, topic: str) -> None:
         self.group, self.topic = group, topic
@@ -53,13 +53,13 @@ class Room:
         raise AssertionError("no coordinator")
 
     def _coordinates(self, host: str, port: int) -> bool:
-        """Whether a broker knows already that it coordinates the group."""
+        """Return whether a broker already knows that it coordinates the group."""
         line = self.keep(RawConnection(host, port))
         group = of.OffsetFetchRequestGroup(self.group, topics=None)
         return bool(line.ask(of.OffsetFetchRequest(groups=[group]), 9).groups[0].error_code == 0)
 
     def line(self) -> RawConnection:
-        """A connection to the coordinator."""
+        """Return a new connection to the coordinator."""
         return self.keep(RawConnection(*self._place))
 
     def close(self) -> None:
@@ -68,9 +68,9 @@ class Room:
 
 
 class Member:
-    """A member of a classic group, said by hand."""
+    """Member of a classic group that sends raw requests."""
 
-    def __init__(self, room: Room, instance: str | None = None) -> None:
+    def __init__(self, room: GroupScope, instance: str | None = None) -> None:
         self.room, self.instance = room, instance
         self.line = room.line()
         self.id = ""
@@ -138,7 +138,7 @@ class Member:
     def commit(
         self, offset: int, generation: int | None = None, version: int = 9
     ) -> dict[int, int]:
-        """Error codes by partition; the topic has no partition 7."""
+        """Return error codes by partition; the topic has no partition 7."""
         parts = [oc.OffsetCommitRequestPartition(p, offset) for p in (0, 7)]
         request = oc.OffsetCommitRequest(
             self.room.group, self.generation if generation is None else generation, self.id
@@ -161,15 +161,15 @@ class Member:
 
 
 def rebalancing(member: Member) -> int:
-    """What a heartbeat says once another member's request to join has come."""
+    """Return the code of a heartbeat after another member's JoinGroup request has arrived."""
     until = time.monotonic() + 5.0
     while (code := member.beat()) == 0 and time.monotonic() < until:
         time.sleep(0.02)
     return code
 
 
-def classic(room: Room) -> list[Any]:
-    """The life of a classic group."""
+def classic(room: GroupScope) -> list[Any]:
+    """Run a classic group from its first to its last request."""
     a, b, stranger = Member(room), Member(room), Member(room)
     said: list[Any] = [a.commit(1, 3), a.commit(1, 3, version=8), a.beat(1), stranger.fetch()]
     said += [stranger.commit(1), stranger.fetch(), a.beat(1), a.commit(1, 3)]
@@ -196,8 +196,8 @@ def classic(room: Room) -> list[Any]:
     return said
 
 
-def static(room: Room) -> list[Any]:
-    """Static members come back under another id."""
+def static(room: GroupScope) -> list[Any]:
+    """Replace static members with new member ids."""
     old, other = Member(room, "i"), Member(room, "i")
     said: list[Any] = [old.join()]
     old.sync({old.id: b"mine"})
@@ -207,10 +207,10 @@ def static(room: Room) -> list[Any]:
     return said
 
 
-class NewMember:
-    """A member of the consumer protocol, said by hand."""
+class ConsumerProtocolMember:
+    """Member of the consumer protocol that sends raw requests."""
 
-    def __init__(self, room: Room, name: str, instance: str | None = None) -> None:
+    def __init__(self, room: GroupScope, name: str, instance: str | None = None) -> None:
         self.room, self.id, self.instance = room, name, instance
         self.line = room.line()
         self.epoch = 0
@@ -241,8 +241,8 @@ class NewMember:
         return self.ask(self.epoch, topic_partitions=[place] if self.owned else [])
 
 
-def settle(*members: NewMember) -> list[int]:
-    """Heartbeat until everybody has a share; the assignment may come a little later."""
+def heartbeat_until_assigned(*members: ConsumerProtocolMember) -> list[int]:
+    """Send heartbeats until each member has partitions; the assignment may arrive later."""
     until = time.monotonic() + 10.0
     while time.monotonic() < until:
         codes = [m.beat()[0] for m in members]
@@ -253,30 +253,58 @@ def settle(*members: NewMember) -> list[int]:
     raise AssertionError([m.owned for m in members])
 
 
-def consumer(room: Room) -> list[Any]:
-    """The life of a group of the consumer protocol: error codes and shares."""
-    a, b = NewMember(room, "member-a-0000000000"), NewMember(room, "member-b-0000000000")
+def consumer(room: GroupScope) -> list[Any]:
+    """Run a group of the consumer protocol: error codes and assignments."""
+    a, b = (
+        ConsumerProtocolMember(room, "member-a-0000000000"),
+        ConsumerProtocolMember(room, "member-b-0000000000"),
+    )
     said: list[Any] = [a.ask(3)[0], a.ask(0)[0], a.join(server_assignor="mine")[0], a.join()[0]]
-    said += [settle(a), a.ask(a.epoch)[0], a.ask(a.epoch + 5)[0], b.join()[0], b.owned]
-    said += [settle(a, b), a.epoch == b.epoch, a.ask(a.epoch - 1)[0], a.ask(-2)[0], a.ask(-9)[0]]
+    said += [
+        heartbeat_until_assigned(a),
+        a.ask(a.epoch)[0],
+        a.ask(a.epoch + 5)[0],
+        b.join()[0],
+        b.owned,
+    ]
+    said += [
+        heartbeat_until_assigned(a, b),
+        a.epoch == b.epoch,
+        a.ask(a.epoch - 1)[0],
+        a.ask(-2)[0],
+        a.ask(-9)[0],
+    ]
     commits = Member(room)
     commits.id = a.id
     said += [commits.commit(5, a.epoch), commits.commit(6, a.epoch - 1), commits.fetch()]
-    said += [a.join()[0], len(a.owned), a.ask(-1), a.ask(-1)[0], settle(b), a.ask(1)[0]]
-    bad = NewMember(room, "member-c-0000000000")
+    said += [
+        a.join()[0],
+        len(a.owned),
+        a.ask(-1),
+        a.ask(-1)[0],
+        heartbeat_until_assigned(b),
+        a.ask(1)[0],
+    ]
+    bad = ConsumerProtocolMember(room, "member-c-0000000000")
     fields = {"subscribed_topic_names": None, "subscribed_topic_regex": "("}
     said += [bad.join(**fields)[0], commits.commit(7, -1)]
     said += [b.ask(-1)]
-    static = NewMember(room, "member-s-0000000000", "i")
-    other = NewMember(room, "member-t-0000000000", "i")
-    said += [static.join()[0], settle(static), other.join()[0], static.ask(-2), other.join()[0]]
-    said += [settle(other), static.ask(static.epoch)[0], other.ask(-1)]
+    static = ConsumerProtocolMember(room, "member-s-0000000000", "i")
+    other = ConsumerProtocolMember(room, "member-t-0000000000", "i")
+    said += [
+        static.join()[0],
+        heartbeat_until_assigned(static),
+        other.join()[0],
+        static.ask(-2),
+        other.join()[0],
+    ]
+    said += [heartbeat_until_assigned(other), static.ask(static.epoch)[0], other.ask(-1)]
     return said
 
 
 @contextmanager
 def simulated() -> Iterator[str]:
-    """The bootstrap servers of a simulated cluster behind real sockets, which has a topic."""
+    """Start a simulated cluster on real sockets with a topic, and yield its bootstrap servers."""
     with LoopbackServer() as server:
         made = server.call(lambda: SimulatedCluster(server, 3, bootstrap_name=None))
         server.call(lambda: made.create_topic("t", 2))
@@ -288,8 +316,8 @@ def test_coordinators_answer_alike(cluster: LocalCluster, topic: str, script: Sc
     cluster.create_topic(topic, 2)
     with (
         simulated() as servers,
-        closing(Room(servers, f"g-{topic}", "t")) as made,
-        closing(Room(cluster.bootstrap_servers, f"g-{topic}", topic)) as real,
+        closing(GroupScope(servers, f"g-{topic}", "t")) as made,
+        closing(GroupScope(cluster.bootstrap_servers, f"g-{topic}", topic)) as real,
     ):
         both = enumerate(zip(script(made), script(real), strict=True))
         assert [(step, ours, kafkas) for step, (ours, kafkas) in both if ours != kafkas] == []

@@ -1,4 +1,4 @@
-"""The simulated transaction coordinators answer as Kafka's do: the same raw requests for both."""
+"""Compare the simulated transaction coordinators with Kafka's by the same raw requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.testing import LocalCluster
 
 GROUP, TRANSACTION = 0, 1
-SOON = {
+RETRIED = {
     error.code
     for error in (
         errors.ConcurrentTransactionsError,
@@ -29,14 +29,14 @@ SOON = {
         errors.NotCoordinatorError,
         errors.NotEnoughReplicasError,
         errors.NotLeaderOrFollowerError,
-        errors.RequestTimedOutError,  # followers of a busy machine; the same batch goes again
+        errors.RequestTimedOutError,  # from slow followers; the batch is sent again
         errors.UnknownTopicOrPartitionError,
     )
 }
 
 
-class Room:
-    """A cluster as `Producer` wants it: brokers are addresses, answers come over connections."""
+class ClusterScope:
+    """Cluster with the interface that `Producer` expects: brokers are addresses."""
 
     def __init__(self, servers: str, names: str) -> None:
         self.names = names
@@ -66,7 +66,7 @@ class Room:
         return self._find(name, TRANSACTION)
 
     def _leader(self, topic: str, partition: Any) -> tuple[str, int]:
-        if topic != "t":  # __consumer_offsets: `partition` is the group's name, see above
+        if topic != "t":  # __consumer_offsets: `partition` is the group id, see above
             return self._find(partition, GROUP)
         answer = self.ask(self._door, MetadataRequest([MetadataRequestTopic(name=topic)]), 12)
         places = {b.node_id: (b.host, b.port) for b in answer.brokers}
@@ -81,7 +81,7 @@ class Room:
 
     def producer(self, name: str, version: int) -> Producer:
         name = f"{self.names}-{name}"
-        settled(lambda: int(self.init(name).error_code))
+        retried(lambda: int(self.init(name).error_code))
         answer = self.init(name)
         made: Any = self
         return Producer(made, name, answer.producer_id, answer.producer_epoch, version)
@@ -91,66 +91,66 @@ class Room:
             line.close()
 
 
-def settled(ask: Callable[[], int | None]) -> int | None:
-    """Ask until the answer isn't one that says to ask again."""
+def retried(ask: Callable[[], int | None]) -> int | None:
+    """Repeat a request until its response isn't an error to retry."""
     deadline = time.monotonic() + 20.0
     while True:
         code = ask()
-        if code not in SOON or time.monotonic() > deadline:
+        if code not in RETRIED or time.monotonic() > deadline:
             return code
         time.sleep(0.05)
 
 
-def ends(room: Room, version: int) -> list[Any]:
-    """Commit, the same again, the opposite; abort; an end without a beginning."""
+def ends(room: ClusterScope, version: int) -> list[Any]:
+    """Commit, repeat it, abort it; abort; end without a begin."""
     producer = room.producer(f"ends{version}", version)
     epoch = producer.epoch
-    said: list[Any] = [settled(lambda: producer.send(b"a")), producer.end()]
+    said: list[Any] = [retried(lambda: producer.send(b"a")), producer.end()]
     said.append(producer.epoch - epoch)
     producer.epoch = epoch
-    said.append(settled(producer.end))
+    said.append(retried(producer.end))
     producer.epoch = epoch
-    said.append(settled(lambda: producer.end(commit=False)))
+    said.append(retried(lambda: producer.end(commit=False)))
     producer = room.producer(f"ends{version}", version)
-    said += [settled(lambda: producer.send(b"b")), producer.end(commit=False)]
+    said += [retried(lambda: producer.send(b"b")), producer.end(commit=False)]
     producer = room.producer(f"ends{version}", version)
     before = producer.epoch
-    said += [producer.end(), settled(lambda: producer.end(commit=False)), producer.epoch - before]
+    said += [producer.end(), retried(lambda: producer.end(commit=False)), producer.epoch - before]
     return said
 
 
-def zombies(room: Room, version: int) -> list[Any]:
-    """What a fenced producer hears, in old and new versions of requests."""
+def zombies(room: ClusterScope, version: int) -> list[Any]:
+    """Return the errors of a fenced producer, with old and new request versions."""
     old = room.producer(f"zombie{version}", version)
-    said: list[Any] = [settled(lambda: old.send(b"a"))]
+    said: list[Any] = [retried(lambda: old.send(b"a"))]
     room.producer(f"zombie{version}", version)
     said += [old.send(b"b", version=n) for n in (9, 11, 12)]
     said += [old.add(1, version=n) for n in (0, 1, 2, 3)]
     said += [old.add_offsets(version=n) for n in (1, 2, 3)]
-    said += [settled(lambda n=n: old.commit_offset(3, n)) for n in (3, 5)]  # type: ignore[misc]
-    said.append(settled(old.end))
+    said += [retried(lambda n=n: old.commit_offset(3, n)) for n in (3, 5)]  # type: ignore[misc]
+    said.append(retried(old.end))
     return said
 
 
-def strangers(room: Room, version: int) -> list[Any]:
-    """Batches and offsets of no transaction, ids that nobody has, members that aren't there."""
+def strangers(room: ClusterScope, version: int) -> list[Any]:
+    """Send batches and offsets without a transaction, with unknown ids and unknown members."""
     producer = room.producer(f"stranger{version}", version)
-    said: list[Any] = [settled(lambda n=n: producer.send(b"a", version=n)) for n in (9, 11)]  # type: ignore[misc]
-    said += [settled(lambda n=n: producer.commit_offset(3, n)) for n in (3, 4)]  # type: ignore[misc]
+    said: list[Any] = [retried(lambda n=n: producer.send(b"a", version=n)) for n in (9, 11)]  # type: ignore[misc]
+    said += [retried(lambda n=n: producer.commit_offset(3, n)) for n in (3, 4)]  # type: ignore[misc]
     said.append(
-        settled(
+        retried(
             lambda: producer.commit_offset(3, 5, generation_id_or_member_epoch=4, member_id="m")
         )
     )
     made: Any = room
     other = Producer(made, f"{room.names}-nobody", 999_999, 0, version)
-    said += [settled(lambda: other.send(b"a", version=11)), settled(lambda: other.add(0))]
-    said += [settled(other.end), producer.add(17)]
+    said += [retried(lambda: other.send(b"a", version=11)), retried(lambda: other.add(0))]
+    said += [retried(other.end), producer.add(17)]
     return said
 
 
-def again(room: Room, version: int) -> list[Any]:
-    """InitProducerId with an id and epoch (KIP-360)."""
+def again(room: ClusterScope, version: int) -> list[Any]:
+    """Send InitProducerId with an id and epoch (KIP-360)."""
     producer = room.producer(f"again{version}", version)
     who = (producer.id, producer.epoch)
     first, second = room.init(producer.name, who), room.init(producer.name, who)
@@ -166,13 +166,13 @@ def again(room: Room, version: int) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def rooms(cluster: LocalCluster) -> Iterator[tuple[Room, Room]]:
-    """Real brokers, and simulated ones behind real sockets."""
+def scopes(cluster: LocalCluster) -> Iterator[tuple[ClusterScope, ClusterScope]]:
+    """Return real brokers, and simulated ones on real sockets."""
     cluster.create_topic("t", partitions=2)
     with (
         simulated() as servers,
-        closing(Room(servers, "script")) as made,
-        closing(Room(cluster.bootstrap_servers, "script")) as real,
+        closing(ClusterScope(servers, "script")) as made,
+        closing(ClusterScope(cluster.bootstrap_servers, "script")) as real,
     ):
         yield real, made
 
@@ -180,9 +180,11 @@ def rooms(cluster: LocalCluster) -> Iterator[tuple[Room, Room]]:
 @pytest.mark.parametrize("version", [OLD, NEW])
 @pytest.mark.parametrize("script", [ends, zombies, strangers, again])
 def test_both_give_the_same_answers(
-    rooms: tuple[Room, Room], script: Callable[[Room, int], list[Any]], version: int
+    scopes: tuple[ClusterScope, ClusterScope],
+    script: Callable[[ClusterScope, int], list[Any]],
+    version: int,
 ) -> None:
-    real, made = rooms
+    real, made = scopes
     ours, kafkas = script(made, version), script(real, version)
     assert [
         (n, *both) for n, both in enumerate(zip(ours, kafkas, strict=True)) if both[0] != both[1]

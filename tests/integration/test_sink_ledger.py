@@ -1,4 +1,4 @@
-"""The ledger of Spark's exactly-once sink with a real broker, without Spark."""
+"""Test the ledger of Spark's exactly-once sink with a real broker, without Spark."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class RealClock:
     pause = staticmethod(time.sleep)
 
 
-def test_a_driver_reads_the_ledger_again_only_after_another_one(
+def test_a_driver_rereads_the_ledger_only_after_another_driver_wrote(
     cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker's epochs are those that the decision before has predicted."""
+    """Check that the broker's epochs are those that the previous decision predicted."""
     cluster.create_topic(topic, partitions=2)
     servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
     options = parse_sink_options(

@@ -1,4 +1,4 @@
-"""Slow is not dead (R-RB-9), on real brokers behind a proxy that keeps the answers of one API."""
+"""Check R-RB-9 on real brokers: a slow broker isn't dead. A proxy delays one API's responses."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.testing import LocalCluster
 
 LATE = 4.0
-"""Twice the suspicion time."""
+"""Twice the time after which a broker is suspected to be dead."""
 
 
 class SlowProxy(ProxyServer):
-    """Passes frames on whole, in their order, those that answer an API of `delays` late."""
+    """Proxy that forwards whole frames in order and delays responses of the APIs in `delays`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.delays: dict[int, float] = {}
         self.requests: Counter[int] = Counter()
-        """Requests that passed, by the API's key."""
+        """Number of forwarded requests by API key."""
         self._brokers: set[socket.socket] = set()
         self._open: dict[socket.socket, deque[int]] = defaultdict(deque)
-        """By the client's socket: what is asked and not answered, by the API's key."""
+        """API keys of the requests in flight, by the client's socket."""
 
     def _connect(self, host: str, port: int) -> socket.socket:
         made = super()._connect(host, port)
@@ -66,7 +66,7 @@ def proxy() -> Iterator[SlowProxy]:
 
 
 def client(cluster: LocalCluster, proxy: SlowProxy, **config: Any) -> tuple[Consumer, list[str]]:
-    """A consumer behind the proxy, and the troubles that it tells of."""
+    """Return a consumer that connects through the proxy, and a list of its problem events."""
     servers = cluster.bootstrap_servers
     made = Consumer(bootstrap_servers=servers, proxy_url=proxy.url("socks5"), **config)
     troubles: list[str] = []
@@ -75,14 +75,16 @@ def client(cluster: LocalCluster, proxy: SlowProxy, **config: Any) -> tuple[Cons
     return made, troubles
 
 
-def slowly(proxy: SlowProxy, api: int) -> float:
-    """From now on; gives the time."""
+def start_delaying(proxy: SlowProxy, api: int) -> float:
+    """Delay an API's responses from now on, and return the time."""
     proxy.delays[api] = LATE
     proxy.requests.clear()
     return time.monotonic()
 
 
-def test_late_list_offsets_count(cluster: LocalCluster, topic: str, proxy: SlowProxy) -> None:
+def test_a_late_list_offsets_response_is_used(
+    cluster: LocalCluster, topic: str, proxy: SlowProxy
+) -> None:
     cluster.create_topic(topic, partitions=1)
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         producer.send(topic, b"1").result(30.0)
@@ -90,21 +92,23 @@ def test_late_list_offsets_count(cluster: LocalCluster, topic: str, proxy: SlowP
     made, troubles = client(cluster, proxy)
     with made:
         assert made.beginning_offsets([tp]) == {tp: 0}
-        begun = slowly(proxy, ListOffsetsRequest.API_KEY)
+        begun = start_delaying(proxy, ListOffsetsRequest.API_KEY)
         assert made.end_offsets([tp]) == {tp: 1}
         assert LATE <= time.monotonic() - begun <= LATE + 10.0
         assert proxy.requests[ListOffsetsRequest.API_KEY] == 1
         assert troubles == []
 
 
-def test_a_late_commit_counts(cluster: LocalCluster, topic: str, proxy: SlowProxy) -> None:
+def test_a_late_commit_response_is_used(
+    cluster: LocalCluster, topic: str, proxy: SlowProxy
+) -> None:
     cluster.create_topic(topic, partitions=1)
     tp = TopicPartition(topic, 0)
     made, troubles = client(cluster, proxy, group_id=topic, enable_auto_commit=False)
     with made:
         made.commit({tp: OffsetAndMetadata(1)})
-        troubles.clear()  # a first group makes its coordinator's topic
-        begun = slowly(proxy, OffsetCommitRequest.API_KEY)
+        troubles.clear()  # the first group creates the coordinator's topic
+        begun = start_delaying(proxy, OffsetCommitRequest.API_KEY)
         made.commit({tp: OffsetAndMetadata(2)})
         assert LATE <= time.monotonic() - begun <= LATE + 10.0
         assert proxy.requests[OffsetCommitRequest.API_KEY] == 1

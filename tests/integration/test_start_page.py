@@ -1,4 +1,4 @@
-"""docs/start.md: its files are saved and its lines typed, in their order, on simulated brokers."""
+"""Save the files of docs/start.md and run its lines in order, on simulated brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAYS = {
     "explain": ["all 3 brokers answer"],
     "test": ["1 passed"],
 }
-"""What the lines of each block print, among other things."""
+"""Parts of the output of each block's lines."""
 
 
 def blocks(kind: str, language: str) -> dict[str, str]:
@@ -34,7 +34,7 @@ def blocks(kind: str, language: str) -> dict[str, str]:
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    """Of the brokers that the page starts, at the printed port where it is free."""
+    """Start the brokers as on the page, with the printed port if it is free."""
     line = blocks("start", "console")["cluster"].strip()
     command = [str(BIN / "odradek"), *line.split()[1:], "--port", str(printed_port())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
@@ -54,10 +54,10 @@ def address(tmp_path: Path) -> Iterator[str]:
 def test_every_block_is_run() -> None:
     assert ["cluster", *SAYS] == list(blocks("start", "console"))
     assert PAGE.count("```python") == len(blocks("file", "python")) == 4
-    assert PAGE.count("```console") == len(SAYS) + 2  # and the first, which installs
+    assert PAGE.count("```console") == len(SAYS) + 2  # and the first block, which installs
 
 
-def test_a_newcomers_ten_minutes(address: str, tmp_path: Path) -> None:
+def test_all_blocks_of_the_page(address: str, tmp_path: Path) -> None:
     for name, text in blocks("file", "python").items():
         (tmp_path / name).write_text(text.replace("localhost:9092", address))
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "200"}

@@ -1,4 +1,4 @@
-"""`kafka_cluster` and `kafka_topic`: the examples of docs/testing.md on real brokers."""
+"""Run the examples of docs/testing.md with `kafka_cluster` and `kafka_topic` on real brokers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from odradek.testing.java import cache_directory
 
 pytest_plugins = ["pytester"]
 CACHE = cache_directory()
-"""Kafka's jars. A run inside the test has a home of its own, and would fetch them again."""
+"""Cache of Kafka's jars; a run inside the test has its own home and would download them again."""
 
 
 @pytest.mark.long  # shorter: unit/testing/test_plugin.py, with clusters that aren't real
 @pytest.mark.timeout(600)
-def test_the_examples_and_a_cluster_that_is_put_right(
+def test_the_examples_and_a_cluster_that_is_restored(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(CACHE.parent))

@@ -1,4 +1,4 @@
-"""`odradek topics` against real brokers, and against none."""
+"""Test `odradek topics` with real brokers, and without any."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def as_json(found: Result) -> tuple[int, dict[str, Any]]:
     return found[0], json.loads(found[1])
 
 
-def test_topics_are_made_listed_and_deleted(cluster: LocalCluster, topic: str) -> None:
+def test_topics_are_created_listed_and_deleted(cluster: LocalCluster, topic: str) -> None:
     here = ("--bootstrap-server", cluster.bootstrap_servers)
     one, two = f"{topic}-one", f"{topic}-two"
     options = ("--partitions", "3", "--replication-factor", "1", "--config", "retention.ms=1000")
@@ -34,7 +34,7 @@ def test_topics_are_made_listed_and_deleted(cluster: LocalCluster, topic: str) -
         f"Created topic {name}: 3 partitions, 1 replica each." for name in (one, two)
     ]
     assert topics("list", "--topic", f"{topic}-.*", *here) == (0, f"{one}\n{two}\n", "")
-    code, out, err = topics("create", one, f"{topic}-three", *here)  # the other one is made
+    code, out, err = topics("create", one, f"{topic}-three", *here)  # the other topic is created
     assert code == 1
     assert err == (
         "odradek topics create: TopicAlreadyExistsError: "
@@ -56,7 +56,7 @@ def test_topics_are_made_listed_and_deleted(cluster: LocalCluster, topic: str) -
     assert (code, found) == (0, {"deleted": [], "missing": [one], "failed": {}})
 
 
-def test_what_a_broker_refuses_is_said_with_its_reason(cluster: LocalCluster, topic: str) -> None:
+def test_a_brokers_error_is_reported_with_its_reason(cluster: LocalCluster, topic: str) -> None:
     here = ("--bootstrap-server", cluster.bootstrap_servers)
     code, out, err = topics("create", topic, "--replication-factor", "99", *here)
     assert (code, out) == (1, "")
@@ -81,7 +81,7 @@ def test_wrong_uses(words: tuple[str, ...], said: str) -> None:
     assert said in err
 
 
-def test_without_a_cluster_the_time_is_the_users() -> None:
+def test_without_a_cluster_the_command_ends_at_its_timeout() -> None:
     nowhere = ("--bootstrap-server", f"127.0.0.1:{free_port('127.0.0.1')}", "--timeout", "0.5")
     code, found = as_json(topics("create", "a", "b", "--json", *nowhere))
     assert code == 1

@@ -1,4 +1,4 @@
-"""Transactions with real brokers, in the protocol of now and in the one before (KIP-890)."""
+"""Test transactions with real brokers, with the current protocol and the previous one (KIP-890)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTITIONS = 3
 def change_protocol(cluster: LocalCluster, verb: str, to: int) -> None:
     """Change the cluster's transaction.version; `verb` is SAFE_DOWNGRADE or UPGRADE.
 
-    The controller has done it when it answers; the broker hears of it a little later.
+    The controller has applied the change when it answers; the broker applies it a little later.
     """
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.update_features({"transaction.version": FeatureUpdate(to, verb)}, timeout=30)
@@ -43,7 +43,7 @@ def change_protocol(cluster: LocalCluster, verb: str, to: int) -> None:
 
 @contextmanager
 def protocol(cluster: LocalCluster, level: int) -> Iterator[None]:
-    """The cluster with another transaction.version."""
+    """Run a block with another transaction.version."""
     change_protocol(cluster, "SAFE_DOWNGRADE", level)
     try:
         yield
@@ -52,7 +52,7 @@ def protocol(cluster: LocalCluster, level: int) -> Iterator[None]:
 
 
 class Story:
-    """What happens to one transactional id, and what others see of it."""
+    """Events of one transactional id, and the records that others see."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self.servers, self.topic = cluster.bootstrap_servers, topic
@@ -84,7 +84,7 @@ class Story:
         self.committed += numbers
 
     def check(self) -> None:
-        """Whoever reads committed records sees those, librdkafka and we."""
+        """Check that consumers of committed records see exactly those, librdkafka and odradek."""
         expected = {
             p: [n for n in self.committed if n % PARTITIONS == p] for p in range(PARTITIONS)
         }
@@ -99,8 +99,8 @@ class Story:
         assert {p: [int(r.value or b"") for r in rows] for p, rows in theirs.items()} == expected
 
 
-def tell(story: Story, running: Producer) -> None:
-    """Commits, aborts, offsets, crashes, zombies."""
+def run_story(story: Story, running: Producer) -> None:
+    """Commit, abort, send offsets, crash and fence a producer."""
     place = TopicPartition(story.topic, 0)
     story.commit(running)
     with pytest.raises(ZeroDivisionError), running.transaction():
@@ -126,7 +126,7 @@ def tell(story: Story, running: Producer) -> None:
     running.begin_transaction()
     story.send(running)
     running.flush()
-    with story.producer() as second:  # what the first one left open is aborted
+    with story.producer() as second:  # init_transactions aborts the first one's open transaction
         story.commit(second)
         with pytest.raises(KafkaError):
             running.commit_transaction()
@@ -138,15 +138,15 @@ def tell(story: Story, running: Producer) -> None:
 
 
 def test_transactions_in_both_protocols(cluster: LocalCluster, topic: str) -> None:
-    """A producer also goes on when its cluster is upgraded meanwhile."""
+    """Run with both protocols, and upgrade the cluster while a producer is running."""
     new, old, between = (Story(cluster, f"{topic}-{name}") for name in ("new", "old", "between"))
-    tell(new, new.producer())
+    run_story(new, new.producer())
     with protocol(cluster, 0):
         running = old.producer()
         manager = running._engine.transactions
         assert manager is not None
         assert not manager.version_2
-        tell(old, running)
+        run_story(old, running)
         changing = between.producer()
         between.commit(changing)
     between.commit(changing)
@@ -156,8 +156,8 @@ def test_transactions_in_both_protocols(cluster: LocalCluster, topic: str) -> No
 
 
 @pytest.mark.long  # shorter: the test before, and test_releases.py (Kafka 3.9)
-def test_an_older_kafka_and_a_cluster_that_was_upgraded_from_one(topic: str) -> None:
-    """Kafka 4.1, at last with the transaction.version that 3.x leaves behind: no epoch for each."""
+def test_kafka_4_1_and_a_cluster_upgraded_from_3(topic: str) -> None:
+    """Use Kafka 4.1, finally with the transaction.version of an upgraded 3.x: no new epochs."""
     with LocalCluster(brokers=1, version="4.1") as cluster:
         assert cluster.version == "4.1.2"
         old, between = (Story(cluster, f"{topic}-{name}") for name in ("old", "between"))
@@ -168,7 +168,7 @@ def test_an_older_kafka_and_a_cluster_that_was_upgraded_from_one(topic: str) -> 
         manager = running._engine.transactions
         assert manager is not None
         assert not manager.version_2
-        tell(old, running)
+        run_story(old, running)
         for _ in range(2):
             between.commit(changing)
         changing.close()
@@ -176,7 +176,7 @@ def test_an_older_kafka_and_a_cluster_that_was_upgraded_from_one(topic: str) -> 
             story.check()
 
 
-def test_a_producer_that_vanishes_holds_readers_up_only_for_its_timeout(
+def test_a_crashed_producer_delays_readers_only_until_its_timeout(
     cluster: LocalCluster, topic: str
 ) -> None:
     story = Story(cluster, topic)
@@ -193,11 +193,12 @@ def test_a_producer_that_vanishes_holds_readers_up_only_for_its_timeout(
 
 
 @pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
-def test_who_was_put_out_of_its_group_sends_no_offsets(
+def test_a_removed_member_sends_no_offsets_to_the_transaction(
     group_protocol: str, cluster: LocalCluster, topic: str
 ) -> None:
-    """Other members may have worked on its records. The consumer itself refuses its offsets; where
-    only a copy of its metadata is given, brokers do.
+    """Reject offsets of records that other members may have processed.
+
+    The consumer itself rejects them; if only a copy of its metadata is passed, brokers do.
     """
     story, place = Story(cluster, topic), TopicPartition(topic, 0)
     running = story.producer()
@@ -208,7 +209,7 @@ def test_who_was_put_out_of_its_group_sends_no_offsets(
         member.subscribe([topic])
         read(member)
         deadline = time.monotonic() + 30
-        while "0 partitions" not in str(member.explain()):  # max.poll.interval.ms goes by
+        while "0 partitions" not in str(member.explain()):  # max.poll.interval.ms passes
             assert time.monotonic() < deadline, str(member.explain())
             time.sleep(0.1)
         known = member.group_metadata()
@@ -225,10 +226,10 @@ def test_who_was_put_out_of_its_group_sends_no_offsets(
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_committed_offsets_wait_for_the_transaction_that_moves_them(
+def test_committed_offsets_wait_for_the_pending_transaction(
     isolation: str, cluster: LocalCluster, topic: str
 ) -> None:
-    """Whoever takes a partition over begins after what the transaction has processed (KIP-447)."""
+    """Start after the records that the open transaction has processed (KIP-447)."""
     story = Story(cluster, topic)
     running = story.producer()
     story.commit(running)
@@ -238,11 +239,11 @@ def test_committed_offsets_wait_for_the_transaction_that_moves_them(
         running.send_offsets_to_transaction({first: 10}, ConsumerGroupMetadata(topic))
         reader.assign([first, other])
         seen = {r.partition for r in reader.poll(10)}
-        assert seen == {1}  # of the partition that nobody moves, at once
+        assert seen == {1}  # the partition without pending offsets, at once
         told = ""
-        for _ in range(5):  # on a busy machine the caller may tell of the timeout before its reason
+        for _ in range(5):  # on a busy machine the timeout may be reported before its reason
             with pytest.raises(KafkaError) as caught:
-                reader.committed([first], timeout=3)  # more than its longest backoff
+                reader.committed([first], timeout=3)  # longer than its longest backoff
             told += str(caught.value)
             if "UNSTABLE_OFFSET_COMMIT" in told:
                 break

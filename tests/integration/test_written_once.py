@@ -1,4 +1,4 @@
-"""R-PR-1 on real brokers: what the simulation takes for granted, and records that are refused."""
+"""Check R-PR-1 on real brokers: assumptions of the simulation, and rejected records."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ from odradek.testing import LocalCluster
 
 @pytest.fixture
 def cluster(mortal_cluster: LocalCluster) -> LocalCluster:
-    """The cluster of this group: another one beside it would cost more than these tests."""
+    """Return the cluster that other tests of this group use, since a second one is expensive."""
     return mortal_cluster
 
 
 def batches(cluster: LocalCluster, topic: str) -> list[tuple[int, ...]]:
-    """Epoch, first sequence and count of each batch in the logs of two partitions, one after the
-    other, as Kafka's own tool reads them.
+    """Return epoch, first sequence and count of each batch in the logs of two partitions.
+
+    Kafka's own tool reads the logs.
     """
     data = cluster.directory / "broker-0" / "data"
     logs = ",".join(str(data / f"{topic}-{n}" / f"{0:020}.log") for n in range(2))
@@ -48,8 +49,9 @@ def batches(cluster: LocalCluster, topic: str) -> list[tuple[int, ...]]:
 def alter(
     producer: Producer, sequence: int, code: int, whether: Callable[[int], bool]
 ) -> list[int]:
-    """Let answers to the batch with this sequence say something else, where `whether` says so of
-    the n-th; note what came.
+    """Replace the n-th response to the batch with this sequence by an error if `whether(n)`.
+
+    Returns a list that the original error codes are added to.
     """
     settling = producer._engine.sender.settling
     settle = settling.settle
@@ -69,8 +71,10 @@ def alter(
 
 
 @pytest.mark.parametrize("code", [7, pytest.param(20, marks=pytest.mark.long)])
-def test_two_answers_altered_on_the_way(cluster: LocalCluster, topic: str, code: int) -> None:
-    """It used to be written twice: the third repetition came after more than five others."""
+def test_a_batch_with_altered_responses_is_written_once(
+    cluster: LocalCluster, topic: str, code: int
+) -> None:
+    """Check a duplicate of the past: the third retry came after more than five later batches."""
     cluster.create_topic(topic, partitions=1)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=100) as producer:
         producer.send(topic, b"000", partition=0).result(timeout=60)
@@ -81,17 +85,17 @@ def test_two_answers_altered_on_the_way(cluster: LocalCluster, topic: str, code:
             time.sleep(0.005)
         producer.flush(timeout=30)
     assert len(seen) == 4
-    assert set(seen) == {0}  # the broker knew each repetition
+    assert set(seen) == {0}  # the broker recognized each retry
     assert [f.result(timeout=0).offset for f in futures] == list(range(1, 60))
     rows = read_all(cluster.bootstrap_servers, topic, 1)[0]
     assert [int((r.value or b"")[:3]) for r in rows] == list(range(60))
 
 
 @pytest.mark.long  # shorter: simulation/test_written_once.py
-def test_a_leader_that_was_started_anew_knows_only_the_last(
+def test_a_restarted_leader_knows_only_the_last_batch(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
-    """Three are in the log and unacknowledged; it says OUT_OF_ORDER_SEQUENCE to the first two."""
+    """Restart a leader with 3 unacknowledged batches: the first 2 get OUT_OF_ORDER_SEQUENCE."""
     cluster = mortal_cluster
     cluster.create_topic(topic, partitions=1, replication_factor=1)
     config = {
@@ -103,7 +107,7 @@ def test_a_leader_that_was_started_anew_knows_only_the_last(
     }
     with Producer(config) as producer:
         producer.send(topic, b"000", partition=0).result(timeout=60)
-        ended = threading.Event()  # until then no answer is believed
+        ended = threading.Event()  # until then no response is accepted
         seen = [alter(producer, n, 7, lambda _: not ended.is_set()) for n in (1, 2, 3)]
         futures = [producer.send(topic, b"%03d" % n * 30, partition=0) for n in (1, 2, 3)]
         deadline = time.monotonic() + 10
@@ -123,9 +127,10 @@ def test_a_leader_that_was_started_anew_knows_only_the_last(
     assert [int((r.value or b"")[:3]) for r in rows] == list(range(5))
 
 
-def test_an_epoch_that_nobody_was_asked_for(cluster: LocalCluster, topic: str) -> None:
-    """A leader takes the next epoch from sequence 0 and refuses the one before; other partitions
-    of the same producer go on under theirs, in the same requests.
+def test_a_new_epoch_without_init_producer_id(cluster: LocalCluster, topic: str) -> None:
+    """Start a new epoch in one partition: its leader accepts sequence 0 and rejects the old epoch.
+
+    Other partitions of the same producer keep the old epoch, in the same requests.
     """
     cluster.create_topic(topic, partitions=2, replication_factor=3)
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
@@ -134,7 +139,7 @@ def test_an_epoch_that_nobody_was_asked_for(cluster: LocalCluster, topic: str) -
         engine = producer._engine
         identity = engine.sender.identity.current
         numbering = engine.sender._partitions.get(TopicPartition(topic, 0)).numbering
-        numbering.ended = numbering.lost = True  # as after a batch that expired in doubt
+        numbering.ended = numbering.lost = True  # as after a batch that expired without a response
         for n in range(3):
             futures = [producer.send(topic, b"%d" % n, partition=p) for p in (0, 1)]
             assert [f.result(timeout=60).offset for f in futures] == [n + 1, n + 1]
@@ -161,7 +166,7 @@ def test_an_epoch_that_nobody_was_asked_for(cluster: LocalCluster, topic: str) -
 
 
 def test_records_without_a_key_for_a_compacted_topic(cluster: LocalCluster, topic: str) -> None:
-    """KIP-467: each refused record has its own error, and its neighbours are written, in order."""
+    """Check KIP-467: each rejected record has its own error; the others are written in order."""
     servers = cluster.bootstrap_servers
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(topic, 1, 3, {"cleanup.policy": "compact"})])

@@ -1,4 +1,4 @@
-"""Consumers that start at a broker that was frozen and believes that it still leads (R-ID-4)."""
+"""Test consumers that start at a broker that was frozen and believes that it leads (R-ID-4)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 class Zombie:
-    """A partition whose leader is frozen, and leads the controllers as well: after it wakes it
-    hears of its successor only from brokers that this test stops for that time.
+    """Partition whose leader is frozen and is the leader of the controllers too.
+
+    After waking up, it learns of its successor only from brokers that this test has stopped.
     """
 
     def __init__(self, cluster: LocalCluster, admin: Admin, producer: Producer) -> None:
@@ -68,7 +69,7 @@ class Zombie:
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """Let it continue while the others are stopped."""
+        """Resume the broker while the other brokers are stopped."""
         others = [i for i in self.cluster.running if i != self.broker]
         for i in others:
             self.cluster.pause(i)
@@ -81,7 +82,7 @@ class Zombie:
 
 
 class Reading:
-    """A consumer at the end of the partition, which knows the frozen broker's address only."""
+    """Consumer at the end of the partition that only knows the frozen broker's address."""
 
     def __init__(self, zombie: Zombie, position: OffsetAndMetadata) -> None:
         self.records: list[ConsumerRecord] = []
@@ -98,12 +99,12 @@ class Reading:
         while not self._over.is_set():
             self.records += self.consumer.poll(0.2)
 
-    def waits(self) -> bool:
-        """The broker has accepted the connection, and says nothing."""
+    def is_waiting(self) -> bool:
+        """Return whether the broker has accepted the connection and sent no response."""
         return "never answers" in str(self.consumer.explain())
 
-    def has_judged(self) -> bool:
-        """It refuses the metadata of the woken broker, or has read something."""
+    def has_decided(self) -> bool:
+        """Return whether the consumer has rejected the broker's metadata or read a record."""
         return bool(self.records) or "older" in str(self.consumer.explain())
 
     def close(self) -> None:
@@ -113,11 +114,11 @@ class Reading:
 
 
 @pytest.mark.long
-def test_a_broker_that_wakes_up_makes_no_consumer_read_again() -> None:
-    """Before R-ID-4, 24 of 24 consumers read all 150 records again (Kafka 4.4)."""
+def test_a_broker_that_wakes_up_causes_no_duplicate_reads() -> None:
+    """Check R-ID-4: without it 24 of 24 consumers read all 150 records again (Kafka 4.4)."""
     with LocalCluster(brokers=3, config=SETTINGS) as cluster, ExitStack() as closing:
         admin = closing.enter_context(Admin(bootstrap_servers=cluster.bootstrap_servers))
-        # A producer that begins while the controller is frozen gets its id after 30 s.
+        # A producer that starts while the controller is frozen gets its id after 30 s.
         producer = closing.enter_context(Producer(bootstrap_servers=cluster.bootstrap_servers))
         zombie = Zombie(cluster, admin, producer)
         zombie.write(100)

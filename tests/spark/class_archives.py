@@ -1,9 +1,9 @@
-"""Archives of the classes that Spark loads: with one, a JVM's start and first queries take half.
+"""Create archives of Spark's classes, which halve the time of a JVM's start and first queries.
 
-In: a Python with PySpark, a Java that can write archives. Out: the options with which Spark's JVMs
-start in these tests (`java_options`). Made once for each machine, in the set-up of `make test`
-(`python -m tests.spark.class_archives`) by the program `class_training`; where there is none, Spark
-starts without. The JVM checks that an archive fits, and leaves it aside if not.
+In: a Python with PySpark, a Java that can write archives. Out: the JVM options of Spark in these
+tests (`java_options`). An archive is created once per machine, in the set-up of `make test`
+(`python -m tests.spark.class_archives`) by the program `class_training`; without one Spark starts
+normally. The JVM checks that an archive fits, and ignores it otherwise.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from benchmarks.spark_jvm import environment
 from odradek.testing.java import cache_directory, java_home
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Small queries spend half of their time in Java's second compiler, which pays off much later."""
+"""Small queries would spend half of their time in Java's second compiler."""
 TRAINING = Path(__file__).with_name("class_training.py")
 PATIENCE_S = 300
 
 
 def jars_of(python: str) -> Path:
-    """The folder of the jars that a Python's Spark has."""
+    """Return the folder of the jars of a Python's Spark."""
     (found,) = Path(python).parent.parent.glob("lib/python3*/site-packages/pyspark/jars")
     return found
 
 
 def archive_of(python: str) -> Path:
-    """Where the archive for this Python's Spark and the Java that we found is, or would be."""
+    """Return the path of the archive for this Python's Spark and the installed Java."""
     home, jars = java_home(), jars_of(python)
     release = home / "release"
     text = release.read_text() if release.is_file() else ""
@@ -41,15 +41,15 @@ def archive_of(python: str) -> Path:
 
 
 def java_options(python: str = sys.executable) -> str:
-    """The options of a JVM that starts this Python's Spark for a short time."""
+    """Return the JVM options for a Spark of this Python that runs only briefly."""
     archive = archive_of(python)
     if not archive.is_file():
         return QUICK_JVM
     return f"{QUICK_JVM} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
 
 
-def make(python: str) -> str:
-    """Make the archive for a Python's Spark, unless it is there; says what came of it."""
+def create_archive(python: str) -> str:
+    """Create the archive for a Python's Spark unless it exists; return what was done."""
     archive = archive_of(python)
     if archive.is_file():
         return "is there"
@@ -78,10 +78,10 @@ def make(python: str) -> str:
 
 
 def main() -> None:
-    """Make the archives for the Spark of the project and for the oldest one."""
-    said = [f"Spark of the project: {make(sys.executable)}"]
+    """Create the archives for the Spark of the project and for the oldest one."""
+    said = [f"Spark of the project: {create_archive(sys.executable)}"]
     try:
-        said.append(f"oldest Spark: {make(environment.make().python)}")
+        said.append(f"oldest Spark: {create_archive(environment.make().python)}")
     except environment.UnavailableError as error:
         said.append(f"oldest Spark: {error}")
     sys.stdout.write("\n".join(said) + "\n")

@@ -1,6 +1,6 @@
-"""Small queries of each kind that our tests run, so that their classes get into an archive.
+"""Run small queries of each kind that our tests run, so that their classes get into an archive.
 
-Argument: a folder. Run by `class_archives`; imports pyspark and nothing else.
+Argument: a folder. `class_archives` runs it; it imports only pyspark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 
 
 class Numbers(DataSource):
-    """A source and a sink in Python."""
+    """Source and sink in Python."""
 
     @classmethod
     def name(cls) -> str:
@@ -113,7 +113,7 @@ def main() -> None:
     process: subprocess.Popen[bytes] = gateway.proc
     gateway.shutdown()
     assert process.stdin is not None
-    process.stdin.close()  # the JVM ends by it, and writes the archive
+    process.stdin.close()  # the JVM ends then, and writes the archive
     process.wait(240)
 
 

@@ -1,7 +1,7 @@
-"""A topic read with confluent-kafka's AvroDeserializer, in a process that has what it needs.
+"""Read a topic with confluent-kafka's AvroDeserializer, in a process that has its packages.
 
-Arguments: the brokers, the registry's URL, the topic, a file with the reader's schema, and a
-Parquet file to write. It has a row for each value that could be read.
+Arguments: the brokers, the registry's URL, the topic, a file with the reader's schema, and the
+Parquet file to write, with a row for each value that could be decoded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyarrow import parquet
 
 BY_TOPIC = {"subject.name.strategy.type": "TOPIC"}
-"""Else it asks for associations, which registries of others don't have."""
+"""The default asks for associations, which other registries don't have."""
 TOGETHER = 10_000
 
 

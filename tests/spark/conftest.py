@@ -1,4 +1,4 @@
-"""One Spark session and one real cluster for all Spark tests: each takes seconds to start."""
+"""Share one Spark session and one real cluster among all Spark tests: both start slowly."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
 
 
 class Topics:
-    """Makes topics and records with a client that isn't ours."""
+    """Create topics and records with another client than ours."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         self._settings: dict[str, str | int | float | bool] = {
             **cluster.librdkafka_config(),
-            "log_level": 0,  # it would report every broker that a test takes away
+            "log_level": 0,  # it would log every broker that a test stops
         }
         self._admin = AdminClient(self._settings)
 
@@ -118,7 +118,8 @@ class Topics:
 
     def fill(self, topic: str, rows: Sequence[Row], partitions: int = 2, **more: Any) -> None:
         """Send the rows, row n to partition n modulo `partitions`."""
-        # Idempotent, or a batch that a new leader refuses is put after the next one.
+        # Idempotent, because otherwise a batch that a new leader rejects is written after the next
+        # one.
         producer = Producer({**self._settings, "linger.ms": 20, "enable.idempotence": True})
         for n, (key, value) in enumerate(rows):
             producer.produce(topic, value, key, partition=n % partitions, **more)
@@ -135,8 +136,8 @@ def numbered(start: int, stop: int) -> list[Row]:
     return [(f"k{n}".encode() if n % 3 else None, f"{n}".encode()) for n in range(start, stop)]
 
 
-# Nothing is copied: to ask each other for news twice a second is a third of what two brokers do
-# while they wait for Spark, as they mostly do.
+# Without replication: polling for new records twice a second would take a third of the processor
+# time of two brokers, which mostly wait for Spark.
 NO_COPIES = {
     "offsets.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
@@ -157,21 +158,21 @@ USERS = {"spark": "xyzzy-plugh-23"}
 
 @pytest.fixture(scope="session")
 def guarded() -> Iterator[LocalCluster]:
-    """One broker that lets nobody in without TLS and a password."""
+    """Return a broker that requires TLS and a password."""
     with LocalCluster(
         brokers=1, security="SASL_SSL", mechanisms=["SCRAM-SHA-512"], users=USERS
     ) as running:
         yield running
 
 
-@pytest.fixture(scope="module")  # a module may have a cluster of its own
+@pytest.fixture(scope="module")  # a module can override the cluster
 def topics(cluster: LocalCluster) -> Topics:
     return Topics(cluster)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every Spark that a test starts, here or as a program, starts quicker than it would."""
+def _quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Make every Spark that a test starts, here or as a program, start faster."""
     ensure_java_environment()
     home = spark_home(tmp_path_factory.mktemp("quick"), python=False)
     with pytest.MonkeyPatch.context() as patch:
@@ -182,10 +183,10 @@ def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Start the session of all tests, which interprets its small queries.
+    """Start the session of all tests, without code generation.
 
-    To generate code for them takes a third of their time. The programs that tests start (the
-    README's, the declarative pipelines, Spark 4.2.0) generate code, as by default.
+    Code generation takes a third of the time of small queries. The programs that tests start (the
+    README's, the declarative pipelines, Spark 4.2.0) use it, as by default.
     """
     ensure_java_environment()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -221,13 +222,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def options(cluster: LocalCluster) -> dict[str, str]:
-    """What source and sink need to reach the cluster."""
+    """Return the options with which source and sink reach the cluster."""
     return spark_options(cluster.client_config())
 
 
 @pytest.fixture
 def read(spark: SparkSession, options: dict[str, str]) -> Callable[..., DataFrame]:
-    """Batch: `read(topic, option=value)`."""
+    """Return a function for batch reads: `read(topic, option=value)`."""
 
     def load(topic: str, schema: str | None = None, **more: str) -> DataFrame:
         reader = spark.read.format("odradek").options(**options, subscribe=topic).options(**more)
@@ -237,7 +238,7 @@ def read(spark: SparkSession, options: dict[str, str]) -> Callable[..., DataFram
 
 
 class Query:
-    """One stream from a topic to Parquet with a checkpoint, started as often as wished."""
+    """Stream from a topic to Parquet with a checkpoint; can be started repeatedly."""
 
     def __init__(
         self, spark: SparkSession, folder: Path, config: Mapping[str, str], topic: str
@@ -265,7 +266,7 @@ class Query:
         return query
 
     def run(self, trigger: dict[str, Any] | None = None, **options: str) -> Any:
-        """Run to the end (AvailableNow unless said otherwise); raises what the query raised."""
+        """Run to the end (default trigger: AvailableNow); raise the query's error."""
         query = self.start(trigger or {"availableNow": True}, **options)
         assert query.awaitTermination(60), "the query didn't end"
         return query
@@ -275,7 +276,7 @@ class Query:
         return sorted(int(row.value) for row in rows)
 
     def wait_for(self, count: int, query: Any, timeout: float = 60.0) -> None:
-        """Wait until so many records are committed."""
+        """Wait until `count` records are committed."""
         deadline = time.monotonic() + timeout
         while self._committed(query) < count:
             failure = query.exception()
@@ -287,7 +288,7 @@ class Query:
         return sum(progress["numInputRows"] for progress in query.recentProgress)
 
     def offsets(self) -> list[dict[str, Any]]:
-        """The journalled offsets, batch by batch."""
+        """Return the logged offsets of each batch."""
         folder = self._folder / "checkpoint" / "offsets"
         batches = sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal())
         texts = [(folder / str(number)).read_text() for number in batches]

@@ -1,7 +1,7 @@
-"""A driver of its own process: a topic to Parquet, which hangs inside its third batch.
+"""Driver in its own process that copies a topic to Parquet and hangs inside its third batch.
 
-Arguments: topic, folder; a client's settings (JSON) on standard input. Not a test; run by one,
-which kills it.
+Arguments: topic, folder; a client's settings (JSON) on standard input. This isn't a test; a test
+runs it and kills it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from odradek.testing import ensure_java_environment
 HANG_AT = 1200
 
 
-def dawdle(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.RecordBatch]:
-    """Hand the rows on; in the middle of the topic, say so and hang."""
+def hang_in_the_middle(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.RecordBatch]:
+    """Pass the rows on; in the middle of the topic, create the marker file and hang."""
     for batch in batches:
         if any(int(value or b"0") >= HANG_AT for value in batch.column("value").to_pylist()):
             half = batch.num_rows // 2
@@ -57,7 +57,7 @@ def main(topic: str, folder: str) -> None:
         .load()
     )
     marker = f"{folder}/in-the-middle"
-    frame = frame.mapInArrow(lambda batches: dawdle(batches, marker), frame.schema)
+    frame = frame.mapInArrow(lambda batches: hang_in_the_middle(batches, marker), frame.schema)
     query = (
         frame.writeStream.format("parquet")
         .option("path", f"{folder}/rows")

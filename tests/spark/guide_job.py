@@ -1,9 +1,10 @@
 """A user's program as guides for the JVM connector show it, on a TLS + SCRAM cluster.
 
-In: the path of a plan in JSON (where Spark is, the connector's options, topics, a folder). Out:
-what it read and wrote in `result.json`, and all that can be seen of it (plans, the UI's pages and
-its REST API, errors, command lines of processes) in the folder `shown`. Only the format isn't a
-guide's. Not a test; run by some, with a Spark of other processes, and through Spark Connect.
+In: the path of a plan in JSON (Spark's address, the connector's options, topics, a folder). Out:
+the records that it read and wrote in `result.json`, and everything that Spark shows (plans, the
+UI's pages and its REST API, errors, command lines of processes) in the folder `shown`. Only the
+format name differs from a guide. This isn't a test; tests run it with Spark processes and through
+Spark Connect.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from odradek.testing import ensure_java_environment
 def session(plan: dict[str, Any]) -> SparkSession:
     builder: Any = SparkSession.builder
     if "remote" in plan:
-        builder = builder.remote(plan["remote"])  # no Java, and the settings are the server's
+        builder = builder.remote(plan["remote"])  # no Java; the settings are the server's
     else:
         ensure_java_environment()
         builder = builder.master(plan["master"])
@@ -36,8 +37,8 @@ def session(plan: dict[str, Any]) -> SparkSession:
     return made
 
 
-def where(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Say what a worker's Python is and has."""
+def describe_worker(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield facts about a worker's Python."""
     import os
 
     import odradek
@@ -54,7 +55,7 @@ def where(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Shown:
-    """The texts that people can see."""
+    """Files with the texts that Spark shows."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -64,7 +65,7 @@ class Shown:
         (self._folder / name).write_text(text)
 
     def plan(self, name: str, frame: DataFrame) -> None:
-        """What explain prints, and the frame itself."""
+        """Keep the output of explain, and the frame's repr."""
         for mode in ("extended", "formatted", "cost", "codegen"):
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
@@ -72,15 +73,15 @@ class Shown:
             self.keep(f"explain-{name}-{mode}.txt", f"{printed.getvalue()}\n{frame!r}")
 
     def commands(self) -> None:
-        """The command lines of Spark's processes, which everybody on a machine can read."""
+        """Keep the command lines of Spark's processes, which all users of a machine can read."""
         lines = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):  # it ended in the meantime
+            with contextlib.suppress(OSError):  # it has ended
                 lines.append(entry.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         self.keep("commands.txt", "\n".join(line for line in lines if "spark" in line.lower()))
 
     def interface(self, url: str, more: list[str]) -> int:
-        """The UI's pages and its REST API; returns how many answered."""
+        """Keep the UI's pages and its REST API; return how many responded."""
         api = f"{url}/api/v1/applications"
         application = json.loads(fetch(api))[0]["id"]
         kinds = ("environment", "jobs", "stages?details=true", "executors", "sql?details=true")
@@ -114,7 +115,7 @@ def main() -> None:
     workers = spark.range(4).repartition(4)
     columns = "python string, package string, kernel string, parent long"
     result["workers"] = [
-        row.asDict() for row in workers.mapInArrow(where, columns).distinct().collect()
+        row.asDict() for row in workers.mapInArrow(describe_worker, columns).distinct().collect()
     ]
     rows = frame.select("key", "value").write.format("odradek").options(**plan["options"])
     rows.option("topic", plan["target"]).mode("append").save()

@@ -1,9 +1,9 @@
-"""What the JVM connector makes of each case, kept in `jvm_answers.json` from a run of it.
+"""Results of the JVM connector for each case, kept in `jvm_answers.json`.
 
-It runs on a pinned Spark (4.2.0), and the topics are made alike each time, so that its answers are
-the same each time, and asking it costs more than a minute. `make test` compares with what is kept;
-`make test-long` asks the connector and compares that with what is kept, too. After a change of the
-cases, `ODRADEK_KEEP_JVM_ANSWERS=1 make test-long SUITES=spark` keeps anew what it says.
+The connector runs on a pinned Spark (4.2.0) with the same topics each time, so its results are the
+same each time, and running it takes more than a minute. `make test` compares with the kept results;
+`make test-long` runs the connector and compares its results with the kept ones too. After a change
+of the cases, `ODRADEK_KEEP_JVM_ANSWERS=1 make test-long SUITES=spark` updates the file.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tests.spark.parity_cases import Case
 from tests.volume import PART
 
 ASKED = PART == 1
-"""Whether this run asks the connector itself."""
+"""Whether this run runs the connector itself."""
 KEEPS = ASKED and os.environ.get("ODRADEK_KEEP_JVM_ANSWERS", "") not in ("", "0")
 _FILE = Path(__file__).with_suffix(".json")
 _WORDS = 300
-"""Of an error's text: its beginning says what is refused, and the rest is Java's stack."""
+"""Characters of an error's text: its beginning has the reason, the rest is Java's stack."""
 _LOG_APPEND_TIME = 1
 
 Written = list[tuple[Any, ...]]
 
 
 def keep(cases: Sequence[Case], answers: dict[str, Any], written: Written) -> None:
-    """Write what the connector said of these cases, and which records it left in its topic."""
+    """Write the connector's results of these cases, and the records that it wrote."""
     lines = [
         json.dumps({"case": _asked(case), "answer": _brief(answers[case.name])}) for case in cases
     ]
@@ -38,7 +38,7 @@ def keep(cases: Sequence[Case], answers: dict[str, Any], written: Written) -> No
 
 
 def kept(cases: Sequence[Case]) -> tuple[dict[str, Any], Written]:
-    """The answers by the cases' names, and the records. A case that was never asked has none."""
+    """Return the kept results by case name, and the records; a new case has none."""
     found = [json.loads(line) for line in _FILE.read_text().splitlines()]
     written = found.pop()["written"]
     asked = {one["case"]["name"]: one for one in found}
@@ -48,7 +48,7 @@ def kept(cases: Sequence[Case]) -> tuple[dict[str, Any], Written]:
 
 
 def comparable(answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer without what differs from run to run: when a broker appended a record."""
+    """Return a result without the times at which a broker appended records."""
     if "error" in answer:
         return {"error": True}
     rows = [

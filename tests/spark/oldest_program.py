@@ -1,8 +1,8 @@
-"""A pipeline on the oldest Spark that we run on: written, read, decoded, killed, replayed.
+"""Run a pipeline on the oldest supported Spark: write, read, decode, kill, replay.
 
-In: a session, the options of a cluster, a topic to fill and one to copy it to, a folder. Out: what
-queries saw and how they failed; what is in the copy, another client looks up. Run beside the JVM
-connector's queries, by `benchmarks.spark_jvm.queries`; must not import what Spark doesn't need.
+In: a session, the options of a cluster, a topic to fill and one to copy it to, a folder. Out: the
+results and errors of queries; another client checks the copy. `benchmarks.spark_jvm.queries` runs
+it in the JVM connector's process; it must not import packages that Spark doesn't need.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 300
-DEADLY = 170
-"""The row at which a worker dies: in the second batch, when the first one is committed."""
+DEADLY_ROW = 170
+"""Row at which a worker dies: in the second batch, when the first one is committed."""
 SCHEMA = "id bigint, name string"
 PATIENCE_S = 90
 
 
 def dies_once(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.RecordBatch]:
-    """Hand the rows on; the first worker that meets one of them is killed."""
+    """Pass the rows on; the first worker with the deadly row is killed."""
     for batch in batches:
         ids = [json.loads(value)["id"] for value in batch.column("value").to_pylist()]
-        if DEADLY in ids and not Path(marker).exists():
+        if DEADLY_ROW in ids and not Path(marker).exists():
             yield batch.slice(0, batch.num_rows // 2)
             Path(marker).touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -36,7 +36,7 @@ def dies_once(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.Rec
 
 
 def run(spark: SparkSession, case: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The whole of it."""
+    """Run everything."""
     rows = spark.range(ROWS, numPartitions=1).selectExpr(  # one task: in the order of ids
         "cast(id as string) key",
         "to_json(named_struct('id', id, 'name', concat('n', id % 7))) value",
@@ -57,7 +57,7 @@ def run(spark: SparkSession, case: dict[str, Any], folder: Path) -> dict[str, An
 
 
 def _reads(spark: SparkSession, options: dict[str, str], topic: str) -> dict[str, Any]:
-    """Batches: a filter on places, with Spark's setting on, and values decoded from JSON."""
+    """Run batch reads: a pushed-down filter, and values decoded from JSON."""
 
     def read(**more: str) -> DataFrame:
         reader = spark.read.format("odradek").options(**options, **more)
@@ -83,14 +83,14 @@ def _reads(spark: SparkSession, options: dict[str, str], topic: str) -> dict[str
 
 
 class Copy:
-    """A stream from the one topic to the other, exactly once; runs as often as wished."""
+    """Stream from one topic to the other, exactly once; can run repeatedly."""
 
     def __init__(self, spark: SparkSession, case: dict[str, Any], folder: Path) -> None:
         self._spark, self._case, self._folder = spark, case, folder
         folder.mkdir()
 
     def run(self) -> str:
-        """Run to the end; returns the text of what it failed by, if it did."""
+        """Run to the end; return the text of the error, if any."""
         case, marker = self._case, str(self._folder / "died")
         stream = self._spark.readStream.format("odradek").options(**case["options"])
         stream = stream.option("subscribe", case["source"]).option("startingOffsets", "earliest")
@@ -111,12 +111,12 @@ class Copy:
         return "" if ended else "it didn't end"
 
     def batches(self) -> list[int]:
-        """The batches that have ended."""
+        """Return the committed batches."""
         commits = (self._folder / "checkpoint" / "commits").iterdir()
         return sorted(int(path.name) for path in commits if path.name.isdecimal())
 
     def forget_last_batch(self) -> None:
-        """Leave the checkpoint as a driver does that dies before it notes the end of a batch."""
+        """Leave the checkpoint like a driver that dies before it logs the end of a batch."""
         last = self.batches()[-1]
         for name in (f"{last}", f".{last}.crc"):
             (self._folder / "checkpoint" / "commits" / name).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """The queries that both connectors run, as data.
 
-A case is its options; whatever the JVM connector makes of them (rows, or an error) is what ours is
-compared with. `named` is the option that our error must name where both refuse.
+A case consists of options; the JVM connector's result (rows, or an error) is compared with ours.
+`named` is the option that our error must name if both connectors reject the query.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ PLAIN = {"subscribe": "parity-plain"}
 REFUSED_IN_SPARK = tuple(
     f"write: {what}" for what in ("no topic", "a null topic", "a serializer", "overwrite")
 )
-"""Writes that the sink refuses in `make test`, too: one of each kind."""
+"""Writes that the sink rejects in `make test` too: one of each kind."""
 STREAMS_IN_SPARK = (
     "stream: ten at a time", "stream: ten at a time>again", "stream: once", "stream: ages",
     "stream: ages>again", "stream: into a topic",
 )  # fmt: skip
 """Streams that `make test` runs through Spark."""
 READ_ON_OLDEST = ("all of a topic", "headers", "committed records", "begin at the end")
-"""Reads that `make test` runs through the oldest Spark: rows, headers, a setting and a refusal."""
+"""Reads that `make test` runs through the oldest Spark: rows, headers, a setting and an error."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,16 @@ class Case:
     name: str
     options: dict[str, str]
     named: str = ""
-    """For what both refuse: what our own sentence has to say (traces of Spark have any word)."""
+    """If both reject the query: a word that our message must have (Spark's traces have any word).
+    """
     kind: str = "batch"
     count_partitions: bool = False
     stricter: bool = False
-    """The JVM connector ignores it without a word, and ours refuses."""
+    """Whether the JVM connector ignores the option and ours rejects it."""
     looser: bool = False
-    """The JVM connector refuses it, and ours does what is meant."""
+    """Whether the JVM connector rejects the query and ours runs it as intended."""
     through_spark: bool = False
-    """Run ours through Spark, too; else only at the source's interface."""
+    """Whether ours also runs through Spark, not only at the source's interface."""
     trigger: dict[str, Any] = field(default_factory=lambda: {"availableNow": True})
     sink: dict[str, Any] | None = None
     sql: str = ""
@@ -56,10 +57,10 @@ class Case:
 
     @property
     def on_oldest(self) -> bool:
-        """Through the oldest Spark as well; what the sink refuses is refused there alike.
+        """Whether ours runs through the oldest Spark too, except for writes that the sink rejects.
 
-        `make test` runs a few batches there: streams, kept frames and writes take a second or more
-        each. Its pipeline on the oldest Spark streams and writes, too.
+        `make test` runs only a few batches there: streams, kept frames and writes take a second or
+        more each, and the pipeline on the oldest Spark streams and writes too.
         """
         if not WHOLE and self.name not in READ_ON_OLDEST:
             return False
@@ -67,10 +68,10 @@ class Case:
 
     @property
     def in_spark(self) -> bool:
-        """Ours runs through Spark; `make test` runs some of the refused writes and no kept frame.
+        """Whether ours runs through Spark, of which `make test` selects a part.
 
-        `test_kept_frames.py` has the kept frames, and `parity_reader` every stream; through Spark
-        `make test` runs some of them.
+        `test_kept_frames.py` has the kept frames, and `parity_reader` runs every stream; through
+        Spark `make test` runs some of the streams and rejected writes.
         """
         left_out = (
             self.kind == "kept"
@@ -84,7 +85,7 @@ class Case:
         return self.kind == "kept" or (self.kind == "stream" and self.sink is None)
 
     def for_side(self, side: str, bootstrap: str) -> dict[str, Any]:
-        """What `benchmarks.spark_jvm.queries` runs."""
+        """Return the case for `benchmarks.spark_jvm.queries`."""
         options = {"kafka.bootstrap.servers": bootstrap, **self.options}
         options = {
             name: value.replace("SINK", f"{PREFIX}sink-{side}") for name, value in options.items()
@@ -110,18 +111,18 @@ class Case:
 
 
 def at(topic: str, **offsets: int) -> str:
-    """JSON of one topic: `at("plain", p0=3)`."""
+    """Return JSON with offsets of one topic: `at("plain", p0=3)`."""
     return json.dumps({PREFIX + topic: {name[1:]: n for name, n in offsets.items()}})
 
 
 def of(topic: str, **more: str) -> dict[str, str]:
-    """Options that read a topic."""
+    """Return options that read a topic."""
     return {"subscribe": PREFIX + topic, **more}
 
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 AT_ONCE = {"fetchOffset.retryIntervalMs": "5"}
-"""What the JVM connector refuses only after three attempts, a second apart, it refuses at once."""
+"""Lets the JVM connector reject at once, instead of after three attempts a second apart."""
 
 BATCHES = (
     Case("all of a topic", PLAIN, through_spark=True),
@@ -170,7 +171,7 @@ BATCHES = (
           "startingOffsetsByTimestampStrategy": "latest"}),
     Case("at least seven tasks", {**PLAIN, "minPartitions": "7"}, count_partitions=True),
     Case("fewer tasks than there are", {**PLAIN, "minPartitions": "1"}),
-    # Earliest to latest isn't resolved when the JVM connector divides ranges; ours divides them.
+    # The JVM connector divides ranges before it resolves earliest and latest; ours afterwards.
     Case("ten records a task", {**PLAIN, "maxRecordsPerPartition": "10"}),
     Case("ten records a task, known ends",
          {**PLAIN, "maxRecordsPerPartition": "10",

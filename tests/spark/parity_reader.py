@@ -1,6 +1,7 @@
-"""Runs a case at the source's own interface, as Spark calls it: no Spark, so hundreds are cheap.
+"""Run a case at the source's own interface, as Spark calls it, which takes little time per case.
 
-What Spark adds (processes, sockets, its checkpoint) a part of the cases goes through for real.
+Spark's own part (processes, sockets, its checkpoint) is covered by the cases that run through
+Spark.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ Row = list[Any]
 
 
 class DirectReader:
-    """Keeps what streams would have in their checkpoints and outputs."""
+    """Reader that keeps the state of streams instead of checkpoints and outputs."""
 
     def __init__(self) -> None:
         self._streams: dict[str, dict[str, Any]] = {}
 
     def run(self, case: dict[str, Any]) -> dict[str, Any]:
-        """The outcome of a case, as `benchmarks.spark_jvm.queries` tells it."""
+        """Return the result of a case in the form of `benchmarks.spark_jvm.queries`."""
         try:
             return self._stream(case) if case["kind"] == "stream" else self._batch(case)
         except KafkaError as error:

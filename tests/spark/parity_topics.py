@@ -1,6 +1,6 @@
-"""The topics that both connectors read: one for each thing that can be strange about a topic.
+"""Topics that both connectors read: one for each unusual state of a topic.
 
-Made with confluent-kafka. The second phase changes some of them under queries that have begun.
+confluent-kafka writes them. The second phase changes some of them while queries are running.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PREFIX = "parity-"
 
 
 class ParityTopics:
-    """Makes them all at once, and keeps open what must stay open."""
+    """Create all topics, and keep a transaction open."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
@@ -34,14 +34,14 @@ class ParityTopics:
         self._unfinished: Producer | None = None
 
     def _new_producer(self) -> Producer:
-        """Idempotent: else a first batch that a new leader refuses is put after the second."""
+        """Return an idempotent producer, so that a rejected first batch isn't written after the second."""
         return Producer({**self._settings, "linger.ms": 5, "enable.idempotence": True})
 
     def create(self, name: str, partitions: int, **config: str) -> str:
         return self._topics.create(partitions, PREFIX + name, **config)
 
     def send(self, topic: str, partition: int, rows: range, **more: Any) -> None:
-        """Rows with every kind of key and value, each 10 ms younger than the one before."""
+        """Send rows with every kind of key and value, each with a timestamp 10 ms later."""
         for n in rows:
             key = None if n % 5 == 0 else b"" if n % 5 == 1 else f"k{n}".encode()
             value = None if n % 7 == 3 else b"" if n % 7 == 4 else f"v{n}".encode()
@@ -51,7 +51,7 @@ class ParityTopics:
             )
 
     def first_phase(self) -> None:
-        """Everything there is when queries begin."""
+        """Create everything that exists when queries start."""
         self._quick_cleaner()
         self._compacted()
         self.create("plain", 3)
@@ -78,11 +78,11 @@ class ParityTopics:
         self._wait_until_compacted(24)
 
     def second_phase(self) -> None:
-        """What happens between two runs of a query."""
+        """Make the changes between two runs of a query."""
         self.create("pattern-c", 1)
         self._topics.grow(PREFIX + "grown", 2)
         self._wait_for_partitions("grown", 2)
-        self._producer = self._new_producer()  # it knows the new ones
+        self._producer = self._new_producer()  # this producer knows the new partitions
         self.send("pattern-c", 0, range(4))
         self.send("aged", 0, range(50, 100))
         self.send("fresh", 0, range(10, 15))
@@ -93,12 +93,12 @@ class ParityTopics:
         self._topics.delete(PREFIX + "doomed")
 
     def close(self) -> None:
-        """End what was left open."""
+        """Abort the open transaction."""
         if self._unfinished is not None:
             self._unfinished.abort_transaction(30)
 
     def written(self, side: str) -> list[tuple[Any, ...]]:
-        """What is in a sink's topic; where keyless records went is chance."""
+        """Return the records of a sink's topic; the partitions of keyless records are random."""
         name = f"{PREFIX}sink-{side}"
         consumer = Consumer({**self._settings, "group.id": "parity", "enable.auto.commit": False})
         found = []
@@ -125,7 +125,7 @@ class ParityTopics:
             time.sleep(0.1)
 
     def _quick_cleaner(self) -> None:
-        """Compaction within a second; Kafka looks every 15."""
+        """Let the log cleaner compact within a second instead of 15."""
         entry = ConfigEntry(
             "log.cleaner.backoff.ms", "100", incremental_operation=AlterConfigOpType.SET
         )
@@ -134,7 +134,7 @@ class ParityTopics:
             self._admin.incremental_alter_configs([wanted])[wanted].result(30)
 
     def _compacted(self) -> None:
-        """Three segments, of which the older two keep the last record of each key."""
+        """Write three segments, of which the older two keep the last record of each key."""
         self.create(
             "compacted",
             1,
@@ -180,11 +180,11 @@ class ParityTopics:
         self.send("headers", 0, range(3))
 
     def _transactions(self) -> None:
-        """Committed and aborted by turns, the last one aborted; and a topic with an open one."""
+        """Write committed and aborted transactions in turns, and a topic with an open one."""
         self.create("transactions", 2)
         self.create("unfinished", 1)
         settings = {"transactional.id": "parity", "linger.ms": 0}
-        # The open one stays open through all queries, on slow machines too.
+        # The open transaction stays open during all queries, on slow machines too.
         settings["transaction.timeout.ms"] = 900_000
         producer = Producer({**self._settings, **settings})
         producer.init_transactions(30)

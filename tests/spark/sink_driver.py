@@ -1,11 +1,11 @@
-"""A driver of its own process: rows joined with a table, to a topic, exactly once.
+"""Driver in its own process: writes rows joined with a table to a topic, exactly once.
 
-Argument: the folder of this run; its file `run.json` says the rest. A shuffle without a fixed
-number of tasks follows adaptive execution, which chooses it by the cores. While the folder has a
-file `halt` that names a point (`task 1`: in the middle of its rows; `ledger 1`: the task has read
-the ledger; `decided`, `committed`, `written`: of the batch), the process that gets there notes its
-number in `halted` and waits; if the file says `fail`, the task fails instead. Each task's end is a
-file in `ends`. Not a test; run by one, which kills it.
+Argument: the folder of this run, with its settings in `run.json`. A shuffle without a fixed number
+of tasks uses adaptive execution, which chooses the number by the cores. While the folder has a file
+`halt` that names a point (`task 1`: in the middle of its rows; `ledger 1`: the task has read the
+ledger; `decided`, `committed`, `written`: of the batch), the process that gets there writes its
+process id to `halted` and waits; if the file says `fail`, the task fails instead. Each task's end
+is a file in `ends`. This isn't a test; tests run it and kill it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def halt(point: str) -> None:
     if said == f"fail {point}":
         raise RuntimeError("a task that fails")
     if said == point:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Spark's daemon would take it along
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Spark's daemon would end this process too
         note(run / "halted", str(os.getpid()))
         while wanted.exists():
             time.sleep(0.05)
@@ -57,10 +57,10 @@ def note(path: Path, text: str) -> None:
 
 
 class Halting:
-    """A writer whose tasks and decisions can be halted."""
+    """Writer whose tasks and decisions can be halted."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
-        """Write a task's rows, and note how that ended."""
+        """Write a task's rows, and record how that ended."""
         context = TaskContext.get()
         assert context is not None
         task, end = context.partitionId(), "written"
@@ -82,13 +82,13 @@ class Halting:
             note(Path(os.environ[RUN_FOLDER], "ends", str(task)), end)
 
     def _halting(self, batches: Iterator[pa.RecordBatch], task: int) -> Iterator[pa.RecordBatch]:
-        for batch in list(batches):  # a task that outlives its driver doesn't lack any
+        for batch in list(batches):  # so that a task that outlives its driver has all of its rows
             yield batch.slice(0, batch.num_rows // 2)
             halt(f"task {task}")
             yield batch.slice(batch.num_rows // 2)
 
     def commit(self, *given: Any) -> None:
-        """Commit the batch; halt after its decision, its transactions, and the note of its end."""
+        """Commit the batch; halt after its decision, its transactions and the log entry."""
         stored = SinkDriver.store
 
         def store(at: SinkDriver, decision: Decision) -> None:
@@ -105,15 +105,15 @@ class Halting:
 
 
 class BatchWriter(Halting, KafkaBatchWriter):
-    """Of a job, and of `write_batch`."""
+    """Writer of a job, and of `write_batch`."""
 
 
 class StreamWriter(Halting, KafkaStreamWriter):
-    """Of a stream."""
+    """Writer of a stream."""
 
 
 class Source(KafkaDataSource):
-    """The data source, with writers that halt."""
+    """Data source with writers that halt."""
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return a job's writer."""

@@ -1,6 +1,7 @@
-"""Spark's own programs on loopback, each a process with a folder: a `spark://` cluster, a server.
+"""Start Spark's own programs on loopback as processes: a `spark://` cluster, a server.
 
-PySpark's package has the classes but not all scripts that start them; `spark-class` does it, too.
+PySpark's package has the classes but not all scripts that start them; `spark-class` starts them
+too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DEPLOY = "org.apache.spark.deploy"
 
 
 class Programs:
-    """Processes that say in their logs where they are; close() ends them and what they started."""
+    """Processes whose logs contain their addresses; close() kills them and their children."""
 
     def __init__(self, folder: Path) -> None:
         ensure_java_environment()
@@ -39,7 +40,7 @@ class Programs:
 
     def _start(self, name: str, command: list[str], more: Mapping[str, str]) -> None:
         environment = {**os.environ, "SPARK_HOME": str(self.home), "SPARK_LOCAL_IP": "127.0.0.1"}
-        for variable in ("PYSPARK_PYTHON", "PYTHONPATH"):  # executors know what the program brings
+        for variable in ("PYSPARK_PYTHON", "PYTHONPATH"):  # executors use the program's own
             environment.pop(variable, None)
         with self.log(name).open("wb") as log:
             self._running.append(
@@ -68,7 +69,7 @@ class Programs:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """End the programs and whatever executors are left."""
+        """Kill the programs and all remaining executors."""
         for process in reversed(self._running):
             while pids := set(processes(process.pid)) - {process.pid} | (
                 {process.pid} if process.poll() is None else set()
@@ -82,7 +83,7 @@ class Programs:
 
 
 class StandaloneSpark(Programs):
-    """A `spark://` cluster of one worker with so many cores."""
+    """A `spark://` cluster of one worker with `cores` cores."""
 
     def __init__(self, folder: Path, cores: int = 2) -> None:
         super().__init__(folder)
@@ -100,7 +101,7 @@ class StandaloneSpark(Programs):
 
     @property
     def work(self) -> Path:
-        """Where executors run and log."""
+        """Folder in which executors run and log."""
         return self.folder / "work"
 
     def _daemon(self, name: str, *arguments: str) -> None:
@@ -111,9 +112,9 @@ class StandaloneSpark(Programs):
 
 
 class ConnectServer(Programs):
-    """A server of Spark Connect, started by a command of its own; the settings are in a file.
+    """Server of Spark Connect, started by a separate command, with its settings in a file.
 
-    A server apart may have any port, while one that PySpark's client starts itself has 15002.
+    A separate server can use any port, while one that PySpark's client starts uses 15002.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""`odradek demo` itself, with a small part of the data: it mustn't rot between releases.
+"""Run `odradek demo` itself with a part of the data, with TLS, a password and asyncio's clients.
 
-With TLS and a password: without them the steps are the same, but for the cluster's start. And with
-asyncio's clients, whose consumer has to read all rows beside Spark.
+Without TLS the steps are the same, except for the cluster's start. The asyncio consumer has to read
+all rows in addition to Spark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROWS = 6000
 
 @pytest.mark.long  # shorter: unit/cli/test_demo.py, test_outages.py
 @pytest.mark.timeout(600)
-def test_a_small_demo_ends_well(tmp_path: Path) -> None:
+def test_a_small_demo_succeeds(tmp_path: Path) -> None:
     output = tmp_path / "demo"
     command = [str(Path(sys.executable).with_name("odradek")), "demo", "--json"]
     command += [

@@ -1,4 +1,4 @@
-"""What docs/spark.md says that Python data sources can't do: each is so, and its cure works."""
+"""Check the limits of Python data sources in docs/spark.md, and their workarounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def counts(spark: SparkSession, topic: str, options: dict[str, str]) -> DataFram
     )
 
 
-def test_update_mode_is_refused_and_write_batch_writes_each_batch_once(
+def test_update_mode_is_rejected_and_write_batch_writes_each_batch_once(
     spark: SparkSession, topics: Topics, options: dict[str, str], tmp_path: Path
 ) -> None:
     source, target = topics.create(partitions=1), topics.create(partitions=1)
@@ -63,7 +63,7 @@ def test_update_mode_is_refused_and_write_batch_writes_each_batch_once(
     assert written() == [(b"a", b"2"), (b"b", b"1"), (b"b", b"2")]
 
 
-def test_a_batch_write_without_a_mode_says_which_one_is_there(
+def test_a_batch_write_without_a_mode_names_the_supported_mode(
     spark: SparkSession, topics: Topics, options: dict[str, str]
 ) -> None:
     rows = spark.range(3).selectExpr("cast(id as string) as value")
@@ -93,7 +93,7 @@ def test_lag_is_in_a_query_s_progress(
     assert (min(waiting[0].values()), max(waiting[0].values())) == (10, 10)
 
 
-def test_spark_refuses_continuous_mode_and_knows_no_locations_of_python_s_partitions(
+def test_spark_rejects_continuous_mode_and_locations_of_python_partitions(
     spark: SparkSession, topics: Topics, options: dict[str, str], tmp_path: Path
 ) -> None:
     rows = spark.readStream.format("odradek").options(**options, subscribe=topics.create())

@@ -1,4 +1,4 @@
-"""Events as tables: a fleet's, hand-written and real ones, from a folder and from a topic."""
+"""Test tables of events: simulated, hand-written and real ones, from a folder and a topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek.testing import LocalCluster
 BROKER = {"address": "b:1"}
 
 
-def test_a_fleets_events_and_hand_written_ones_become_tables(
+def test_tables_of_a_fleets_and_of_hand_written_events(
     spark: SparkSession, options: dict[str, str], topics: Topics, tmp_path: Path
 ) -> None:
     words = ["fleet", "--clients", "12", "--outage", "5", "--events", str(tmp_path), "--json"]
@@ -41,7 +41,7 @@ def test_a_fleets_events_and_hand_written_ones_become_tables(
     files = sorted(tmp_path.glob("*.jsonl"))
     published = [line for file in files for line in file.read_bytes().splitlines()]
     topics.fill(name, [(b"c", line) for line in published])
-    assert rows(from_topic(spark, name, options)) == rows(read)  # so the tables are, too
+    assert rows(from_topic(spark, name, options)) == rows(read)  # so the tables are equal too
 
     fleet = [one for one in found["recoveries"] if one["host"] == "simulated"]
     assert len(fleet) == 12
@@ -87,16 +87,16 @@ def test_a_fleets_events_and_hand_written_ones_become_tables(
     assert held_up == [(11.0, 13.5), (20.0, None)]
 
 
-# Real clients publish in integration/test_event_topic.py, and tables come of events above.
+# integration/test_event_topic.py tests real clients, and the test above the tables.
 @pytest.mark.long
-def test_what_real_clients_publish_becomes_tables(
+def test_tables_of_events_that_real_clients_publish(
     spark: SparkSession,
     cluster: LocalCluster,
     topics: Topics,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One finds its cluster; the other one never does, and publishes that elsewhere."""
+    """Publish events of a client that finds its cluster, and of one that doesn't."""
     monkeypatch.setattr(events, "spark_session", lambda *_: nullcontext(spark))
     told, name = topics.create(2), topics.create(1)
     config = cluster.client_config()
@@ -142,7 +142,7 @@ def test_what_real_clients_publish_becomes_tables(
 
 
 def _one_client() -> list[str]:
-    """An orderly end, which is none of the two outages that follow."""
+    """Return events with an orderly close, which isn't one of the two outages that follow."""
     events: list[tuple[float, str, dict[str, Any]]] = [
         (9.0, "first_ack", {"topic": "t"}),
         (10.0, "disconnected", {**BROKER, "error": "idle", "failure": False}),
@@ -161,5 +161,5 @@ def _one_client() -> list[str]:
 
 
 def rows(table: DataFrame) -> list[dict[str, Any]]:
-    """A table in an order of its own."""
+    """Return a table's rows in a fixed order."""
     return sorted((row.asDict() for row in table.collect()), key=str)

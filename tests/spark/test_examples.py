@@ -1,4 +1,4 @@
-"""`examples/spark_kubernetes/copy_orders.py`, but for Kubernetes: its query, twice."""
+"""Run the query of `examples/spark_kubernetes/copy_orders.py` twice, without Kubernetes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,14 @@ def test_large_orders_are_copied_once(
 ) -> None:
     program: dict[str, Any] = runpy.run_path(str(PROGRAM))
     orders, large = topics.create(partitions=2), topics.create(partitions=1)
-    strange = [b"tea", b"", b"\xff", None]  # one that ended the query would end the next one, too
+    strange = [
+        b"tea",
+        b"",
+        b"\xff",
+        None,
+    ]  # a value that fails the query would fail the next run too
     topics.fill(orders, [(None, value) for value in strange])
-    for start in (90, 190):  # the second run goes on from the first one's checkpoint
+    for start in (90, 190):  # the second run resumes from the first one's checkpoint
         topics.fill(orders, [(None, b"%d" % cents) for cents in range(start, start + 20)])
         rows = program["large_orders"](spark, options, orders)
         query = program["write"](rows, options, large, str(tmp_path / "state"), availableNow=True)

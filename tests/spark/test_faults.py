@@ -1,9 +1,8 @@
-"""A pipeline whose executor dies: the short form of `make soak-spark`.
+"""Test a pipeline whose executor dies: the short form of `make soak-spark`.
 
-Topic → exactly-once topic → exactly-once Parquet, on executors that are processes of their own.
-At the end every record is counted, by confluent-kafka and by plain Spark. What else dies: drivers
-in `test_outages`, tasks in `test_sink`, which are part of `make test`; and clusters move in
-`test_demo` and `test_pipelines`.
+Topic → exactly-once topic → exactly-once Parquet, with executors as separate processes. At the end
+confluent-kafka and plain Spark count every record. Drivers die in `test_outages`, tasks in
+`test_sink`, which are part of `make test`; clusters move in `test_demo` and `test_pipelines`.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from tests.spark.class_archives import java_options
 
 from odradek.testing import LocalCluster
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.long]  # 30 s on a quiet machine
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]  # 30 s on an idle machine
 
 
-def test_every_record_is_there_exactly_once_when_an_executor_dies(
+def test_every_record_is_written_exactly_once_if_an_executor_dies(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     plan = SparkPlan(

@@ -1,4 +1,4 @@
-"""A fleet on Spark: its executors find what one process finds, however many tasks there are."""
+"""Check that a fleet on Spark has the same results as in one process, with any number of tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.simulation.measurements.fleet_slices import FleetPlan
 from odradek.spark.analytics.fleet_shards import default_shards, simulate_shards
 
 
-def test_one_two_and_eight_shards_give_what_one_process_gives(spark: SparkSession) -> None:
+def test_one_two_and_eight_shards_have_the_results_of_one_process(spark: SparkSession) -> None:
     cases = (Case("odradek", 3, 5.0, 4), Case("java", 3, 5.0, 4, (("linger.ms", "5"),)))
     whole = FleetPlan(cases, 16, 16)
     here = added(cases, [[whole.run(part)] for part in whole.slices()])
@@ -34,7 +34,7 @@ def added(cases: Sequence[Case], found: Sequence[Sequence[Load]]) -> list[Load]:
     return totals
 
 
-def test_a_client_that_breaks_ends_the_run_with_its_error(spark: SparkSession) -> None:
+def test_a_client_that_fails_ends_the_run_with_its_error(spark: SparkSession) -> None:
     plan = FleetPlan((Case("nobody's", 1, 1.0),), 1, 1)
     with pytest.raises(Exception, match="nobody's"):
         list(simulate_shards(spark, plan, plan.slices(), 1))

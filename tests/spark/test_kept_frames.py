@@ -1,8 +1,8 @@
-"""A frame that is kept reads what its topic holds when it is run, as with the JVM connector.
+"""Check that a kept frame reads the topic's current records each time, as with the JVM connector.
 
 Spark plans a loaded frame once (`odradek.spark.tasks.cached_plans`): each test runs a plan again.
-Frames, views and the static side of a join are compared with the JVM connector's by `test_parity`;
-through Spark Connect `guide_job` runs some.
+`test_parity` compares frames, views and the static side of a join with the JVM connector's;
+`guide_job` runs some through Spark Connect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def numbers(frame: DataFrame) -> list[int]:
     return sorted(int(row.value) for row in frame.select("value").collect())
 
 
-def test_retention_and_a_topic_made_anew(topics: Topics, read: Read) -> None:
+def test_retention_and_a_recreated_topic(topics: Topics, read: Read) -> None:
     topic = topics.create(1)
     topics.fill(topic, numbered(0, 10), partitions=1)
     kept = read(topic)
@@ -36,7 +36,7 @@ def test_retention_and_a_topic_made_anew(topics: Topics, read: Read) -> None:
     assert numbers(kept) == [100, 101, 102]
 
 
-def test_a_cached_frame_stays_and_collect_reads_on(topics: Topics, read: Read) -> None:
+def test_a_cached_frame_is_fixed_and_collect_reads_new_records(topics: Topics, read: Read) -> None:
     topic = topics.create(1)
     topics.fill(topic, numbered(0, 10), partitions=1)
     cached, checked = read(topic).cache(), read(topic).localCheckpoint()
@@ -50,7 +50,7 @@ def test_a_cached_frame_stays_and_collect_reads_on(topics: Topics, read: Read) -
 
 
 @pytest.mark.parametrize("setting", ["true", "false"])
-def test_filters_of_one_query_narrow_no_other(
+def test_filters_of_one_query_do_not_affect_another(
     spark: SparkSession, topics: Topics, read: Read, setting: str
 ) -> None:
     topic = topics.create(2)

@@ -1,6 +1,6 @@
-"""Queries whose log changes on real brokers: an unclean election, and a leader that was frozen.
+"""Test queries whose log changes on real brokers: an unclean election, a leader that was frozen.
 
-The stories in all their variants are in `tests/simulation/test_spark_log_changes.py`.
+All variants are in `tests/simulation/test_spark_log_changes.py`.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def until(condition: Callable[[], bool], seconds: float = 90) -> None:
 
 
 class Log:
-    """A partition, and who may write to it."""
+    """Partition with an admin client and a producer."""
 
     numbers = itertools.count()
 
     def __init__(self, cluster: LocalCluster, replicas: int, closing: ExitStack) -> None:
         at = cluster.bootstrap_servers
         self.admin = closing.enter_context(Admin(bootstrap_servers=at))
-        # A producer that begins while the controller is frozen gets its id after 30 s.
+        # A producer that starts while the controller is frozen gets its id after 30 s.
         self._producer = closing.enter_context(Producer(bootstrap_servers=at))
         self._replicas = replicas
 
@@ -77,7 +77,7 @@ class Log:
 
 
 def elect_uncleanly(log: Log, broker: int) -> None:
-    """Let a replica lead that lacks records."""
+    """Elect a replica as leader that lacks records."""
 
     def leads() -> bool:
         with suppress(KafkaError):  # it isn't registered yet
@@ -88,10 +88,10 @@ def elect_uncleanly(log: Log, broker: int) -> None:
 
 
 @pytest.mark.long
-def test_records_of_another_log_at_the_same_offsets_are_a_loss(
+def test_other_records_at_the_same_offsets_are_reported_as_data_loss(
     cluster: LocalCluster, stream: Callable[[str], Query]
 ) -> None:
-    """Before R-ID-6, the 40 new records below the checkpoint's offset were never delivered."""
+    """Check R-ID-6: without it the 40 new records below the checkpoint's offset were lost."""
     with ExitStack() as closing:
         log = Log(cluster, 2, closing)
         log.create(unclean_leader_election_enable="true", min_insync_replicas="1")
@@ -119,7 +119,7 @@ def test_records_of_another_log_at_the_same_offsets_are_a_loss(
 
 
 class Process:
-    """A driver's or worker's clients, with the options of the query."""
+    """Clients of a driver or worker, with the options of the query."""
 
     def __init__(self, address: str, topic: str, closing: ExitStack) -> None:
         given = {"kafka.bootstrap.servers": address, "subscribe": topic, "failOnDataLoss": "false"}
@@ -149,8 +149,8 @@ class Process:
 
 
 @pytest.mark.long
-def test_a_leader_that_was_frozen_makes_no_query_skip_or_repeat(cluster: LocalCluster) -> None:
-    """Before R-ID-6, the task skipped its range and the restarted driver repeated 100 records."""
+def test_a_frozen_leader_causes_no_lost_or_repeated_records(cluster: LocalCluster) -> None:
+    """Check R-ID-6: without it the task skipped its range and the driver repeated 100 records."""
     with ExitStack() as closing, ThreadPoolExecutor() as threads:
         log = Log(cluster, 3, closing)
         zombie = log.admin.describe_metadata_quorum().leader_id
@@ -173,7 +173,7 @@ def test_a_leader_that_was_frozen_makes_no_query_skip_or_repeat(cluster: LocalCl
         others = [i for i in cluster.running if i != zombie]
         for i in others:
             cluster.pause(i)
-        cluster.resume(zombie)  # it leads by its own metadata until it hears from the others
+        cluster.resume(zombie)  # it leads by its own metadata until the others contact it
         rows = threads.submit(usual.read, plan, worker)
         restarted = Process(f"{at.host}:{at.port}", log.tp.topic, closing).tracker()
         end = threads.submit(restarted.latest, second)

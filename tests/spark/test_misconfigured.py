@@ -1,4 +1,4 @@
-"""Queries that can't work: each fails before its calls' 60 s and says which option is wrong, why.
+"""Test queries with wrong options: each fails within 60 s and names the option and the reason.
 
 Several run at the same time, since the slow ones only wait.
 """
@@ -19,7 +19,7 @@ from tests.volume import WHOLE
 
 from odradek.testing import LocalCluster
 
-# None of them is found out by a timeout of a call: with these, that would end the test.
+# No error may depend on the timeout of a call: with these the test would time out.
 PATIENT = {"kafka.default.api.timeout.ms": "1200000", "kafka.max.block.ms": "1200000"}
 PATIENT["kafka.delivery.timeout.ms"] = "1200000"
 pytestmark = pytest.mark.timeout(600)
@@ -32,7 +32,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Options that replace good ones, and words that the error must have."""
+    """Options that replace correct ones, and words that the error must contain."""
 
     options: Mapping[str, str]
     words: tuple[str, ...]
@@ -65,7 +65,7 @@ def wrongs(guarded: LocalCluster) -> list[Wrong]:
         ),
         Wrong({"subscribe": "no-such-topic"}, ("subscribe", "no-such-topic"), READS),
         Wrong({"topic": "no-such-topic"}, ("topic", "no-such-topic"), WRITES),
-        # What follows is seen before anybody is asked, one for each kind of query: unit tests have
+        # The following are detected before any request, one for each kind of query: unit tests have
         # every option (test_options, test_sink_options).
         Wrong({"kafka.security.protocol": "TLS"}, ("security.protocol", "TLS"), BATCH),
         Wrong({"kafka.request.timeout.ms": "soon"}, ("request.timeout.ms", "soon"), STREAMS[1:]),
@@ -74,13 +74,13 @@ def wrongs(guarded: LocalCluster) -> list[Wrong]:
 
 
 class Runner:
-    """Runs one query of each kind with the given options."""
+    """Run one query of each kind with the given options."""
 
     def __init__(self, spark: SparkSession, good: Mapping[str, str], topic: str, tmp: Path) -> None:
         self._spark, self._good, self._topic, self._tmp = spark, good, topic, tmp
 
     def __call__(self, name: str, wrong: Wrong) -> str:
-        """Give what is wrong with the answer to a wrong option; nothing if all is well."""
+        """Return what is wrong with the error for a wrong option; empty if nothing."""
         options = {**self._good, "subscribe" if name in READS else "topic": self._topic}
         if "assign" in wrong.options:
             del options["subscribe"]
@@ -119,7 +119,7 @@ class Runner:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Make the session this thread's active one: Spark looks there for Python's sinks.
+    """Make the session this thread's active one, because Spark looks there for Python's sinks.
 
     In a thread without one, a query that writes fails with "ClassNotFoundException:
     odradek.DefaultSource", while a query that reads makes its session active by itself.
@@ -128,7 +128,7 @@ def make_active(spark: SparkSession) -> None:
     sessions.SparkSession.setActiveSession(spark._jsparkSession)
 
 
-def test_each_says_soon_what_is_wrong(
+def test_each_wrong_option_is_reported_soon(
     spark: SparkSession, guarded: LocalCluster, tmp_path: Path
 ) -> None:
     topics = Topics(guarded)
@@ -137,7 +137,7 @@ def test_each_says_soon_what_is_wrong(
     good = spark_options(guarded.java_config(stores="PKCS12")) | PATIENT
     run = Runner(spark, good, topic, tmp_path)
     assert "worked" in run("read", Wrong({}, ()))
-    # Six at a time take a quarter of two processors: they wait for what is wrong.
+    # Six at a time take a quarter of two processors, because they mostly wait.
     with ThreadPoolExecutor(6, initializer=make_active, initargs=(spark,)) as pool:
         answers = [
             pool.submit(run, name, wrong)

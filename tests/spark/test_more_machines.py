@@ -1,10 +1,9 @@
-"""Spark's parts as other processes: executors on `spark://`, a session behind Spark Connect.
+"""Test Spark in other processes: executors on `spark://`, a session with Spark Connect.
 
-The wheel is built and shipped by the very commands of docs/spark.md, and the server of Spark
-Connect is started by one of them; the program is one from a guide for the JVM connector, on a
-cluster with TLS and SCRAM; and whatever Spark shows and writes is searched for the passwords. Both
-are part of `make test-long`: `make test` goes through Spark Connect in `test_pipelines`, and has
-TLS and SCRAM in `test_outages`.
+The wheel is built and shipped, and the server of Spark Connect is started, by the commands in
+docs/spark.md; the program is one from a guide for the JVM connector, on a cluster with TLS and
+SCRAM; all output of Spark is searched for the passwords. Both tests are part of `make test-long`:
+in `make test`, `test_pipelines` uses Spark Connect, and `test_outages` TLS and SCRAM.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from odradek.testing.brokers.authority import Kind
 ROOT = Path(__file__).resolve().parent.parent.parent
 JOB = Path(__file__).parent / "guide_job.py"
 STORE_PASSWORD = re.compile(r"store\.password$")
-pytestmark = pytest.mark.timeout(600)  # that is with the wheel, on a busy machine
+pytestmark = pytest.mark.timeout(600)  # including the wheel, on a busy machine
 ENVIRONMENT = "odradek-env"
 
 
@@ -47,7 +46,7 @@ def documented_text() -> str:
 
 
 def documented(marker: str) -> str:
-    """The commands of docs/spark.md in the first block of shell after a text."""
+    """Return the commands in the first shell block of docs/spark.md after a text."""
     text = documented_text().partition(marker)[2]
     found = re.search(r"```bash\n(.*?)```", text, re.DOTALL)
     assert found is not None
@@ -55,7 +54,7 @@ def documented(marker: str) -> str:
 
 
 def run_in(folder: Path, commands: str, **more: str) -> str:
-    """Run commands of the documentation in a folder, as they are."""
+    """Run commands of the documentation in a folder, unchanged."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euc", commands],
@@ -71,7 +70,7 @@ def run_in(folder: Path, commands: str, **more: str) -> str:
 
 
 def everything_else(folder: Path) -> Path:
-    """What is installed here but for Odradek and PySpark, as one folder of links."""
+    """Return a folder with links to all installed packages except Odradek and PySpark."""
     folder.mkdir()
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
         name = entry.name.lower()
@@ -82,9 +81,9 @@ def everything_else(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the environment and its archive, made as documented from a copy of all this.
+    """Return a folder with the environment and its archive, built as documented from a copy.
 
-    Other packages aren't fetched once more: the environment finds the ones that are installed.
+    Other packages aren't downloaded again: the environment uses the installed ones.
     """
     folder = tmp_path_factory.mktemp("shipping")
     checkout = folder / "checkout"
@@ -104,7 +103,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def as_in_a_guide(cluster: LocalCluster, stores: Kind) -> dict[str, str]:
-    """The options of a guide for the JVM connector: a login module's text, a trust store."""
+    """Return the options of a guide for the JVM connector: a login module's text, a trust store."""
     options = spark_options(cluster.java_config(stores=stores))
     assert options["kafka.security.protocol"] == "SASL_SSL"
     assert options["kafka.sasl.jaas.config"].startswith("org.apache.kafka.common.security.scram.")
@@ -113,7 +112,7 @@ def as_in_a_guide(cluster: LocalCluster, stores: Kind) -> dict[str, str]:
 
 
 def planted(options: dict[str, str]) -> list[str]:
-    """What nobody may see of the options."""
+    """Return the secrets among the options, which must not be shown."""
     stores = [value for name, value in options.items() if STORE_PASSWORD.search(name)]
     assert stores
     return [plant(text) for text in (*USERS.values(), *stores)]
@@ -140,8 +139,8 @@ def settings(folder: Path) -> dict[str, str]:
 
 
 def find_in(folder: Path, secrets: list[str]) -> int:
-    """Search every file that Spark wrote for secrets; returns how many there were."""
-    written = (p for p in folder.rglob("*") if ENVIRONMENT not in p.parts)  # that is the wheel
+    """Search every file that Spark wrote for secrets; return the number of files."""
+    written = (p for p in folder.rglob("*") if ENVIRONMENT not in p.parts)  # except for the wheel
     files = [p for p in written if p.is_file() and not p.is_symlink()]
     for path in files:
         content = path.read_bytes()
@@ -157,7 +156,7 @@ Work = Callable[..., dict[str, Any]]
 def work(
     cluster: LocalCluster, topics: Topics, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Work:
-    """Run the guide's program with what makes its Spark, and look at all that came of it."""
+    """Run the guide's program with the given Spark, and check its output."""
 
     def run(
         command: str, cwd: Path, environment: dict[str, str], stores: Kind, **spark: Any
@@ -201,7 +200,7 @@ def work(
         assert found == sorted(values * 2)  # once by the batch query, once by the stream
         assert "startingOffsets" in result["errors"]["offsets"]
         assert "sasl.password" in result["errors"]["password"]
-        assert result["kept"] == [205] * 2  # a frame that is kept, and a view of it
+        assert result["kept"] == [205] * 2  # a kept frame, and a view of it
         assert result["pages"] > 10
         assert "spark" in (tmp_path / "shown" / "commands.txt").read_text()
         assert {worker["kernel"] for worker in result["workers"]} == {"native"}
@@ -225,7 +224,7 @@ def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
             submit, shipped, environment, "PKCS12", master=spark.url, settings=settings(tmp_path)
         )
         logs = [p for p in spark.work.rglob("stderr") if p.is_file()]
-        assert len(logs) == 2  # two executors, whose logs were searched, too
+        assert len(logs) == 2  # two executors, whose logs were searched too
     commands = (tmp_path / "shown" / "commands.txt").read_text()
     assert commands.count("CoarseGrainedExecutorBackend") >= 2
     assert len({worker["parent"] for worker in result["workers"]}) == 2  # each has its own
@@ -236,7 +235,7 @@ def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
 
 @pytest.mark.long
 def test_a_guides_program_through_spark_connect(work: Work, tmp_path: Path) -> None:
-    """What Connect writes down is redacted as documented."""
+    """Check that Connect's output is redacted as documented."""
     folder = tmp_path / "connect"
     folder.mkdir()
     command = documented("With Spark Connect, source and sink")

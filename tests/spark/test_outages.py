@@ -1,7 +1,7 @@
-"""Streaming queries whose cluster moves, or is another one, and whose driver dies in a batch.
+"""Test streaming queries whose cluster moves or is replaced, and whose driver dies in a batch.
 
-On a cluster that lets nobody in without TLS and a password, once with the settings that the JVM
-connector's users have. More moves: `test_demo`, `test_pipelines`; what is killed: `test_faults`.
+The cluster requires TLS and a password; one test uses the settings of the JVM connector's users.
+More moves: `test_demo`, `test_pipelines`; kills: `test_faults`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def cluster(guarded: LocalCluster) -> LocalCluster:
 def test_a_checkpoint_is_not_continued_on_another_cluster(
     stream: Stream, topics: Topics, cluster: LocalCluster
 ) -> None:
-    """Unless it is allowed: then it goes on at the same offsets, as on a mirror."""
+    """Check the option that permits it: the query continues at the same offsets, as on a mirror."""
     topic = topics.create()
     topics.fill(topic, numbered(0, 10))
     job = stream(topic)
@@ -59,7 +59,7 @@ def test_a_checkpoint_is_not_continued_on_another_cluster(
 
 
 @pytest.mark.long  # shorter: test_parity.py (a worker is killed, a batch is replayed), test_sink.py
-def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(
+def test_a_driver_killed_in_a_batch_loses_and_duplicates_no_record(
     stream: Stream, topics: Topics, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     topic = topics.create()
@@ -78,17 +78,17 @@ def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
-        os.killpg(first.pid, signal.SIGKILL)  # its own session: JVM and workers go with it
+        os.killpg(first.pid, signal.SIGKILL)  # its own session: JVM and workers are killed too
         first.wait()
     offsets = [p for p in (tmp_path / "checkpoint" / "offsets").iterdir() if p.name.isdecimal()]
     commits = [p for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdecimal()]
     assert len(offsets) == len(commits) + 1, "it wasn't killed inside a batch"
-    job = stream(topic)  # over the same folder
+    job = stream(topic)  # with the same folder
     job.run(startingOffsets="earliest", maxOffsetsPerTrigger="500")
     assert job.values() == list(range(total))
 
 
-def test_a_checkpoint_is_continued_elsewhere(
+def test_a_checkpoint_is_continued_after_a_move(
     stream: Stream, topics: Topics, cluster: LocalCluster
 ) -> None:
     topic = topics.create()

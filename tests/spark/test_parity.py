@@ -1,9 +1,9 @@
-"""The same queries through the JVM connector and through ours: same rows, same refusals.
+"""Run the same queries with the JVM connector and with ours: same rows, same errors.
 
-The JVM connector runs on Spark 4.2.0 in a process of its own, one session for all cases; `make
-test` compares with the answers that were kept (`jvm_answers`). Ours runs all reads at the source's
-interface, and the sink and a part of the reads through Spark, twice: in the tests' session and on
-4.2.0. Where that environment can't be had, what needs it is skipped, with the reason.
+The JVM connector runs on Spark 4.2.0 in a separate process, one session for all cases; `make test`
+compares with the kept results (`jvm_answers`). Ours runs all reads at the source's interface, and
+the sink and a part of the reads through Spark, twice: in the tests' session and on 4.2.0. If that
+environment isn't available, tests that need it are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tests.volume import WHOLE
 from odradek.testing import LocalCluster
 
 OLDEST_SOURCE, OLDEST_TARGET = "oldest-source", "oldest-target"
-pytestmark = pytest.mark.timeout(900)  # the first test of a machine installs Spark 4.2.0
+pytestmark = pytest.mark.timeout(900)  # the first test on a machine installs Spark 4.2.0
 
 
 class OlderSpark:
-    """The process with Spark 4.2.0 and the JVM connector."""
+    """Process with Spark 4.2.0 and the JVM connector."""
 
     def __init__(self, folder: Path) -> None:
         found = environment.make()
@@ -71,15 +71,15 @@ class OlderSpark:
 
 
 class Outcome:
-    """What each side made of each case."""
+    """Result of each case on each side."""
 
     def __init__(self) -> None:
         self.of: dict[str, dict[str, Any]] = {"jvm": {}, "reader": {}, "ours": {}, "older": {}}
         self.written: dict[str, list[tuple[Any, ...]]] = {}
         self.copied: list[int] = []
-        """What another client sees of the topic that `oldest_program` copied to."""
+        """Another client's view of the topic that `oldest_program` copied to."""
         self.no_older = ""
-        """Why there is no Spark 4.2.0, where there is none."""
+        """Why Spark 4.2.0 isn't available; empty if it is."""
 
     def needs_older(self) -> None:
         if self.no_older:
@@ -87,7 +87,7 @@ class Outcome:
 
 
 def oldest_program(topics: Topics) -> dict[str, Any]:
-    """What is asked of `oldest_program.py`."""
+    """Return the case of `oldest_program.py`."""
     topics.create(2, OLDEST_SOURCE)
     topics.create(2, OLDEST_TARGET)
     return {
@@ -152,7 +152,7 @@ def outcome(
 
 
 def ask_older(older: OlderSpark, topics: Topics, phase: Sequence[Case]) -> None:
-    """Give Spark 4.2.0 all that it runs in a phase; it works through it while ours runs."""
+    """Send Spark 4.2.0 all cases of a phase; it runs them while ours runs."""
     address = topics.cluster.bootstrap_servers
     if jvm_answers.ASKED:
         older.ask([case.for_side("jvm", address) for case in phase])
@@ -162,7 +162,7 @@ def ask_older(older: OlderSpark, topics: Topics, phase: Sequence[Case]) -> None:
 
 
 def hear_older(older: OlderSpark, found: Outcome, phase: Sequence[Case]) -> None:
-    """Take the answers to `ask_older`."""
+    """Receive the results of `ask_older`."""
     if jvm_answers.ASKED:
         found.of["jvm"] |= older.answer()
     found.of["older"] |= older.answer()
@@ -183,7 +183,7 @@ _SPARKS = re.compile(r"\s(?:SQLSTATE:|===|\tat )")
 
 
 def said(error: str) -> str:
-    """Our own sentence in an error: Spark's traces have every word that a comparison could use."""
+    """Return our own sentence in an error: Spark's traces contain all words."""
     found = list(_OURS.finditer(error))
     if found:
         error = error[found[-1].end() :]
@@ -193,7 +193,7 @@ def said(error: str) -> str:
 
 
 def compare(outcome: Outcome, case: Case, ours: dict[str, Any]) -> None:
-    """Ours is what the JVM connector's is; where that refuses, ours refuses and says what."""
+    """Check that our result is the JVM connector's, or an error with the named option."""
     theirs = outcome.of["jvm"][case.name]
     if case.stricter:
         assert "error" not in theirs
@@ -217,17 +217,17 @@ EVERY = (*parity_cases.FIRST, *parity_cases.AGAIN)
 
 
 @names([case for case in EVERY if case.is_read])
-def test_the_source_gives_what_the_jvm_connector_gives(outcome: Outcome, case: Case) -> None:
+def test_the_source_has_the_results_of_the_jvm_connector(outcome: Outcome, case: Case) -> None:
     compare(outcome, case, outcome.of["reader"][case.name])
 
 
 @names([case for case in EVERY if case.in_spark])
-def test_through_spark(outcome: Outcome, case: Case) -> None:
+def test_the_results_through_spark(outcome: Outcome, case: Case) -> None:
     compare(outcome, case, outcome.of["ours"][case.name])
 
 
 @names([case for case in EVERY if case.on_oldest], oldest=True)
-def test_through_the_oldest_spark(outcome: Outcome, case: Case) -> None:
+def test_the_results_through_the_oldest_spark(outcome: Outcome, case: Case) -> None:
     outcome.needs_older()
     compare(outcome, case, outcome.of["older"][case.name])
 
@@ -240,8 +240,8 @@ def test_written_records(outcome: Outcome) -> None:
 
 
 @pytest.mark.long
-def test_the_jvm_connector_says_what_was_kept(outcome: Outcome) -> None:
-    """Then `make test` compares with what it says; and here ours is compared with itself."""
+def test_the_kept_results_of_the_jvm_connector_are_current(outcome: Outcome) -> None:
+    """Check that the kept results are current, and that our sides agree."""
     outcome.needs_older()
     answers, written = jvm_answers.kept(EVERY)
     for case in EVERY:
@@ -253,8 +253,8 @@ def test_the_jvm_connector_says_what_was_kept(outcome: Outcome) -> None:
     assert written == outcome.written["jvm"]
 
 
-def test_what_compacted_and_aborted_topics_lack_was_really_gone(outcome: Outcome) -> None:
-    """Else the comparison would be of ordinary topics."""
+def test_compacted_and_aborted_records_are_really_missing(outcome: Outcome) -> None:
+    """Check that records really are missing, so that the comparison isn't of ordinary topics."""
     jvm = outcome.of["jvm"]
     assert len(jvm["compacted"]["rows"]) < 60
     assert len(jvm["aborted records, too"]["rows"]) == 36
@@ -265,12 +265,13 @@ def test_what_compacted_and_aborted_topics_lack_was_really_gone(outcome: Outcome
 
 
 def test_a_pipeline_on_the_oldest_spark(outcome: Outcome) -> None:
-    """Through a worker that is killed and a batch that is replayed; no record is lost or twice."""
+    """Check that a killed worker and a replayed batch lose and repeat no record."""
     outcome.needs_older()
     found = outcome.of["program"]["program"]
     assert "error" not in found, found["error"]
     assert found["spark"].startswith("4.2.")
-    # Two tasks: this Spark mixes the plans of filters up, so they narrow none (docs/spark.md).
+    # Two tasks: this Spark mixes up the plans of filters, so filters are not pushed down
+    # (docs/spark.md).
     assert (found["ids"], found["tasks"]) == (list(range(201, 300, 2)), 2)
     assert found["decoded"] == [n for n in range(300) if n % 7 == 3]
     assert found["failure"] != "", "nothing died"

@@ -1,4 +1,4 @@
-"""`odradek pipeline` and declarative pipelines on a real cluster: the examples as tests."""
+"""Run the examples of `odradek pipeline` and of declarative pipelines on a real cluster."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def filled(topics: Topics) -> Iterator[Topics]:
         topics.create(2, name=topic)
     topics.fill("orders", orders(0, 100))
     yield topics
-    for topic in names:  # the README's lines make topics of these names, in the same cluster
+    for topic in names:  # other tests create these topics in the same cluster
         topics.delete(topic)
 
 
 def committed(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
-    """What a reader with read_committed, its default, sees of a topic: librdkafka."""
+    """Return the committed records of a topic as librdkafka reads them."""
     found = read_all(cluster.librdkafka_config(), topic, 2)
     return [json.loads(row.value or b"") for rows in found.values() for row in rows]
 
 
 @pytest.mark.timeout(600)
-def test_the_examples_run_plan_and_go_on(
+def test_the_examples_run_plan_and_resume(
     spark: SparkSession, filled: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def example(name: str, text: str | None = None) -> Pipeline:
@@ -115,7 +115,7 @@ def test_the_examples_run_plan_and_go_on(
             planning.describe(example("by_day", wrong), log=None, spark=spark)
 
 
-def test_a_cluster_that_does_not_answer_is_told_with_its_line(
+def test_an_unreachable_cluster_is_reported_with_its_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(planning, "PATIENCE", 0.5)
@@ -126,7 +126,7 @@ def test_a_cluster_that_does_not_answer_is_told_with_its_line(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_copy_lives_through_a_move_and_stops_after_its_batch() -> None:
+def test_a_copy_recovers_after_a_move_and_stops_after_its_batch() -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "moving.py", "600"],
         capture_output=True, text=True, timeout=HANG_S, check=False,
@@ -137,8 +137,8 @@ def test_a_copy_lives_through_a_move_and_stops_after_its_batch() -> None:
     assert len(result["outages"]) >= 1
 
 
-class Impatient(JsonLines):
-    """Asks for the end after some batches."""
+class StopAfterBatches(JsonLines):
+    """Requests a stop after some batches."""
 
     def __init__(self, stop: Stop, batches: int) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class Impatient(JsonLines):
 def test_a_query_that_catches_up_stops_after_its_batch(
     spark: SparkSession, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its batches follow each other at once: without the source's help a stop would cut one."""
+    """Stop a query whose batches follow each other at once, without cutting one off."""
     topic = topics.create(2)
     topics.fill(topic, orders(0, 3000))
     place = tmp_path / "catching-up.yml"
@@ -178,9 +178,9 @@ sinks:
 """)
 
     done = 0
-    for batches in (1, 3):  # another moment of a batch each time
+    for batches in (1, 3):  # another point within a batch each time
         with Stop() as stop:
-            display = Impatient(stop, batches)
+            display = StopAfterBatches(stop, batches)
             running = Running(
                 parse(read(place, {})), display, stop, log=None, stop_timeout=30, spark=spark
             )
@@ -188,7 +188,7 @@ sinks:
         told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert (told[-1]["event"], told[-1]["repeats"]) == ("stopped", None)
         begun = [path.stat().st_mtime for path in tmp_path.glob("checkpoints/files/offsets/[0-9]*")]
-        # Without a stop all others would follow: 96 at least, in five seconds.
+        # Without a stop all others would follow: at least 96, in five seconds.
         assert sum(at > display.stopping_at for at in begun) < 40
         found = sum(told[-1]["positions"].values())
         assert done < found < 3000

@@ -1,6 +1,7 @@
-"""Filters on places: the same rows whether Spark hands them over or not.
+"""Check that filters select the same rows whether or not Spark pushes them down.
 
-Spark 4.2 and 4.3 keep one plan for all queries over a frame, so there no task fewer is planned.
+Spark 4.2 and 4.3 keep one plan for all queries over a frame, so with them the number of tasks
+doesn't change.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ def test_filters_choose_the_same_rows_either_way(
     first = [n for n in range(1000, 1099) if (n - 1000) % 3 == 1]
     where = f"topic = '{topic}' AND partition IN (1) AND offset BETWEEN 10 AND 12"
     assert found(where) == first[10:13]
-    assert found(where + f" AND value = '{first[11]}'") == [first[11]]  # the last one is Spark's
+    assert found(where + f" AND value = '{first[11]}'") == [
+        first[11]
+    ]  # the last filter is applied by Spark
     young = read(topic).where("timestamp >= '1970-01-01 00:33:20'")  # 2,000 s
     assert sorted(int(row.value) for row in young.collect()) == list(range(2000, 2099))

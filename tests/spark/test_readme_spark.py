@@ -1,4 +1,4 @@
-"""The Spark snippets of README and guide run as printed, but for the address, in one program."""
+"""Run the Spark snippets of README and guide as printed, except for the address, in one program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def test_the_spark_snippets_in_a_venv_that_is_not_activated(
     cluster: LocalCluster, topics: Topics
 ) -> None:
-    """As `.venv/bin/python script.py`: only the snippet says which Python workers run."""
+    """Run `.venv/bin/python script.py`: only the snippet selects the Python of the workers."""
     topics.create(partitions=2, name="flights")
     topics.fill("flights", [(b"N%d" % n, b"JFK") for n in range(30)])
     text = snippets()["spark"] + snippets()["stream"]
@@ -49,16 +49,16 @@ def test_the_spark_snippets_in_a_venv_that_is_not_activated(
     assert sorted(table) == [("0", "15"), ("0", "15"), ("1", "15"), ("1", "15")]
 
 
-def test_the_class_that_the_snippet_names_is_there() -> None:
+def test_the_class_in_the_snippet_exists() -> None:
     assert "spark.dataSource.register(odradek.spark.KafkaDataSource)" in snippets()["stream"]
     assert "KafkaDataSource" in dir(odradek.spark)
     assert odradek.spark.KafkaDataSource.name() == "odradek"
 
 
-# Stops of pipelines are tested in test_pipelines and integration/test_exit_statuses.
+# test_pipelines and integration/test_exit_statuses test stopping pipelines.
 @pytest.mark.long
 def test_the_pipeline_lines(cluster: LocalCluster, topics: Topics, tmp_path: Path) -> None:
-    """From `export` to Ctrl-C, as printed but for addresses and places."""
+    """Run the lines from `export` to Ctrl-C as printed, except for addresses and paths."""
     for name in ("orders", "large-orders"):
         topics.create(partitions=1, name=name)
     topics.fill("orders", [(b"1", b'{"cents": 2000}'), (b"2", b'{"cents": 20}')], 1)

@@ -1,4 +1,4 @@
-"""Spark with a schema registry: schemas that change in the middle, records that don't fit."""
+"""Test Spark with a schema registry: schemas that change, records that can't be decoded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ VERSIONS = (
 )
 PACKAGES = Path(__file__).parents[1] / "interop" / "schema_packages.lock"
 UNKNOWN = b"\0\x7f\0\0\0\2"
-"""Of a schema that no registry has."""
+"""Value with the id of a schema that no registry has."""
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def server() -> Iterator[RegistryServer]:
 
 
 @contextmanager
-def real_or_not(*, real: bool, server: RegistryServer) -> Iterator[str]:
-    """A registry's URL: of one that others made, or of the few lines."""
+def registry_url(*, real: bool, server: RegistryServer) -> Iterator[str]:
+    """Yield a registry's URL: of a real one, or of a minimal server."""
     if not real:
         yield server.url
         return
@@ -74,7 +74,7 @@ def rows_of(
     every: int,
     versions: Sequence[str] = VERSIONS,
 ) -> Iterator[Row]:
-    """Keys and values whose schema changes twice; one in `every` is no record of it."""
+    """Yield keys and values whose schema changes twice; one in `every` can't be decoded."""
     value_of = SerializationContext(topic, MessageField.VALUE)
     key_of = SerializationContext(topic, MessageField.KEY)
     settings = {"auto.register.schemas": True}
@@ -90,7 +90,7 @@ def rows_of(
 
 
 def their_rows(cluster: LocalCluster, url: str, topic: str, folder: Path) -> pa.Table:
-    """What confluent-kafka's deserializer gives, by partition and offset."""
+    """Return the result of confluent-kafka's deserializer, by partition and offset."""
     built = building.python_with("schema-packages", PACKAGES)
     assert built.command is not None, built.reason
     (packages,) = Path(built.command[0]).parent.parent.glob("lib/python*/site-packages")
@@ -114,7 +114,7 @@ def in_order(table: pa.Table) -> pa.Table:
 @pytest.mark.parametrize(
     ("count", "poisoned"), [(10_000, 100), pytest.param(1_000_000, 1_000, marks=pytest.mark.long)]
 )
-def test_a_schema_that_changes_twice_and_poisoned_records(
+def test_a_schema_that_changes_twice_and_undecodable_records(
     topics: Topics,
     read: Callable[..., DataFrame],
     stream: Callable[[str], Query],
@@ -123,12 +123,13 @@ def test_a_schema_that_changes_twice_and_poisoned_records(
     count: int,
     poisoned: int,
 ) -> None:
-    """Row by row what confluent-kafka's deserializer gives; each poisoned record is in the
-    dead-letter topic. The long form has a real registry.
+    """Compare each row with confluent-kafka's; the others must be in the dead-letter topic.
+
+    The long form has a real registry.
     """
     topic, bad = topics.create(2), topics.create(1)
     every = count // poisoned
-    with real_or_not(real=count > 100_000, server=server) as url:
+    with registry_url(real=count > 100_000, server=server) as url:
         registry = SchemaRegistryClient({"schema.registry.url": url})
         rows = list(rows_of(registry, topic, count, every))
         topics.fill(topic, rows)
@@ -136,7 +137,7 @@ def test_a_schema_that_changes_twice_and_poisoned_records(
         query = stream(topic)
         query.run(None, **asked, startingOffsets="earliest", deadLetterTopic=bad)
         theirs = their_rows(topics.cluster, url, topic, tmp_path)
-        # A record that goes on after its end is one for them.
+        # confluent-kafka accepts a record with excess bytes at its end.
         at = pc.add(pc.multiply(theirs["offset"], 2), theirs["partition"])
         sevens = pc.equal(pc.subtract(at, pc.multiply(pc.divide(at, every), every)), 7)
         theirs = theirs.filter(pc.invert(sevens))
@@ -155,9 +156,9 @@ def test_a_schema_that_changes_twice_and_poisoned_records(
         assert where == {(f"{at % 2}", f"{at // 2}") for at in range(7, count, every)}
         assert {one["__connect.errors.topic"] for one in told} == {topic}
         reasons = {one["__connect.errors.exception.message"][:20] for one in told}
-        assert len(reasons) == 3  # no frame (of two kinds), bytes left, a schema that isn't there
+        assert len(reasons) == 3  # no frame (of two kinds), excess bytes, an unknown schema
 
-        # A run that goes on writes no letter again.
+        # A resumed run writes no dead letter again.
         topics.fill(topic, [(rows[0][0], b"late")])
         query.run(None, **asked, startingOffsets="earliest", deadLetterTopic=bad)
         assert read(bad).count() == poisoned + 1
@@ -174,7 +175,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines" / "registry.yml"
 
 
 @pytest.mark.timeout(300)
-def test_a_pipeline_counts_dead_letters_and_goes_on_after_a_registry_was_away(
+def test_a_pipeline_counts_dead_letters_and_resumes_after_a_registry_outage(
     topics: Topics,
     read: Callable[..., DataFrame],
     spark: SparkSession,
@@ -187,7 +188,7 @@ def test_a_pipeline_counts_dead_letters_and_goes_on_after_a_registry_was_away(
         topics.create(1, name=name) for name in ("avro-orders", "avro-orders-bad", "json-orders")
     )
     registry = SchemaRegistryClient({"schema.registry.url": server.url})
-    # A worker may know the others, of an earlier test.
+    # A worker may know the other schemas from an earlier test.
     versions = (*VERSIONS[:2], json.dumps({**json.loads(VERSIONS[2]), "doc": topic}))
     rows = rows_of(registry, topic, 200, 20, versions)
     topics.fill(topic, [(None, value) for _, value in rows], 1)
@@ -196,7 +197,7 @@ def test_a_pipeline_counts_dead_letters_and_goes_on_after_a_registry_was_away(
     text = EXAMPLE.read_text()
     for given, more in (
         ("startingOffsets", "maxOffsetsPerTrigger: 100\n      "),
-        # A missing schema counts as such after two seconds.
+        # A missing schema is confirmed after two seconds.
         ("url", "default.api.timeout.ms: 6000\n    "),
     ):
         text = text.replace(f"{given}: ", f"{more}{given}: ")
@@ -228,7 +229,7 @@ def test_a_pipeline_counts_dead_letters_and_goes_on_after_a_registry_was_away(
     failed = told[-1]
     assert (status, failed["event"]) == (1, "failed")
     assert f"/schemas/ids/{last}" in failed["text"]
-    assert failed["positions"][f"{topic}-0"] == 100  # what was before it is done
+    assert failed["positions"][f"{topic}-0"] == 100  # the records before it are written
     assert failed["dead_letters"] == {bad: 5}
     monkeypatch.undo()
     status, told = run()
@@ -243,19 +244,19 @@ def test_a_pipeline_counts_dead_letters_and_goes_on_after_a_registry_was_away(
 
 
 def moment(at: int) -> str:
-    """A timestamp of so many milliseconds as JSON has it."""
+    """Return a timestamp in milliseconds in the form of JSON."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
 @pytest.mark.timeout(300)
-def test_columns_are_written_by_a_registered_schema(
+def test_columns_are_written_with_a_registered_schema(
     topics: Topics,
     read: Callable[..., DataFrame],
     spark: SparkSession,
     options: dict[str, str],
     server: RegistryServer,
 ) -> None:
-    """What the sink writes a deserializer reads, and so does the source."""
+    """Check that a deserializer and the source decode what the sink writes."""
     topic = topics.create(1)
     registry = SchemaRegistryClient({"schema.registry.url": server.url})
     registry.register_schema(f"{topic}-value", Schema(VERSIONS[-1]))

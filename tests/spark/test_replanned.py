@@ -1,4 +1,4 @@
-"""Batches that a killed driver's next run plans with other tasks and other rows, exactly once."""
+"""Check that a batch is written once if the next run after a kill plans other tasks and rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from odradek.cli.pipeline import app as pipeline
 from odradek.testing import LocalCluster
 
-pytestmark = pytest.mark.timeout(900)  # two drivers; half a minute on a quiet machine
+pytestmark = pytest.mark.timeout(900)  # two drivers; half a minute on an idle machine
 
 DRIVER = Path(__file__).parent / "sink_driver.py"
 ROWS = 400
@@ -38,11 +38,11 @@ class Plan:
     cores: int
     adaptive: bool = True
     ranges: int = 0
-    """Otherwise it reads files, and shuffles."""
+    """Ranges of a topic; 0 to read files and shuffle them."""
 
     @property
     def tasks(self) -> int:
-        """How many tasks the batch has, of which the shuffle asks for 12."""
+        """Number of tasks of the batch; without adaptive execution the shuffle has 12."""
         return self.ranges or (self.cores + 1 if self.adaptive else 12)
 
     def __str__(self) -> str:
@@ -69,23 +69,23 @@ class Run:
             time.sleep(0.05)
 
     def halted(self) -> int:
-        """Return the process that halts, which others don't wait for."""
+        """Return the halted process's id, once another task has ended."""
         self.wait_for((self._folder / "halted").exists)
         self.wait_for(lambda: "0" in self.ends())
         return int((self._folder / "halted").read_text())
 
     def ends(self) -> dict[str, str]:
-        """Return how tasks ended."""
+        """Return how each task ended."""
         ends = (self._folder / "ends").iterdir()
         return {path.name: path.read_text() for path in ends if not path.suffix}
 
     def signal(self, number: int, *, spared: int = 0) -> None:
-        """Signal all processes: Spark's daemons aren't in the driver's group."""
+        """Signal all processes: Spark's daemons aren't in the driver's process group."""
         command = ["ps", "-o", "pid=", "-s", str(self.driver.pid)]
         found = subprocess.run(command, capture_output=True, text=True, check=False)
         for pid in map(int, found.stdout.split()):
             if pid != spared:
-                with suppress(ProcessLookupError):  # it has ended meanwhile
+                with suppress(ProcessLookupError):  # it has ended
                     os.kill(pid, number)
 
     def wake(self, task: str = "") -> None:
@@ -155,7 +155,7 @@ def program(
         made.close()
 
 
-IN_ITS_ROWS = "task 1"
+WITHIN_ROWS = "task 1"
 
 
 def phase(kind: str, halt: str, before: Plan, then: Plan, *, long: bool = True) -> Any:
@@ -164,24 +164,24 @@ def phase(kind: str, halt: str, before: Plan, then: Plan, *, long: bool = True) 
 
 
 PHASES = [
-    phase("stream", IN_ITS_ROWS, Plan(2), Plan(5), long=False),
-    phase("stream", IN_ITS_ROWS, Plan(2, adaptive=False), Plan(5)),
+    phase("stream", WITHIN_ROWS, Plan(2), Plan(5), long=False),
+    phase("stream", WITHIN_ROWS, Plan(2, adaptive=False), Plan(5)),
     phase(
-        "stream", IN_ITS_ROWS, Plan(5, adaptive=False, ranges=8), Plan(2, adaptive=False, ranges=4)
+        "stream", WITHIN_ROWS, Plan(5, adaptive=False, ranges=8), Plan(2, adaptive=False, ranges=4)
     ),
     phase("stream", "written", Plan(6), Plan(2, adaptive=False)),
-    phase("batch", IN_ITS_ROWS, Plan(2), Plan(5)),
+    phase("batch", WITHIN_ROWS, Plan(2), Plan(5)),
     phase("batch", "committed", Plan(5), Plan(2)),
-    phase("named batch", IN_ITS_ROWS, Plan(6, adaptive=False), Plan(2)),
+    phase("named batch", WITHIN_ROWS, Plan(6, adaptive=False), Plan(2)),
     phase("named batch", "decided", Plan(2), Plan(6)),
-    phase("job", IN_ITS_ROWS, Plan(5), Plan(2)),
+    phase("job", WITHIN_ROWS, Plan(5), Plan(2)),
     phase("job", "decided", Plan(2), Plan(5, adaptive=False)),
 ]
 
 
-# A batch of `write_batch` is replayed within a driver by test_differences and test_sink.
+# test_differences and test_sink replay a batch of `write_batch` within a driver.
 @pytest.mark.parametrize(("kind", "halt", "before", "then"), PHASES)
-def test_a_killed_driver_s_batch_is_planned_again_and_written_once(
+def test_a_killed_drivers_batch_is_replanned_and_written_once(
     kind: str,
     halt: str,
     before: Plan,
@@ -190,25 +190,25 @@ def test_a_killed_driver_s_batch_is_planned_again_and_written_once(
     topics: Any,
     tmp_path: Path,
 ) -> None:
-    """On other cores, by adaptive execution, with a joined file that has changed meanwhile."""
+    """Replan on other cores, with adaptive execution, and with a changed joined file."""
     with program(tmp_path, cluster, topics, kind) as made:
         source = topics.create(partitions=2, name=made.source)
         topics.fill(source, [(None, f"{n}".encode()) for n in range(ROWS)])
         killed = made.start(before, halt)
         killed.halted()
         killed.signal(signal.SIGKILL)
-        if halt == IN_ITS_ROWS:
+        if halt == WITHIN_ROWS:
             assert "1" not in killed.ends()
             made.names("new")
         assert len(made.finish(then).ends()) == then.tasks != before.tasks
-        made.judge("new" if halt == IN_ITS_ROWS else "old")
+        made.judge("new" if halt == WITHIN_ROWS else "old")
 
 
 @pytest.mark.long
-def test_a_task_of_an_earlier_plan_that_outlives_its_driver_commits_nothing(
+def test_a_task_that_outlives_its_driver_commits_nothing(
     cluster: LocalCluster, topics: Any, tmp_path: Path
 ) -> None:
-    """It wakes when the batch is written, by fewer tasks than its plan had."""
+    """Wake the task when fewer tasks than in its plan have written the batch."""
     with program(tmp_path, cluster, topics) as made:
         killed = made.start(Plan(5), "task 3")
         zombie = killed.halted()
@@ -224,10 +224,10 @@ def test_a_task_of_an_earlier_plan_that_outlives_its_driver_commits_nothing(
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["stream", "batch", "job"])
-def test_a_task_that_read_the_ledger_before_a_decision_aborts_nothing_of_it(
+def test_a_task_that_read_the_ledger_before_the_decision_aborts_nothing(
     kind: str, cluster: LocalCluster, topics: Any, tmp_path: Path
 ) -> None:
-    """It outlives its driver, and wakes after the next one has decided and died."""
+    """Wake a task that outlives its driver after the next driver has decided and died."""
     with program(tmp_path, cluster, topics, kind) as made:
         first = made.start(Plan(2), "ledger 1")
         zombie = first.halted()
@@ -243,7 +243,7 @@ def test_a_task_that_read_the_ledger_before_a_decision_aborts_nothing_of_it(
 
 @pytest.mark.long
 @pytest.mark.parametrize("halt", ["ledger 1", "decided"])
-def test_a_batch_is_written_once_by_the_same_plan(
+def test_a_batch_is_written_once_with_the_same_plan(
     halt: str, cluster: LocalCluster, topics: Any, tmp_path: Path
 ) -> None:
     with program(tmp_path, cluster, topics) as made:
@@ -256,17 +256,17 @@ def test_a_batch_is_written_once_by_the_same_plan(
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["stream", "batch"])
-@pytest.mark.parametrize("halt", [IN_ITS_ROWS, "decided"])
+@pytest.mark.parametrize("halt", [WITHIN_ROWS, "decided"])
 def test_a_driver_that_wakes_after_its_successor_commits_nothing(
     kind: str, halt: str, cluster: LocalCluster, topics: Any, tmp_path: Path
 ) -> None:
-    """It and its tasks continue where they were frozen."""
+    """Let the driver and its tasks continue where they were frozen."""
     with program(tmp_path, cluster, topics, kind) as made:
         frozen = made.start(Plan(5), halt)
         frozen.halted()
         frozen.signal(signal.SIGSTOP)
         rows = "old"
-        if halt == IN_ITS_ROWS:
+        if halt == WITHIN_ROWS:
             made.names(rows := "new")
         made.finish(Plan(2))
         made.judge(rows)
@@ -276,11 +276,11 @@ def test_a_driver_that_wakes_after_its_successor_commits_nothing(
 
 
 @pytest.mark.long
-def test_a_job_that_failed_is_run_again_and_written_once(
+def test_a_failed_job_is_rerun_and_written_once(
     cluster: LocalCluster, topics: Any, tmp_path: Path
 ) -> None:
     with program(tmp_path, cluster, topics, "job") as made:
-        failed = made.start(Plan(5), f"fail {IN_ITS_ROWS}")
+        failed = made.start(Plan(5), f"fail {WITHIN_ROWS}")
         assert failed.driver.wait(300) != 0
         made.names("new")
         made.finish(Plan(2))
@@ -288,7 +288,7 @@ def test_a_job_that_failed_is_run_again_and_written_once(
 
 
 @pytest.mark.long
-def test_a_decided_batch_with_other_rows_is_refused_until_it_is_resolved(
+def test_a_decided_batch_with_other_rows_is_rejected_until_it_is_resolved(
     cluster: LocalCluster, topics: Any, tmp_path: Path
 ) -> None:
     with program(tmp_path, cluster, topics) as made:
@@ -305,10 +305,8 @@ def test_a_decided_batch_with_other_rows_is_refused_until_it_is_resolved(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("halt", [IN_ITS_ROWS, "decided"])
-def test_a_batch_is_planned_again_while_one_of_three_brokers_is_away(
-    halt: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("halt", [WITHIN_ROWS, "decided"])
+def test_a_batch_is_replanned_while_one_of_three_brokers_is_down(halt: str, tmp_path: Path) -> None:
     config = {"min.insync.replicas": "2", "offsets.topic.num.partitions": "5"}
     with LocalCluster(brokers=3, config=config) as three:
         topic = "planned"

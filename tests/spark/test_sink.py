@@ -1,4 +1,4 @@
-"""The sink on a real cluster, judged by another client that reads committed records only."""
+"""Test the sink on a real cluster; another client checks the committed records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from odradek.testing import LocalCluster
 def committed(
     cluster: LocalCluster, topic: str, partitions: int = 2, *, whole: bool = True
 ) -> list[Row]:
-    """Give all records of a topic that a read_committed reader sees, which is librdkafka's way."""
+    """Return the records of a topic that a read_committed consumer of librdkafka sees."""
     found = read_all(cluster.librdkafka_config(), topic, partitions, whole=whole)
     return [row for rows in found.values() for row in rows]
 
@@ -73,7 +73,7 @@ def test_a_batch_writes_all_columns_to_the_topics_of_its_rows(
 
 
 class Job:
-    """A stream from Parquet files, two tasks a batch, to a topic; runs as often as wished."""
+    """Stream from Parquet files, two tasks a batch, to a topic; can run repeatedly."""
 
     def __init__(
         self, spark: SparkSession, folder: Path, topic: str, given: dict[str, str]
@@ -108,7 +108,7 @@ class Job:
         return query
 
     def forget(self, batch: int) -> None:
-        """Leave the checkpoint as a driver does that dies before it notes the end of a batch."""
+        """Leave the checkpoint like a driver that dies before it logs the end of a batch."""
         for name in (f"{batch}", f".{batch}.crc"):
             (self.checkpoint / "commits" / name).unlink(missing_ok=True)
 
@@ -135,7 +135,7 @@ def values(cluster: LocalCluster, topic: str, *, whole: bool = True) -> list[int
     return sorted(666 if len(value) > 9 else int(value) for value in found)
 
 
-def test_exactly_once_through_replays_failed_tasks_and_zombies(
+def test_exactly_once_with_replays_failed_tasks_and_zombies(
     cluster: LocalCluster, job: Callable[[], tuple[Job, str]]
 ) -> None:
     work, topic = job()
@@ -143,15 +143,15 @@ def test_exactly_once_through_replays_failed_tasks_and_zombies(
     query = work.run()
     assert query.lastProgress["sink"]["numOutputRows"] == 500
     assert values(cluster, topic) == list(range(500))
-    # The driver died after the commit: the same batch comes again, and is skipped. In the next one
-    # a task fails, so nothing of the batch is committed.
+    # The driver died after the commit: the same batch is replayed, and skipped. In the next one a
+    # task fails, so nothing of the batch is committed.
     work.forget(0)
     work.put("b", 500, 1000)
     with pytest.raises(StreamingQueryException, match=r"row \d+ of this task: a record of up to"):
         work.run()
-    # A task that Spark killed meanwhile may leave its transaction open until the next attempt.
+    # A task that Spark killed may leave its transaction open until the next attempt.
     assert values(cluster, topic, whole=False) == list(range(500))
-    # An attempt of an older run is still there, with a transaction open: it is fenced.
+    # An attempt of an older run still has an open transaction: it is fenced.
     zombie = odradek.Producer(
         {**cluster.client_config(), "transactional.id": f"odradek-{work.query_id()}-sink-1"}
     )
@@ -164,7 +164,7 @@ def test_exactly_once_through_replays_failed_tasks_and_zombies(
     with pytest.raises(odradek.ProducerFencedError):
         zombie.commit_transaction()
     zombie.close(0)
-    # The same batch with other rows: refused, until the user accepts what was decided.
+    # The same batch with other rows: rejected, until the user accepts the decided ones.
     work.forget(1)
     work.put("b", 500, 1001)
     with pytest.raises(StreamingQueryException, match="with 500 rows .* repeated with 501"):
@@ -178,11 +178,11 @@ def test_exactly_once_through_replays_failed_tasks_and_zombies(
     assert values(cluster, topic) == list(range(1000))
 
 
-def test_a_job_that_is_run_again_writes_exactly_once(
+def test_a_rerun_job_writes_exactly_once(
     spark: SparkSession, cluster: LocalCluster, topics: Any, options: dict[str, str]
 ) -> None:
     topic = topics.create(partitions=2)
-    options |= {"kafka.buffer.memory": "16384"}  # a producer with little memory writes, too
+    options |= {"kafka.buffer.memory": "16384"}  # also with a small buffer
 
     def write(rows: int, batch: int, tasks: int = 2) -> None:
         columns = ("cast(id as string) as value", "repeat('x', 200) as key")

@@ -1,6 +1,6 @@
-"""The source in real queries: rows, columns, patterns, times, split tasks, bytes, groups.
+"""Test the source in real queries: rows, columns, patterns, times, split tasks, bytes, groups.
 
-What the JVM connector does as well is compared with it, query by query, by `test_parity`.
+`test_parity` compares the JVM connector's features with it, query by query.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Stream = Callable[[str], Query]
 EPOCH = 1_700_000_000_000
 
 
-def test_everything_that_was_produced_is_read(read: Read, topics: Topics) -> None:
+def test_all_fields_of_records_are_read(read: Read, topics: Topics) -> None:
     topic = topics.create()
     stamp = EPOCH + 123
     sent = [(b"k", b"v0"), (None, b"v1"), (b"", None), (b"\xff", b"")]
@@ -52,7 +52,7 @@ def test_everything_that_was_produced_is_read(read: Read, topics: Topics) -> Non
     assert {r.t for r in stamps.collect()} == {when.isoformat(" ", "milliseconds")}
 
 
-def test_any_columns_by_a_schema_of_the_users(read: Read, topics: Topics) -> None:
+def test_columns_of_a_users_schema(read: Read, topics: Topics) -> None:
     topic = topics.create()
     topics.fill(topic, numbered(0, 5000))
     frame = read(topic, schema="offset bigint, value binary")
@@ -91,7 +91,7 @@ def test_a_batch_over_a_pattern_between_times_in_small_tasks(
         load(startingOffsetsByTimestamp=json.dumps(by_partition)).collect()
 
 
-def test_a_stream_in_bytes_with_a_group_goes_on_from_other_offsets(
+def test_a_stream_limited_by_bytes_with_a_group_resumes_from_the_jvm_connectors_offsets(
     stream: Stream, topics: Topics, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     topic = topics.create()
@@ -106,10 +106,10 @@ def test_a_stream_in_bytes_with_a_group_goes_on_from_other_offsets(
     }
     query = job.run(startingOffsets="earliest", **options)
     sizes = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
-    assert sizes == [256, 256, 256, 232]  # 25 KB of 100 bytes each, by what the driver weighed
+    assert sizes == [256, 256, 256, 232]  # 25 KB of 100 bytes each, as the driver estimates
     assert job.values() == list(range(1000))
 
-    # The journal as the JVM connector writes it, under a checkpoint that goes on with our source.
+    # The log as the JVM connector writes it, in a checkpoint that our source continues.
     newest = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda p: int(p.name))
     *head, own = newest.read_text().splitlines()
     newest.write_text("\n".join([*head, json.dumps(json.loads(own)["o"])]))
@@ -118,7 +118,7 @@ def test_a_stream_in_bytes_with_a_group_goes_on_from_other_offsets(
     job.run(**options)
     assert job.values() == list(range(1100))
     assert job.offsets()[-1]["cluster"] == cluster.cluster_id
-    job.run(**options)  # the start of a run is told to the group as well: now it has caught up
+    job.run(**options)  # a run also commits its start to the group, which has caught up now
 
     admin = AdminClient(dict(cluster.librdkafka_config()))
     asked = [ConsumerGroupTopicPartitions(f"lag-of-{topic}")]
@@ -127,7 +127,7 @@ def test_a_stream_in_bytes_with_a_group_goes_on_from_other_offsets(
     assert committed == {(topic, 0): 550, (topic, 1): 550}
 
 
-def test_tasks_ask_for_no_metadata(stream: Stream, topics: Topics, tmp_path: Path) -> None:
+def test_tasks_send_no_metadata_requests(stream: Stream, topics: Topics, tmp_path: Path) -> None:
     topic = topics.create()
     topics.fill(topic, numbered(0, 90))
     events = tmp_path / "events"
@@ -141,10 +141,10 @@ def test_tasks_ask_for_no_metadata(stream: Stream, topics: Topics, tmp_path: Pat
     tasks = [found for found in kinds if "first_record" in found]
     assert tasks
     assert not any("metadata_request" in found for found in tasks)
-    assert sum("metadata_request" in found for found in kinds) == 1  # the driver's
+    assert sum("metadata_request" in found for found in kinds) == 1  # the driver's request
 
 
-def test_a_topic_made_anew_fails_with_both_ids_or_is_read_anew(
+def test_a_recreated_topic_fails_with_both_ids_or_is_read_from_its_start(
     stream: Stream, topics: Topics
 ) -> None:
     topic = topics.create()
@@ -155,7 +155,9 @@ def test_a_topic_made_anew_fails_with_both_ids_or_is_read_anew(
     topics.delete(topic)
     topics.create(name=topic)
     topics.wait_for_one_id(topic)
-    topics.fill(topic, numbered(20, 90))  # more records than before: offsets alone don't tell
+    topics.fill(
+        topic, numbered(20, 90)
+    )  # more records than before: offsets alone don't show the change
     with pytest.raises(StreamingQueryException) as caught:
         job.run()
     assert before in str(caught.value)

@@ -1,4 +1,4 @@
-"""Tasks over a real cluster, run in this process: it needs no Spark to see what they do."""
+"""Test tasks with a real cluster in this process, without Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA = StructType().add("value", BinaryType()).add("offset", LongType())
 
 
 class Tasks:
-    """One batch query: its plan, and its tasks one after the other."""
+    """Plan of one batch query, and its tasks one by one."""
 
     def __init__(self, cluster: LocalCluster, topic: str, **options: str) -> None:
         given = {**spark_options(cluster.client_config()), "subscribe": topic, **options}
@@ -40,12 +40,12 @@ class Tasks:
 
 
 def sockets() -> set[str]:
-    """TCP connections of this process by inode, without half-open ones and what it listens on."""
+    """Return this process's established TCP connections by inode."""
     mine = set()
     for link in Path("/proc/self/fd").iterdir():
         try:
             mine.update(re.findall(r"socket:\[(\d+)\]", str(link.readlink())))
-        except OSError:  # closed meanwhile
+        except OSError:  # closed in the meantime
             continue
     lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
     return {f[9] for f in map(str.split, lines) if f[9] in mine and f[3] == "01"}
@@ -53,13 +53,13 @@ def sockets() -> set[str]:
 
 @pytest.fixture(autouse=True)
 def no_clients() -> None:
-    """Start as a new worker does."""
+    """Start without clients, as a new worker does."""
     cache = process_clients()
     for client in [*cache._used.values(), *(idle.client for idle in cache._idle.values())]:
         cache.drop(client)
 
 
-def test_a_worker_has_a_connection_to_each_leader_and_asks_for_no_metadata(
+def test_a_worker_connects_to_each_leader_and_sends_no_metadata_requests(
     cluster: LocalCluster, topics: Topics
 ) -> None:
     topic = topics.create(4)
@@ -69,19 +69,19 @@ def test_a_worker_has_a_connection_to_each_leader_and_asks_for_no_metadata(
     assert len(plan.partitions) == 8
     before = sockets()
     assert sorted(o for part in plan.offsets() for o in part) == sorted([*range(100)] * 4)
-    opened = sockets() - before  # other clients in this process may close theirs meanwhile
+    opened = sockets() - before  # other clients in this process may close theirs in the meantime
     assert len(opened) == len(leaders) == 2
-    # The client waits for the next task, warm: nothing but records is asked for.
+    # The client stays connected until the next task, and sends only fetches.
     client: Any = next(reversed(process_clients()._idle.values())).client
     events: list[Event] = []
     client.listen(events.append)
     assert [len(part) for part in plan.offsets()] == [50] * 8
     assert events == []
-    assert opened <= sockets()  # the same ones; another one would have been an event
+    assert opened <= sockets()  # the same ones; another connection would have been an event
     process_clients().drop(client)
 
 
-def test_large_records_come_in_pieces_and_a_limit_leaves_the_client_usable(
+def test_large_records_are_read_in_pieces_and_a_limit_leaves_the_client_usable(
     cluster: LocalCluster, topics: Topics
 ) -> None:
     topic = topics.create(1, max_message_bytes=str(64 << 20))
@@ -93,7 +93,7 @@ def test_large_records_come_in_pieces_and_a_limit_leaves_the_client_usable(
     plan = Tasks(cluster, topic)
     batches = plan.batches(0)
     assert next(batches).column("offset").to_pylist()[0] == 0
-    batches.close()  # as Spark does where a query has a limit
+    batches.close()  # as Spark does if a query has a limit
     found = list(plan.batches(0))
     lengths = [len(v.as_buffer()) for batch in found for v in batch.column("value")]
     assert lengths == sizes

@@ -1,4 +1,4 @@
-"""Decoded values beside Spark's own `from_json` and Avro reader of the same bytes."""
+"""Compare decoded values with Spark's own `from_json` and Avro reader on the same bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VALUES = [
 
 
 @pytest.mark.timeout(600)
-def test_values_are_what_from_json_makes_of_them(
+def test_json_values_are_the_same_as_with_from_json(
     topics: Topics, read: Callable[..., DataFrame]
 ) -> None:
     topic = topics.create(1)
@@ -54,7 +54,8 @@ def test_values_are_what_from_json_makes_of_them(
 
 
 SPARKS_AVRO = "org.apache.spark.sql.avro.AvroFileFormat"
-"""What reads files in Spark; `from_avro` is the same code, in a jar that pyspark doesn't have."""
+"""Spark's reader of Avro files; `from_avro` is the same code, in a jar that pyspark doesn't have.
+"""
 READ_AS = {
     "type": "record",
     "name": "R",
@@ -68,7 +69,7 @@ READ_AS = {
 
 
 @pytest.mark.timeout(600)
-def test_avro_is_what_spark_makes_of_it(
+def test_avro_values_are_the_same_as_with_sparks_reader(
     topics: Topics,
     read: Callable[..., DataFrame],
     stream: Callable[[str], Query],

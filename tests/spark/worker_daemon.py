@@ -1,8 +1,8 @@
-"""Spark's daemon of Python workers, with what the workers import imported before it forks them.
+"""Spark's daemon of Python workers that imports the workers' modules before it forks them.
 
 Otherwise every worker imports Arrow and the client again, which takes most of its time in these
 tests. Spark runs it as `python -m tests.spark.worker_daemon WORKER` (`spark.python.daemon.module`).
-The programs that tests start have Spark's own daemon.
+The programs that tests start use Spark's own daemon.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Simulated brokers that belong to the cluster of a case's picture, and the errors of a case.
+"""Simulate brokers whose cluster state and errors a test case defines.
 
-In: a picture of a cluster, the mode of an address, codes for the next answers. Out: a cluster of
-the simulation in that state, and a broker of it at the address.
+In: the state of a cluster, the mode of an address, error codes for the next responses. Out: a
+cluster of the simulation in that state, with a broker at the address.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from odradek.simulation.world.environment import ReceivedRequest
 if TYPE_CHECKING:
     from tests.spec.world import World
 
-# Topics go by name up to Produce 11 and Fetch 12.
+# Produce up to version 11 and Fetch up to version 12 identify topics by name.
 SPOKEN = {
     0: (3, 11), 1: (4, 12), 2: (1, 11), 3: (0, 13), 17: (0, 1), 18: (0, 5), 19: (2, 7), 20: (1, 6),
     22: (0, 4), 36: (0, 2), 60: (0, 1),
@@ -42,9 +42,9 @@ FAULTS = {
     "handshake": Misbehaviour.READY_CLOSE,
 }
 LATENCY = 0.001
-"""Seconds that a connection or a look-up takes; a request takes twice as long."""
+"""Seconds that a connection attempt or a name lookup takes; a request takes twice as long."""
 NO_ID = -1
-"""Of a broker whose address isn't in its own picture."""
+"""Broker id of a broker whose address isn't in its own cluster state."""
 
 
 def parse(text: str) -> Address:
@@ -59,7 +59,7 @@ def partition_of(text: str) -> TopicPartition:
 
 @dataclass
 class ClusterPicture:
-    """What brokers say of their cluster."""
+    """State of a cluster as its brokers report it."""
 
     cluster_id: str | None = "cluster-1"
     brokers: dict[int, str] = field(default_factory=dict)
@@ -71,12 +71,12 @@ class ClusterPicture:
     throttle_ms: int = 0
     topic_errors: dict[str, int] = field(default_factory=dict)
     hints: bool = False
-    """Whether those that don't lead say who does (KIP-951)."""
+    """Whether brokers that aren't the leader name the current leader (KIP-951)."""
 
     def cluster(
         self, world: World, logs: dict[tuple[bytes, int], PartitionLog]
     ) -> SimulatedCluster:
-        """Make a simulated cluster of it, whose partitions have these logs."""
+        """Create a simulated cluster in this state, whose partitions have these logs."""
         made = SimulatedCluster(
             world.simulation, 0, self.cluster_id or "", bootstrap_name=None, start=False
         )
@@ -105,7 +105,7 @@ class ClusterPicture:
         return made
 
     def amend(self, response: Any) -> None:
-        """Put the errors of the whole and of topics into an answer; leave out unwanted hints."""
+        """Put the scripted errors into a metadata response and remove leader hints if disabled."""
         if isinstance(response, MetadataResponse):
             response.error_code, response.throttle_time_ms = self.error_code, self.throttle_ms
             response.topics = [
@@ -121,17 +121,17 @@ class ClusterPicture:
 
 
 class ScriptedErrors:
-    """Error codes for the next answers, by API and by address, broker or partition."""
+    """Error codes for the next responses, by API and by address, broker or partition."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[str, str], list[int]] = {}
 
     def set(self, api: str, where: str, codes: list[int]) -> None:
-        """Answer so from now on, one code after the other; after the last one all is well."""
+        """Return these codes in the next responses, one after the other, and then no errors."""
         self._codes[api, where] = list(codes)
 
     def next(self, api: str, *places: str) -> int:
-        """The code for this answer; the first place that has any decides."""
+        """Return the code for this response; the first place with codes left decides."""
         for place in (*places, "*"):
             codes = self._codes.get((api, place))
             if codes:
@@ -139,11 +139,11 @@ class ScriptedErrors:
         return 0
 
     def any_left(self, api: str) -> bool:
-        """Whether an answer to this API will be an error."""
+        """Return whether a response of this API is still going to be an error."""
         return any(codes for (name, _), codes in self._codes.items() if name == api)
 
     def amend(self, address: str, response: Any) -> None:
-        """Put errors into an answer: of the whole, or of its partitions."""
+        """Put error codes into a response: at its top level, or into its partitions."""
         api = response.API_NAME
         if api not in ("Fetch", "ListOffsets", "Produce"):
             if code := self.next(api, address):
@@ -155,7 +155,7 @@ class ScriptedErrors:
 
 
 def parts_of(response: Any) -> list[tuple[Any, str]]:
-    """Return the partitions of an answer, each with its name."""
+    """Return the partitions of a response, each with its name."""
     found = []
     topics: list[Any] = getattr(response, "topics", None) or getattr(response, "responses", [])
     for topic in topics:
@@ -168,37 +168,37 @@ def parts_of(response: Any) -> list[tuple[Any, str]]:
 
 
 class ScriptedBroker(SimulatedBroker):
-    """The broker that listens at one ip:port."""
+    """Broker that listens at one ip:port."""
 
     def __init__(self, world: World, place: str, address: str) -> None:
         self.world = world
         self.place = place
         self._picture: ClusterPicture | None = None
         super().__init__(ClusterPicture().cluster(world, {}), NO_ID, parse(address), ())
-        self.late = [LateRequests(NO_ID, 0.0, 0)]  # so that each request is looked at
+        self.late = [LateRequests(NO_ID, 0.0, 0)]  # so that late_by() is called
         self._due: dict[int, float] = {}
-        """When requests that have arrived may be worked on, by their objects' ids."""
+        """When the broker may process each received request, by the id() of the request."""
         self.register()
         self.settle()
 
     @property
     def spoken(self) -> Mapping[int, tuple[int, int]]:
-        """The APIs that it knows, with their versions."""
+        """Supported API versions."""
         return {**self.cluster.versions, **self.world.spoken}
 
     def misled(self, asked: ApiVersionsRequest) -> bool:
-        """Never refuse a client that meant another broker, as before KIP-1242."""
+        """Return False: brokers before KIP-1242 never detect a misrouted client."""
         return False
 
     @property
     def mode(self) -> str:
-        """How it behaves; a mode of its ip comes first."""
+        """Fault mode; a mode of the IP address takes precedence over one of the host name."""
         modes = self.world.modes
         found: str = modes.get(self.place) or modes.get(str(self.address), "refused")
         return found
 
     def settle(self) -> None:
-        """Be as mode and picture say."""
+        """Apply the current mode and cluster state."""
         mode, name = self.mode, str(self.address)
         found = self.world.pictures.get(name) or self.world.pictures.get("*") or ClusterPicture()
         if found != self._picture:
@@ -216,22 +216,22 @@ class ScriptedBroker(SimulatedBroker):
                 self.world.sasl.hostile = Hostile.SILENT
 
     def late_by(self, request: ReceivedRequest) -> float:
-        """Note when a request that arrives may be worked on; no connection is stranded."""
+        """Note when a request may be processed and return no delay of the connection."""
         handshake = isinstance(request.body, ApiVersionsRequest)
         delays = self.world.handshakes if handshake else self.world.delays
         self._due[id(request)] = self.time.now + delays.get(str(self.address), 0.0) + LATENCY
         return 0.0
 
     def processing_time(self) -> float:
-        """Nothing but the delay of each request."""
+        """Return 0: only the delay of each request counts."""
         return 0.0
 
     def work(self, session: BrokerSession, request: ReceivedRequest) -> None:
-        """Work on a request when its delay is over."""
+        """Process a request when its delay is over."""
         self.time.at(self._due.pop(id(request)), lambda: self._work(session, request))
 
     def _work(self, session: BrokerSession, request: ReceivedRequest) -> None:
-        """Do what a request asks, unless a case has another answer."""
+        """Process a request, unless the case defines another response."""
         self.settle()
         if session.ended or not self.alive:
             return
@@ -242,7 +242,7 @@ class ScriptedBroker(SimulatedBroker):
             scripted = ApiVersionsResponse(code) if code else scripted
         elif isinstance(body, FetchRequest) and self.world.errors.any_left("Fetch"):
             body = copy.copy(body)
-            body.max_wait_ms = 0  # an error isn't waited for
+            body.max_wait_ms = 0  # an error response doesn't wait for records
             request = replace(request, body=body)
         if scripted is not None:
             answer = None if scripted == "silence" else scripted
@@ -257,7 +257,7 @@ class ScriptedBroker(SimulatedBroker):
 
         def amended(response: Message | None) -> None:
             if isinstance(response, FetchResponse):
-                response.session_id = 0  # each fetch asks for all that it is about
+                response.session_id = 0  # no fetch session: each fetch lists all of its partitions
             if response is not None and picture is not None:
                 picture.amend(response)
                 self.world.errors.amend(str(self.address), response)

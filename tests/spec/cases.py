@@ -1,23 +1,26 @@
-"""Reads case files and runs those with a timeline, for each client that they are about.
+"""Read case files and run those with a timeline, for each client that they apply to.
 
-    rules    the requirement ids it shows (`rules.json`)
-    vectors  the test vectors it pins, if any (`vectors.json`)
-    shows    one sentence
-    config   of the client, where it isn't only "front:9092"; `seeds` (in a whole run: 5)
-    client   which one; without it the case holds for producer, consumer and admin alike
+    rules    the requirement ids that the case tests (`rules.json`)
+    vectors  the test vectors that it covers, if any (`vectors.json`)
+    shows    one sentence: what the case tests
+    config   configuration of the client, if it isn't only "front:9092"
+    seeds    the number of random seeds (in a whole run; default 5)
+    client   producer, consumer or admin; without it the case runs with all three
     command  instead of both, the command line of a console tool
-    variants run it once for each of these: keys that replace the case's (`config` is merged)
-    sizes    run it once for each of these numbers, which is written for "N" in the whole case
-    cluster  brokers and topics at the start (see `brokers`); a number n stands for n brokers, from
+    variants run the case once with each of these sets of keys, which replace the case's keys
+             (`config` is merged)
+    sizes    run the case once with each of these numbers in place of "N"
+    cluster  brokers and topics at the start (see `brokers`); a number n means n brokers, from
              "b1:9092" on, each of which leads one partition of topic "t"
-    modes, names, hint    the rest of the world at the start (see `world`); without modes all is up
-    first    null where nobody needs topic "t" at 0; else that is the first step, a call `first`
-    steps    what happens, each with its time `at` (seconds) and what to `do`
+    modes, names, hint    the rest of the world at the start (see `world`); default mode: up
+    first    null if the client doesn't request topic "t" at 0; otherwise that request is the
+             first step, with the name `first`
+    steps    what happens, each with its time `at` (seconds) and an action, `do`
     until    when the run ends
-    expect   what has to hold afterwards, for every seed; times in seconds, ranges are inclusive
+    expect   what has to be true afterwards, for every seed; times in seconds, ranges inclusive
 
-A new case is a file, not code; what comes in numbers has short forms (`ranges`). Every key that
-isn't known is refused, so that a misspelt expectation can't pass by being ignored.
+A new case is a file, not code; `ranges` has short forms for numbered names. An unknown key is an
+error, so that a misspelt expectation isn't ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.spec.commands import client_of
-from tests.spec.ranges import numbered, written_out
+from tests.spec.ranges import expand, numbered
 from tests.spec.script import Script
 from tests.volume import part
 
@@ -44,17 +47,17 @@ CONSUMERS_VERBS = {"assign", "poll", "offsets"}
 
 
 def scripted() -> list[Path]:
-    """All files with a timeline."""
+    """Return all files with a timeline."""
     return [p for p in sorted(HERE.glob("*/*.json")) if "until" in load(p)]
 
 
 def cases(folder: str) -> list[Any]:
-    """The files of a folder, as pytest parameters by name."""
+    """Return the files of a folder, sorted by name."""
     return sorted((HERE / folder).glob("*.json"))
 
 
 def load(path: Path) -> dict[str, Any]:
-    """What a file says, as it is written there."""
+    """Return the content of a case file, without expanding its short forms."""
     case: dict[str, Any] = json.loads(path.read_text())
     assert case.get("rules"), f"{path.name} names no rule"
     assert case.get("shows"), f"{path.name} doesn't say what it shows"
@@ -62,14 +65,14 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def run_case(path: Path) -> None:
-    """Run a scripted case, in all its variants, for all its clients, under all its seeds."""
+    """Run a scripted case: all its variants, clients and seeds."""
     for case in variants(load(path)):
         for client in clients(case):
             _run_seeds({**case, "client": client})
 
 
 def variants(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The case once for each variant and size, with nothing left out and no short forms."""
+    """Yield the case once for each variant and size, with defaults and short forms expanded."""
     if "command" in case:
         case = {**case, **client_of(case["command"])}
     else:
@@ -78,16 +81,16 @@ def variants(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
         whole = {**case, **variant, "config": {**case["config"], **variant.get("config", {})}}
         assert not set(whole) - KEYS, f"unknown keys: {set(whole) - KEYS}"
         for size in case.get("sizes", [0]):
-            yield _filled_in(numbered(whole, size, "N") if size else whole)
+            yield _with_defaults(numbered(whole, size, "N") if size else whole)
 
 
-def _filled_in(case: dict[str, Any]) -> dict[str, Any]:
-    """A case with what goes without saying, and no short forms."""
+def _with_defaults(case: dict[str, Any]) -> dict[str, Any]:
+    """Return a case with its defaults filled in and its short forms expanded."""
     if isinstance(count := case.get("cluster"), int):
         brokers, leaders = {f"[1..{count}]": "b#:9092"}, [f"[1..{count}]"]
         case = {**case, "cluster": {"brokers": brokers, "topics": {"t": leaders}}}
     needed = [] if case.get("first", "t") is None else [FIRST]
-    whole: dict[str, Any] = written_out({"expect": [], **case})
+    whole: dict[str, Any] = expand({"expect": [], **case})
     if "cluster" in case and "command" not in case:
         where = [BOOTSTRAP, *whole["cluster"]["brokers"].values()]
         whole.setdefault("modes", dict.fromkeys(where, "up"))
@@ -95,7 +98,7 @@ def _filled_in(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def clients(case: dict[str, Any]) -> tuple[str, ...]:
-    """Whom a case is about: the one that it names, or all that can do what happens in it."""
+    """Return the clients of a case: the one that it names, or all that support its steps."""
     if "client" in case:
         return (case["client"],)
     verbs = {step["do"] for step in case["steps"]}

@@ -1,4 +1,4 @@
-"""What a command line of the console tools makes of its client and the client's configuration."""
+"""Client type and configuration that a command line of the console tools results in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOOLS: dict[str, tuple[Any, Any, str]] = {
 
 
 def client_of(command: str) -> dict[str, Any]:
-    """The `client` and the `config` of a case: what `odradek …` would make."""
+    """Return the `client` and the `config` that a command line of odradek results in."""
     program, tool, *words = shlex.split(command)
     assert program == "odradek", f"not our command: {command}"
     function, config_of, client = TOOLS[tool]
@@ -32,7 +32,7 @@ def client_of(command: str) -> dict[str, Any]:
 
 
 def parameters(function: Any, words: list[str]) -> dict[str, Any]:
-    """What the command line gives to a command's function."""
+    """Return the parameters of a command's function as parsed from the command line."""
     app = typer.Typer(add_completion=False)
     app.command()(function)
     parsed: dict[str, Any] = get_command(app).make_context("odradek", words).params

@@ -1,9 +1,9 @@
-"""Short forms in case files for what comes in numbers, written out before anybody else reads them.
+"""Expand the short forms for numbered names in case files.
 
-In a list, "b[1..3]:9092" stands for three texts, and "[1..3]" for three numbers. As an object's key
-it stands for three keys; "#" in their values is each one's number. In a list of steps, an object
-with `steps` stands for these, `times` over: `every` seconds apart from `at` on, with "#" for
-`from`, `from` + 1, ...
+In a list, "b[1..3]:9092" means three strings, and "[1..3]" three numbers. As a key of an object it
+means three keys; "#" in their values is each key's number. In a list of steps, an object with
+`steps` repeats these steps `times` times: `every` seconds apart from `at` on, with "#" for `from`,
+`from` + 1, ...
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 _RANGE = re.compile(r"(.*)\[(\d+)\.\.(\d+)\](.*)")
 
 
-def written_out(value: Any) -> Any:
-    """The same without short forms."""
+def expand(value: Any) -> Any:
+    """Return the value with its short forms expanded."""
     if isinstance(value, dict):
         return {
-            name: written_out(numbered(one, n) if n is not None else one)
+            name: expand(numbered(one, n) if n is not None else one)
             for key, one in value.items()
             for name, n in _names(key)
         }
@@ -29,21 +29,21 @@ def written_out(value: Any) -> Any:
 
 
 def _items(item: Any) -> Iterator[Any]:
-    """What one item of a list stands for."""
+    """Yield the items that one item of a list expands to."""
     if isinstance(item, dict) and {"times", "steps"} <= item.keys():
         for n in range(item["times"]):
             for step in item["steps"]:
                 at = round(item["at"] + n * item["every"], 6)
-                yield {"at": at, **written_out(numbered(step, item.get("from", 0) + n))}
+                yield {"at": at, **expand(numbered(step, item.get("from", 0) + n))}
     elif isinstance(item, str):
         for name, _ in _names(item):
             yield int(name) if name.isdecimal() and name != item else name
     else:
-        yield written_out(item)
+        yield expand(item)
 
 
 def _names(text: str) -> Iterator[tuple[str, int | None]]:
-    """What a text stands for, with the number in it where it is a range."""
+    """Yield the strings that a text expands to, each with its number if it is a range."""
     found = _RANGE.fullmatch(text)
     if found is None:
         yield text, None
@@ -54,7 +54,7 @@ def _names(text: str) -> Iterator[tuple[str, int | None]]:
 
 
 def numbered(value: Any, n: int, sign: str = "#") -> Any:
-    """The same with the number for the sign: as a number where that is all of the text."""
+    """Replace the sign with the number; a text that is only the sign becomes an integer."""
     if isinstance(value, str):
         return n if value == sign else value.replace(sign, str(n))
     if isinstance(value, dict):

@@ -1,7 +1,8 @@
-"""One run of one scripted case: what can happen in it, and what can be expected of it.
+"""Run one scripted case once.
 
-In: a case as `cases` read it, and a seed. Out: an `AssertionError` that says what wasn't so.
-A verb is a method `do_…`, an expectation a method `expect_…`; a case names them.
+In: a case that `cases` has read, and a seed. Out: an `AssertionError` that names the expectation
+that failed. A method `do_…` is an action, a method `expect_…` an expectation; cases use their
+names.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from odradek.simulation.world.world import HostMaker
 
 
 def within(value: float, bounds: Any) -> bool:
-    """A number must be equal, a pair is a range with an open end where it is null."""
+    """Return whether a value equals the bound, or is in the range; null is an open end."""
     if not isinstance(bounds, list):
         return bool(value == bounds)
     low, high = bounds
@@ -44,7 +45,7 @@ def check_times(
     first: Any = None,
     gaps: list[Any] | None = None,
 ) -> None:
-    """How often something happened, when first, and the times between; `shown` if it is wrong."""
+    """Check the number of times, the first one and the gaps; `shown` is in the error message."""
     if count is not None:
         assert within(len(times), count), f"{len(times)} {what}, not {count}: {shown}"
     if first is not None:
@@ -61,7 +62,7 @@ def _picture(of: dict[str, Any]) -> ClusterPicture:
     fields = dict(of)
     fields["brokers"] = {int(i): a for i, a in fields.get("brokers", {}).items()}
     fields["ids"] = {
-        t: bytes(16) if i is None else i.encode().ljust(16, b"\2")[:16]  # null: it has none
+        t: bytes(16) if i is None else i.encode().ljust(16, b"\2")[:16]  # null: no topic id
         for t, i in fields.get("ids", {}).items()
     }
     return ClusterPicture(**fields)
@@ -80,10 +81,10 @@ class Script:
         hosts: HostMaker | None = None,
         resets_together: bool = True,
     ) -> None:
-        """`hosts` and `resets_together`: see `World`."""
+        """Build the world; `hosts` and `resets_together`: see `World`."""
         self.case = case
         self.seen = set() if seen is None else seen
-        """Shared by the runs of one case."""
+        """Addresses of the first connection attempts; shared by all runs of a case."""
         self.last = last
         self.world = World(
             case["config"],
@@ -114,7 +115,7 @@ class Script:
             (kind, what), *rest = expected.items()
             getattr(self, f"expect_{kind}")(what, **dict(rest))
 
-    # What can happen
+    # Actions
 
     def _start(self, flow: Any, name: str, unreached_until: float = math.inf) -> None:
         completion = self.world.engine.start(flow)
@@ -133,7 +134,7 @@ class Script:
         callers: int = 1,
         governed_by: str | None = None,
     ) -> None:
-        """Wait for a topic; `governed_by`: the option that the timeout is from, if any."""
+        """Wait for a topic; `governed_by`: the option that the timeout comes from, if any."""
         now, engine = self.world.now, self.world.engine
         for n in range(callers):
             flow = engine.topic(name.replace("#", str(n)), now + timeout)
@@ -141,14 +142,14 @@ class Script:
             self._start(flow, into if callers == 1 else f"{into}{n}", until)
 
     def do_ask(self, address: str, into: str, timeout: float = 60.0) -> None:
-        """Somebody sends a request to one broker (which is dialled if need be)."""
+        """Send a request to one broker, and connect to it if necessary."""
         world = self.world
         deadline = world.now + timeout
         flow = world.engine.ask(parse(address), ListOffsetsRequest(), ListOffsetsResponse, deadline)
         self._start(flow, into)
 
     def do_connect(self, addresses: list[str], every: float = 0.0, until: float = 0.0) -> None:
-        """Connections are wanted, as for leaders; with `every` again and again."""
+        """Request connections, as for leaders; with `every` repeatedly."""
         for text in addresses:
             self.world.engine.post(partial(self._want, parse(text)))
         if every and self.world.now + every <= until:
@@ -164,7 +165,7 @@ class Script:
         every: float = 0.0,
         until: float = 0.0,
     ) -> None:
-        """Somebody finds the metadata out of date; with `every` again and again."""
+        """Request a metadata refresh; with `every` repeatedly."""
         metadata = self.world.engine.metadata
         for _ in range(times):
             self.world.engine.post(lambda now: metadata.request(why))
@@ -178,7 +179,7 @@ class Script:
         self.world.cut(address, error=error)
 
     def do_cluster(self, at_address: str = "*", **picture: Any) -> None:
-        """What is answered from now on, by one address or by all."""
+        """Set the cluster state that one address reports from now on, or all addresses."""
         self.world.pictures[at_address] = _picture(picture)
 
     def do_delay(self, address: str, seconds: float, handshake: bool = False) -> None:
@@ -189,23 +190,23 @@ class Script:
         self.world.names.update(names)
 
     def do_answers(self, api: str, codes: list[int], where: str = "*") -> None:
-        """The next answers to an API are these errors; `where` is an address or a partition."""
+        """Set the error codes of the next responses; `where` is an address or a partition."""
         self.world.errors.set(api, where, codes)
 
     def do_produce(self, to: str, into: str) -> None:
-        """Somebody sends a record to a partition (`topic-0`)."""
+        """Send a record to a partition (`topic-0`)."""
         engine = self.world.engine
         assert isinstance(engine, ProducerEngine)
         now = self.world.now
         place = engine.accumulator.append(partition_of(to), (None, b"x", (), 0), 100, now)
         assert place is not None, "no room"
         self._note(place.batch.done, into)
-        engine.post(lambda now: None)  # wakes it
+        engine.post(lambda now: None)  # wakes the engine
 
     def do_assign(
         self, partition: str, offset: int | None = None, epoch: int | None = None
     ) -> None:
-        """A consumer reads a partition from now on; `epoch`: of the record before the offset."""
+        """Assign a partition; `epoch`: leader epoch of the record before the offset."""
         engine = self.world.engine
         assert isinstance(engine, ConsumerEngine)
         wanted = partition_of(partition)
@@ -217,13 +218,13 @@ class Script:
             engine.subscription.seek(wanted, offset)
 
     def do_poll(self, into: str, timeout: float) -> None:
-        """Somebody waits for records."""
+        """Wait for records."""
         engine = self.world.engine
         assert isinstance(engine, ConsumerEngine)
         self._start(engine.data(self.world.now + timeout), into)
 
     def do_offsets(self, partition: str, into: str, timeout: float = 60.0) -> None:
-        """Somebody asks for the end of a partition."""
+        """Request the end offset of a partition."""
         engine = self.world.engine
         assert isinstance(engine, ConsumerEngine)
         self._start(
@@ -231,7 +232,7 @@ class Script:
         )
 
     def do_admin(self, call: str, into: str, timeout: float = 60.0) -> None:
-        """A call of the admin client."""
+        """Start a call of the admin client."""
         engine = self.world.engine
         assert isinstance(engine, AdminEngine)
         deadline = self.world.now + timeout
@@ -245,7 +246,7 @@ class Script:
         self._start(calls[call](), into)
 
     def do_hang_up(self, address: str) -> None:
-        """The client closes its own connection."""
+        """Close a connection from the client's side."""
         self.world.engine.post(partial(self._hang_up, parse(address)))
 
     def _hang_up(self, address: Address, now: float) -> None:
@@ -269,10 +270,11 @@ class Script:
         dial_in: Any = None,
         throttled: Any = None,
     ) -> None:
-        """Check an address at this very moment; state "none" is no connection.
+        """Check an address at this moment; state "none" is no connection.
 
-        `setup` is the dial's time limit, `dial_in` the wait until the next one may be made ("never"
-        while another event has to come first), `throttled` what is left of a throttle.
+        `setup` is the time limit of the connection attempt, `dial_in` the wait until the next
+        attempt is allowed ("never" while another event has to come first), `throttled` the rest of
+        a throttle.
         """
         world = self.world
         connection = world.connection(address)
@@ -297,13 +299,13 @@ class Script:
         if dial_in is not None:
             at = world.engine.network.next_dial_at(parse(address), world.now) - world.now
             wanted = math.inf if dial_in == "never" else dial_in
-            assert within(at, wanted), f"{world.now}: {address} may be dialled in {at}"
+            assert within(at, wanted), f"{world.now}: {address} may be connected to in {at}"
         for name, wanted in (("suspect", suspect), ("proved", proved)):
             if wanted is not None:
                 assert connection is not None, f"{world.now}: no connection to {address}"
                 assert getattr(connection, name) is wanted, f"{world.now}: {address} {name}"
 
-    # What can be expected
+    # Expectations
 
     def expect_dials(
         self,
@@ -316,7 +318,7 @@ class Script:
         every_gap: Any = None,
         ips: list[str] | None = None,
     ) -> None:
-        """Dials to an address ("*": any): how many, when the first, the gaps between, the IPs."""
+        """Check the connection attempts to an address ("*": any): count, first, gaps, IPs."""
         dials = [d for d in self.world.dials if to in (d.address, "*") and since <= d.at <= until]
         shown = [round(d.at, 3) for d in dials]
         check_times(f"dials to {to}", [d.at for d in dials], shown, count, first, gaps)
@@ -339,10 +341,10 @@ class Script:
         each_names: str | None = None,
         lists: bool = False,
     ) -> None:
-        """Requests that were sent; `topics` is what each asked for, `each_names` one of them.
+        """Check the requests that were sent; `topics`: those of each, `each_names`: one of them.
 
-        Lists of all topics are no refreshes (R-IN-6 asks for one per missing topic): they count
-        only where `lists` says so.
+        Requests for all topics aren't refreshes (R-IN-6 sends one per missing topic): they only
+        count with `lists`.
         """
         found = [
             a
@@ -363,7 +365,7 @@ class Script:
             assert each_names in [t.name for t in each.body.topics], f"{each.at}: not {each_names}"
 
     def expect_order(self, to: list[str], since: float = 0.0, api: str = "Metadata") -> None:
-        """The addresses that were asked, in this order."""
+        """Check the order of the addresses that received requests."""
         found = [a.address for a in self.world.asks(api) if a.at >= since]
         assert found[: len(to)] == to, f"asked {found}"
 
@@ -379,9 +381,10 @@ class Script:
         waits: list[Any] | None = None,
         **fields: Any,
     ) -> None:
-        """Events of a kind whose fields have these values.
+        """Check the events of a kind whose fields have these values.
 
-        `waits` are the first backoffs that they report, whatever else holds the next attempt up.
+        `waits` are the first backoffs that the events report, even if something else delays the
+        attempt.
         """
         found = [
             e
@@ -405,10 +408,10 @@ class Script:
         error: str | None = None,
         says: list[str] | None = None,
         within_seconds: Any = None,
-        open: bool = False,  # noqa: A002  # the case's word
+        open: bool = False,  # noqa: A002  # a key of cases
         all_of: int | None = None,
     ) -> None:
-        """How a call ended: well, with an error of a class, or not yet."""
+        """Check how a call ended: with a result, with an error of a class, or not yet."""
         names = [name] if all_of is None else [f"{name}{n}" for n in range(all_of)]
         for each in names:
             started, completion = self.results[each]
@@ -424,19 +427,19 @@ class Script:
                 assert within(took, within_seconds), f"{each} took {took}"
 
     def expect_answered(self, call: str, brokers: list[int], failed: dict[str, str]) -> None:
-        """Of `describe_api_versions`: who answered, and what the others' errors say."""
+        """Check `describe_api_versions`: the brokers that answered and the others' errors."""
         found = {str(b.broker.id): str(b.error or "") for b in self.results[call][1].result()}
         wanted = {**{str(i): "" for i in brokers}, **failed}
         assert found.keys() == wanted.keys()
         assert all(bool(found[i]) is bool(w) and w in found[i] for i, w in wanted.items()), found
 
     def expect_lookups(self, of: str, count: Any, since: float = 0.0) -> None:
-        """How often a name was resolved."""
+        """Check how often a name was resolved."""
         found = [at for at, host in self.world.resolved if host == of and at >= since]
         assert within(len(found), count), f"{len(found)} look-ups of {of}, not {count}: {found}"
 
     def expect_shares(self, api: str, of: int, most_over_mean: float, since: float = 0.0) -> None:
-        """How evenly a number of addresses was asked."""
+        """Check how evenly the requests were distributed over a number of addresses."""
         found = Counter(a.address for a in self.world.asks(api) if a.at >= since)
         assert len(found) == of, f"asked: {found}"
         ratio = max(found.values()) * of / found.total()
@@ -444,10 +447,10 @@ class Script:
 
     def expect_worst_second(self, most: int, since: float = 0.0) -> None:
         worst = self.world.worst_second(since)
-        assert worst <= most, f"{worst} dials in one second"
+        assert worst <= most, f"{worst} connection attempts in one second"
 
     def expect_pending(self, most: int) -> None:
-        """Dials that were pending at the same time."""
+        """Check how many connection attempts were pending at the same time."""
         changes = [(d.at, 1) for d in self.world.dials]
         ends = ("ready", "dial_failed")
         changes += [(e.at, -1) for e in self.world.events if e.kind in ends]
@@ -460,7 +463,7 @@ class Script:
         for _, change in sorted(changes):
             now += change
             worst = max(worst, now)
-        assert worst <= most, f"{worst} dials were pending"
+        assert worst <= most, f"{worst} attempts were pending"
 
     def _unready(self, fields: Mapping[str, Any]) -> bool:
         number = fields.get("connection")
@@ -471,36 +474,36 @@ class Script:
         )
 
     def expect_steps(self, per_second: float) -> None:
-        """How often the engine was stepped on the average: no turning in circles."""
+        """Check the engine's average steps per second: it must not run in a busy loop."""
         rate = self.world.steps / self.world.now
         assert rate <= per_second, f"{rate} steps a second"
 
     def expect_attribute(self, path: str, value: Any) -> None:
-        """Something that the engine knows, e.g. `metadata.cluster_id`."""
+        """Check an attribute of the engine, e.g. `metadata.cluster_id`."""
         found: Any = self.world.engine
         for part in path.split("."):
             found = getattr(found, part)
         assert found == value, f"{path} is {found!r}, not {value!r}"
 
     def expect_brokers(self, brokers: list[str]) -> None:
-        """The brokers of the snapshot."""
+        """Check the brokers in the metadata snapshot."""
         snapshot = self.world.engine.metadata.snapshot
         known = sorted(str(a) for a in snapshot.addresses()) if snapshot is not None else []
         assert known == sorted(brokers), f"{known}"
 
     def expect_connected(self, addresses: list[str]) -> None:
-        """The connections that are ready at the end."""
+        """Check which connections are ready at the end."""
         ready = [str(c.address) for c in self.world.engine.network.connections.values() if c.ready]
         assert sorted(ready) == sorted(addresses), f"{ready}"
 
     def expect_leader(self, topic: str, partition: int, is_: int | None) -> None:
-        """The leader's broker id in the snapshot; null where there is none."""
+        """Check the leader's broker id in the metadata snapshot; null: no leader."""
         snapshot = self.world.engine.metadata.snapshot
         found = snapshot.leader(topic, partition) if snapshot is not None else None
         assert (found.id if found is not None else None) == is_, f"{found} leads"
 
     def expect_distinct_first_dials(self, count: int) -> None:
-        """Over all seeds so many addresses come first (checked after the last one)."""
+        """Check how many addresses come first, over all seeds (after the last seed)."""
         self.seen.add(self.world.dials[0].address)
         if self.last:
             assert len(self.seen) == count, f"always first: {self.seen}"

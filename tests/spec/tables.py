@@ -1,10 +1,10 @@
-"""Cases without a timeline: tables of the calculator, running waits, configurations.
+"""Run cases without a timeline: backoff tables, running backoffs and configurations.
 
-    table     milliseconds by the number of failures before; with jitter 100 draws of each
-    refused   arguments that the calculator refuses, and what its error says
-    tries     when the tries happen if each fails at once
+    table     milliseconds by the number of previous failures; with jitter, 100 random draws each
+    refused   arguments that the backoff calculator rejects, and its error message
+    tries     times of the attempts if each fails at once
     waits     one running backoff: what happens at which time (ms), and when it is over
-    settings  configurations: the values, warnings and errors that come of them
+    settings  configurations: the resulting values, warnings and errors
 
 `run_file` runs any case file, these and the scripted ones.
 """
@@ -50,7 +50,7 @@ def run_file(path: Path) -> None:
 
 
 def run_table(table: dict[str, Any]) -> None:
-    """Milliseconds by the number of failures before."""
+    """Check the milliseconds of backoff by the number of previous failures."""
     assert not set(table) - {"base", "max", "jitter", "delays", "spread"}
     policy = ExponentialBackoff(table["base"] / 1000, table["max"] / 1000, table.get("jitter", 0.2))
     rng = random.Random(1)
@@ -65,14 +65,14 @@ def run_table(table: dict[str, Any]) -> None:
 
 
 def run_refused(refused: list[dict[str, Any]]) -> None:
-    """Arguments that must not be taken."""
+    """Check that the calculator rejects these arguments."""
     for case in refused:
         with pytest.raises(ValueError, match=case["says"]):
             ExponentialBackoff(case["base"] / 1000, case["max"] / 1000, case["jitter"])
 
 
 def run_tries(tries: dict[str, Any]) -> None:
-    """When the tries happen (ms) if each fails at once."""
+    """Check the times of the attempts (ms) if each fails at once."""
     assert not set(tries) - {"base", "max", "at", "after_success"}
     backoff = Backoff(
         ExponentialBackoff(tries["base"] / 1000, tries["max"] / 1000, 0.0), random.Random(1)
@@ -80,7 +80,7 @@ def run_tries(tries: dict[str, Any]) -> None:
     now, found = 0.0, [0]
     for _ in tries["at"][1:]:
         now = backoff.failed(now)
-        assert backoff.until == now  # drawn once and kept
+        assert backoff.until == now  # drawn once per failure
         found.append(round(now * 1000))
     assert found == tries["at"]
     if "after_success" in tries:
@@ -89,7 +89,7 @@ def run_tries(tries: dict[str, Any]) -> None:
 
 
 def run_waits(waits: dict[str, Any]) -> None:
-    """What happens to one backoff (`failed`, `succeeded`, or a `look`), and when it is over."""
+    """Check when a backoff is over after `failed`, `succeeded` or `look`."""
     assert not set(waits) - {"base", "max", "jitter", "then"}
     policy = ExponentialBackoff(waits["base"] / 1000, waits["max"] / 1000, waits.get("jitter", 0.0))
     backoff, drawn = Backoff(policy, random.Random(1)), -math.inf
@@ -115,7 +115,7 @@ def run_waits(waits: dict[str, Any]) -> None:
 
 
 def run_settings(settings: list[dict[str, Any]]) -> None:
-    """What becomes of configurations, for every client that a line names (all three)."""
+    """Check the result of configurations, for each client that a line names (default: all)."""
     for line in settings:
         assert not set(line) - {"clients", "given", "values", "backoff", "warns", "error"}, line
         for client in line.get("clients", ["producer", "consumer", "admin"]):

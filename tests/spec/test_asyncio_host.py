@@ -1,8 +1,8 @@
-"""Each scripted case on the asyncio host that ships: what it expects holds there as well, and the
-client leaves the same trace, times included.
+"""Run each scripted case on the asyncio host too: the same expectations and the same trace.
 
-One run of every eighth file (in a whole run of each), with one of its clients and variants in turn;
-`ODRADEK_SPEC_SEEDS=5` runs all of them, as often as the engine's own tests do.
+The traces are equal including their times. By default every eighth file runs once (in a whole run
+each file), with one of its clients and variants in turn; `ODRADEK_SPEC_SEEDS=5` runs all of them,
+as often as the engine's own tests do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FILES = scripted()
 
 
 def runs(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """Cases, each with a seed."""
+    """Yield the cases of a file, each with a seed."""
     found = [{**v, "client": c} for v in variants(load(path)) for c in clients(v)]
     if SEEDS:
         yield from ((case, seed) for case in found for seed in range(SEEDS))
@@ -36,7 +36,7 @@ def runs(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
         yield found[FILES.index(path) % len(found)], 0
 
 
-def played(case: dict[str, Any], seed: int, hosts: HostMaker | None = None) -> World:
+def run_script(case: dict[str, Any], seed: int, hosts: HostMaker | None = None) -> World:
     script = Script(case, seed, last=False, hosts=hosts, resets_together=False)
     script.run()
     return script.world
@@ -47,7 +47,7 @@ def played(case: dict[str, Any], seed: int, hosts: HostMaker | None = None) -> W
 )
 def test_case(path: Path) -> None:
     for case, seed in runs(path):
-        plain, real = played(case, seed), played(case, seed, WorldAsyncioHost)
+        plain, real = run_script(case, seed), run_script(case, seed, WorldAsyncioHost)
         assert real.asked or not plain.asked
         names = ("the engine alone", f"asyncio, {case['client']}, seed {seed}")
         assert_same(plain.lines(), real.lines(), names)

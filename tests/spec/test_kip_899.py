@@ -1,4 +1,4 @@
-"""The cases of `kip_899/`, each a file named by what it shows."""
+"""Run the cases of `kip_899/`; each file name says what the case tests."""
 
 from pathlib import Path
 

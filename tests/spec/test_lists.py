@@ -1,8 +1,8 @@
-"""Nothing is dropped in silence: every vector and every rule has its case, or says why not.
+"""Check that every vector and every rule has a case, or a reason why it has none.
 
-`vectors.json` and `rules.json` are the lists; cases name what they pin in `vectors` and `rules`,
-property tests in their docstrings. `peer_fixes.json` lists faults that other clients fixed in
-themselves from 2023 to 2026, by their issue or release, each with tests that would fail with it.
+`vectors.json` and `rules.json` are the lists; cases name what they cover in `vectors` and `rules`,
+property tests in their docstrings. `peer_fixes.json` lists faults that other clients fixed from
+2023 to 2026, by their issue or release, each with tests that fail with that fault.
 """
 
 import ast
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.source_trees import parsed
 from tests.spec.cases import cases, load
-from tests.spec.ranges import written_out
+from tests.spec.ranges import expand
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -30,7 +30,7 @@ RULE = re.compile(r"\bR-[A-Z]{2}-[0-9]+\b")
 
 
 def named(key: str) -> dict[str, list[str]]:
-    """What the cases name under a key, and which ones do."""
+    """Return the values that cases have under a key, each with the names of its cases."""
     found: dict[str, list[str]] = {}
     for path in PATHS:
         for name in load(path).get(key, []):
@@ -44,7 +44,7 @@ def test_every_vector_has_a_case_or_a_reason() -> None:
     for name, vector in VECTORS.items():
         assert set(vector) <= {"means", "ours", "shown_by"}, name
         assert vector["means"], name
-        if "shown_by" in vector:  # a test of another kind
+        if "shown_by" in vector:  # a test that isn't a case
             path, _, test = vector["shown_by"].partition("::")
             assert f"def {test}(" in (ROOT / path).read_text(), vector["shown_by"]
         else:
@@ -63,7 +63,7 @@ def test_every_rule_is_named_by_a_case_or_a_test() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_a_case_is_in_order(path: Path) -> None:
+def test_a_case_has_a_sentence_and_no_duplicates(path: Path) -> None:
     case: dict[str, Any] = load(path)
     assert len(set(case["rules"])) == len(case["rules"])
     assert case["shows"].endswith("."), "a sentence"
@@ -71,7 +71,7 @@ def test_a_case_is_in_order(path: Path) -> None:
 
 
 def test_the_cases_that_the_page_names_exist() -> None:
-    """`docs/kips.md`; a name there may stand for several cases: `kip_144/setup_timeout_*`."""
+    """Check the case names in `docs/kips.md`; a name with `*` can match several cases."""
     known = [f"{path.parent.name}/{path.stem}" for path in PATHS]
     for name in re.findall(r"`([a-z0-9_]+/[a-z0-9_*]+)`", PAGE):
         if name.split("/")[0] in FOLDERS:
@@ -94,7 +94,7 @@ def test_each_component_of_kip_580_has_its_row() -> None:
 
 
 def functions_of(path: str) -> set[str]:
-    """Return the names of a file's functions, also of those in classes."""
+    """Return the names of a file's functions and methods."""
     nodes = ast.walk(parsed(ROOT / path))
     return {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
 
@@ -122,10 +122,10 @@ def test_every_fault_of_other_clients_has_tests_or_a_reason() -> None:
                 assert name in names(path), f"{fault_id}: there is no test {test}"
 
 
-def test_short_forms_are_written_out() -> None:
+def test_short_forms_are_expanded() -> None:
     refresh = {"at": 1, "every": 0.1, "times": 2, "from": 5, "steps": [{"do": "x", "n": "#"}]}
     short = {"b[1..2]:9": "c#", "at": ["[2..3]", "t[0..1]", "7", "#"], "do": [refresh]}
-    assert written_out(short) == {
+    assert expand(short) == {
         "b1:9": "c1",
         "b2:9": "c2",
         "at": [2, 3, "t0", "t1", "7", "#"],

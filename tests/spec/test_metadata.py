@@ -1,4 +1,4 @@
-"""The cases of `metadata/`, each a file named by what it shows."""
+"""Run the cases of `metadata/`; each file name says what the case tests."""
 
 from pathlib import Path
 

@@ -1,11 +1,13 @@
-"""The simulated world in the words of the cases: addresses with modes, and pictures of clusters.
+"""Run one client's engine in a simulated world of addresses with modes and cluster states.
 
-In: a configuration, and what a case does to addresses, names and answers. Out: one client's engine
-on a simulated host, and a note of all that it asked. Brokers are the simulation's; an address has a
-broker, which belongs to the cluster that the address's picture shows, and fails as its *mode* says:
+In: a configuration, and a case's changes of addresses, names and responses. Out: one client's
+engine on a simulated host, and a record of all its requests. Each address has a broker of the
+simulation, which belongs to the cluster that `pictures` has for the address and fails according to
+its *mode*:
+
     up          answers everything
     refused     refuses connection attempts
-    black_hole  swallows connection attempts, and all that is sent on established connections
+    black_hole  drops connection attempts, and all data on established connections
     reset       accepts and resets
     mute        accepts and never answers
     handshake   answers ApiVersions, then closes the connection
@@ -52,7 +54,7 @@ T = TypeVar("T")
 
 
 def engine_of(client: str, config: Config, rng: Rng, hint: dict[str, Any] | None) -> ClientEngine:
-    """Make the engine that a client of this kind runs."""
+    """Create the engine of a client of this kind."""
     if client == "producer":
         return ProducerEngine(config, rng, NullLock())
     if client == "admin":
@@ -62,7 +64,7 @@ def engine_of(client: str, config: Config, rng: Rng, hint: dict[str, Any] | None
 
 @dataclass
 class Dial:
-    """A connection that the client opened."""
+    """Connection attempt of the client."""
 
     at: float
     address: str
@@ -72,7 +74,7 @@ class Dial:
 
 @dataclass
 class Asked:
-    """A request that the client sent."""
+    """Request that the client sent."""
 
     at: float
     address: str
@@ -82,8 +84,8 @@ class Asked:
     version: int
 
 
-class Told(UserDict[str, Any]):
-    """Modes or pictures by address; each change takes effect at once."""
+class WatchedDict(UserDict[str, Any]):
+    """Modes or cluster states by address; each change takes effect at once."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed: Callable[[], None] = lambda: None
@@ -96,7 +98,7 @@ class Told(UserDict[str, Any]):
 
 
 class Notes:
-    """Keeps a client's connection attempts and requests, as its host's watcher."""
+    """Record a client's connection attempts and requests, as its host's observer."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -117,7 +119,7 @@ class Notes:
 
 
 class Net(Simulation):
-    """The simulation, with a case's names and addresses."""
+    """Simulation with the names and addresses of a case."""
 
     def __init__(self, world: World, seed: int, hosts: HostMaker | None) -> None:
         super().__init__(seed, link=LinkProfile(LATENCY / 2, 0.0), hosts=hosts)
@@ -125,7 +127,7 @@ class Net(Simulation):
         self._ips: dict[str, str] = {}
 
     def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
-        """Look a name up; those that a case doesn't list have one address."""
+        """Resolve a name; a name that the case doesn't list has one address."""
         world = self._world
         world.resolved.append((self.now, name))
         high, low = divmod(len(self._ips), 250)
@@ -137,12 +139,12 @@ class Net(Simulation):
         self.time.after(LATENCY, lambda: answer(found))
 
     def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
-        """Lead to the broker of the address."""
+        """Connect to the broker of the address."""
         return self._world.broker(ip, port).accept(peer)
 
 
 class World:
-    """One engine in a simulated world, and brokers that do what a case says."""
+    """One engine in a simulated world whose brokers do what a case says."""
 
     def __init__(
         self,
@@ -155,24 +157,24 @@ class World:
         mode: Mode = "messages",
         resets_together: bool = True,
     ) -> None:
-        """`hosts` makes another host of the client than `SimulatedHost`.
+        """Build the world; `hosts` creates another host for the client than `SimulatedHost`.
 
-        `resets_together`: the client is notified of all connections that are reset at one instant
-        before its next step; otherwise of each by itself, as an event loop does.
+        With `resets_together` the client is notified of all connections that are reset at the same
+        time before its next step; otherwise one by one, as an event loop does.
         """
         self._resets_together = resets_together
         self.simulation = Net(self, seed, hosts)
         self.places: dict[str, ScriptedBroker] = {}
-        """By ip:port."""
+        """Brokers by ip:port."""
         self.reached: dict[str, str] = {}
-        """Names by their ips."""
-        self.modes = Told(self.changed)
-        self.pictures = Told(self.changed)
-        """What an address answers to Metadata; "*" is for all others."""
+        """Names by IP address."""
+        self.modes = WatchedDict(self.changed)
+        self.pictures = WatchedDict(self.changed)
+        """Cluster state that an address reports; "*": all other addresses."""
         self.delays: dict[str, float] = {}
         """Seconds that an address takes to answer anything but ApiVersions."""
         self.handshakes: dict[str, float] = {}
-        """Seconds that it takes for that."""
+        """Seconds that an address takes to answer ApiVersions."""
         self.names: dict[str, list[str] | None] = {}
         """Addresses by host name; None: the name doesn't resolve."""
         self.dials: list[Dial] = []
@@ -181,9 +183,9 @@ class World:
         self.events: list[Event] = []
         self.errors = ScriptedErrors()
         self.spoken: dict[int, tuple[int, int]] = {}
-        """Versions of APIs that brokers speak besides."""
+        """Supported versions of further APIs."""
         self.logs: dict[tuple[bytes, int], PartitionLog] = {}
-        """The logs of partitions, whichever cluster they are in, by name, id and number."""
+        """Logs of partitions by topic id and partition number, in all clusters."""
         self.rng = random.Random(seed)
         settings = Config(client, config)
         self.engine = engine_of(client, settings, self.rng, hint)
@@ -217,11 +219,11 @@ class World:
         self.simulation.after(seconds, act)
 
     def step(self) -> None:
-        """Let the engine take up what it was given at this instant."""
+        """Let the engine process what it received at this time."""
         self.run(self.now)
 
     def run(self, until: float, stop: Callable[[], bool] | None = None) -> None:
-        """Go on to a time, or until something holds."""
+        """Run until a time, or until `stop` returns true."""
         self.host.wake()
         if stop is None:
             self.simulation.run_until(until)
@@ -234,10 +236,10 @@ class World:
         self.run(self.now + within, lambda: completion.done)
         return completion
 
-    # The script's side
+    # Changes by the script
 
     def broker(self, ip: str, port: int) -> ScriptedBroker:
-        """The broker that listens there."""
+        """Return the broker that listens at an address."""
         place = f"{ip}:{port}"
         if place not in self.places:
             address = f"{self.reached.get(ip, ip)}:{port}"
@@ -245,18 +247,18 @@ class World:
         return self.places[place]
 
     def changed(self) -> None:
-        """Modes or pictures have changed."""
+        """Apply changed modes and cluster states."""
         for broker in self.places.values():
             broker.settle()
 
     def mode(self, address: str, *others: str, mode: str, cut: bool = True) -> None:
-        """Change addresses; `cut` resets open connections (unless they go silent)."""
+        """Change the mode of addresses; `cut` resets open connections (unless they go silent)."""
         if cut and mode != "up":
             self.cut(address, *others, error="reset")
         self.modes.update(dict.fromkeys((address, *others), mode))
 
     def cut(self, *addresses: str, error: str | None) -> None:
-        """End the established connections to addresses; None is an orderly end."""
+        """End the established connections to addresses; with `error` None, in an orderly way."""
         self.host.freeze(self._resets_together)
         self.simulation.change_link(latency=0.0)
         for broker in self.places.values():
@@ -270,10 +272,10 @@ class World:
         return self.engine.network.connection(parse(address))
 
     def answer(self, address: str, body: Any) -> Message | Literal["silence"] | None:
-        """Answer in place of a simulated broker; None leaves it to that."""
+        """Return a scripted response, or None for the simulated broker's own response."""
         return None
 
-    # What the cases look at
+    # Checks by the cases
 
     def kinds(self, kind: str) -> list[Event]:
         return [e for e in self.events if e.kind == kind]
@@ -282,7 +284,7 @@ class World:
         return [a for a in self.asked if a.api == api]
 
     def lines(self) -> list[str]:
-        """All that the client did and said, in the order of its events, times to a nanosecond."""
+        """Return the whole trace of the client in order, with times to the nanosecond."""
         noted: list[tuple[float, str]] = [(at, f"resolve {host}") for at, host in self.resolved]
         noted += [(d.at, f"dial {d.address} {d.ip} {d.connection}") for d in self.dials]
         noted += [(a.at, f"ask {a.address} {a.connection} {_shown(a.body)}") for a in self.asked]
@@ -290,18 +292,18 @@ class World:
         return [f"{at:.9f} {text}" for at, text in noted]
 
     def worst_second(self, since: float = 0.0) -> int:
-        """The most dials in any one second."""
+        """Return the largest number of connection attempts within one second."""
         times = [d.at for d in self.dials if d.at >= since]
         return max((sum(1 for u in times if t <= u < t + 1.0) for t in times), default=0)
 
 
 def _shown(body: object) -> str:
-    """A request, without where in memory its records are."""
+    """Return a request as text, without the memory addresses of its records."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(body))
 
 
 def ask(world: World, address: str, body: Any, response: type[Message], timeout: float) -> Any:
-    """A flow of one request to one broker."""
+    """Return a flow that sends one request to one broker."""
     return world.engine.ask(parse(address), body, response, world.now + timeout)
 
 

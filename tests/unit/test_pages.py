@@ -125,7 +125,7 @@ def test_table_cells_of_the_design_page_are_short() -> None:
 
 def test_state_diagrams_equal_the_transition_tables() -> None:
     page = state_diagrams.PAGE.read_text()
-    assert state_diagrams.renewed(page) == page, "run tools/state_diagrams.py"
+    assert state_diagrams.updated(page) == page, "run tools/state_diagrams.py"
 
 
 def test_the_version_is_the_same_everywhere() -> None:

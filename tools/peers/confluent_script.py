@@ -1,14 +1,14 @@
-"""confluent-kafka's older integration tests, which are a script: each of its parts as a test.
+"""Run the parts of confluent-kafka's older integration tests, which are a script, as tests.
 
-In: their `tests/integration/integration_test.py`, in whose folder this is put. The parts go on with
-what the ones before them wrote, as in the script.
+In: their `tests/integration/integration_test.py`, in whose folder this is copied. Later parts read
+what earlier parts wrote, as in the script.
 """
 
 import pytest
 import tests.integration.integration_test as script
 
 dr_only_error = script.test_producer_dr_only_error
-script.test_producer_dr_only_error = lambda: None  # it is a part of its own here
+script.test_producer_dr_only_error = lambda: None  # it is a separate part here
 PARTS = {
     "verify_producer": script.verify_producer,
     "test_producer_dr_only_error": dr_only_error,
@@ -30,7 +30,7 @@ PARTS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def names(kafka_cluster):
-    """What the script reads from its configuration."""
+    """Set what the script reads from its configuration."""
     script.bootstrap_servers = kafka_cluster.client_conf()["bootstrap.servers"]
     script.topic = kafka_cluster.create_topic_and_wait_propogation("script", {"num_partitions": 3})
 
@@ -38,5 +38,5 @@ def names(kafka_cluster):
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("part", PARTS)
 def test_script(part):
-    """One part."""
+    """Run one part."""
     PARTS[part]()

@@ -1,7 +1,7 @@
-"""A plugin of pytest for aiokafka's own tests: our module in its place, brokers of ours.
+"""Run aiokafka's own tests with our module in its place and our brokers: a pytest plugin.
 
-In: their tests below `tests/`. Out: the fixtures that they ask for, in place of their containers.
-Tests that reach inside of aiokafka or compare its words are left out, and say so.
+In: their tests below `tests/`. Out: the fixtures that they use, in place of their containers. Tests
+that access internals of aiokafka or compare messages are skipped with that reason.
 """
 
 import asyncio
@@ -23,38 +23,38 @@ INSIDE = re.compile(
     r"|\bmock\.|\bMock\(|ClusterMetadata|ProduceResponse|FetchRequest|MemoryRecords"
     r"|TransactionState|_txn_manager|\b_coordinator\b|\b_subscription\b"
 )
-"""What a test says that reaches inside."""
+"""Source text of tests that access internals."""
 WORDS = re.compile(r"assertRaisesRegex|assertWarnsRegex|match=")
 CONTAINERS = re.compile(r"gssapi|kerberos|docker|ssl_folder|ssl_port")
-ELSEWHERE = re.compile(
+MISSING_CALLS = re.compile(
     r"describe_configs|alter_configs|create_partitions|consumer_group|find_coordinator"
     r"|delete_records|ConfigResource|NewPartitions|RecordsToDelete"
 )
-"""Of its admin client: what ours has no call for."""
+"""Admin calls that odradek's module doesn't have."""
 
 
 class Client:
-    """What the tests' helpers do with `producer.client`: they wait until a topic is there."""
+    """Replacement for `producer.client`, with which the tests' helpers wait for a topic."""
 
     def __init__(self, producer):
         self.producer = producer
         self.asked = ""
 
     def add_topic(self, topic):
-        """Note it."""
+        """Remember the topic."""
         self.asked = topic
 
     async def force_metadata_update(self):
-        """Wait until it is there."""
+        """Wait until the topic exists."""
         return await self.producer.partitions_for(self.asked)
 
     @property
     def cluster(self):
-        """Where topics are listed."""
+        """The object that lists topics."""
         return self
 
     def topics(self):
-        """It is there."""
+        """Return the topic, which exists."""
         return {self.asked}
 
 
@@ -66,7 +66,7 @@ package.AIOKafkaProducer.client = property(Client)
 
 
 def text_of(item: pytest.Item) -> str:
-    """A test's text, with that of the helpers of its class."""
+    """Return a test's source, with that of the helpers of its class."""
     text = inspect.getsource(item.function)
     for name in set(re.findall(r"self\.(\w+)\(", text)):
         helper = vars(item.cls or object).get(name)
@@ -76,12 +76,12 @@ def text_of(item: pytest.Item) -> str:
 
 
 def left_out(item: pytest.Item) -> str:
-    """Why a test isn't run; empty where it is."""
+    """Return why a test is skipped; empty if it runs."""
     text = text_of(item)
     for pattern, why in (
         (CONTAINERS, "asks for its container"),
         (INSIDE, "reaches inside"),
-        (ELSEWHERE, "asks for calls that its module here lacks"),
+        (MISSING_CALLS, "asks for calls that its module here lacks"),
         (WORDS, "compares words"),
     ):
         if found := pattern.search(text):
@@ -90,12 +90,12 @@ def left_out(item: pytest.Item) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take their option."""
+    """Accept their option."""
     parser.addoption("--docker-image", default=None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what isn't about behaviour."""
+    """Skip tests that aren't about behaviour."""
     for item in items:
         if not os.environ["PEER_ALL"] and (why := left_out(item)):
             item.add_marker(pytest.mark.skip(reason=why))
@@ -103,7 +103,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="class")
 def loop():
-    """An event loop for the tests of a class."""
+    """Return an event loop for the tests of a class."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield loop
@@ -115,13 +115,13 @@ def loop():
 
 @pytest.fixture(scope="class")
 def setup_test_class_serverless(request: pytest.FixtureRequest, loop) -> None:
-    """What tests without a broker have."""
+    """Set the attributes of tests without a broker."""
     request.cls.loop = loop
 
 
 @pytest.fixture(scope="session")
 def peer_cluster() -> Iterator[str]:
-    """A broker that makes topics of two partitions, as their container does: host:port."""
+    """Start a broker that creates topics with two partitions, as their container; host:port."""
     if servers := os.environ["PEER_SERVERS"]:
         yield servers
         return
@@ -131,7 +131,7 @@ def peer_cluster() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def peer_cluster_with_users() -> Iterator[LocalCluster]:
-    """A broker with SASL where everything is allowed until a rule says otherwise."""
+    """Start a broker with SASL where everything is permitted unless an ACL denies it."""
     with LocalCluster(
         1,
         auto_create_topics=True,
@@ -145,20 +145,20 @@ def peer_cluster_with_users() -> Iterator[LocalCluster]:
 
 
 class Rules:
-    """What their `acl_manager` does in a container, by Kafka's tool."""
+    """Replacement for their `acl_manager`: runs Kafka's tool without a container."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         self.added: list[list[str]] = []
 
     def tool(self, *arguments: str) -> None:
-        """Run it."""
+        """Run the tool."""
         self.cluster.run_tool(
             "org.apache.kafka.tools.AclCommand", [*self.cluster.tool_arguments(), *arguments]
         )
 
     def add_acl(self, **rule: str) -> None:
-        """Add a rule, given by the tool's options."""
+        """Add an ACL, given as the tool's options."""
         named = {"allow_principal": "User:", "deny_principal": "User:"}
         words = []
         for name, value in rule.items():
@@ -169,27 +169,27 @@ class Rules:
         self.added.append(words)
 
     def list_acl(self) -> None:
-        """They ask whether the tool works."""
+        """Do nothing: they only check that the tool works."""
 
     def cleanup(self) -> None:
-        """Take back what was added."""
+        """Remove the added ACLs."""
         for words in self.added:
             self.tool("--remove", "--force", *words)
         self.added.clear()
 
 
 class Users:
-    """What their `kafka_config` does: users are made with the cluster."""
+    """Replacement for their `kafka_config`: users are created with the cluster."""
 
     def add_scram_user(self, username: str, password: str) -> None:
-        """Only the one that is there can be asked for."""
+        """Accept only the existing user."""
         if (username, password) != ("test", "test"):
             raise ValueError(f"there is no user {username}")
 
 
 @pytest.fixture(scope="class")
 def setup_test_class(request: pytest.FixtureRequest, loop) -> None:
-    """What tests with a broker have."""
+    """Set the attributes of tests with a broker."""
     users = request.cls.__name__ == "TestKafkaSASL"
     cluster = request.getfixturevalue("peer_cluster_with_users" if users else "peer_cluster")
     host, _, port = (cluster.bootstrap_servers if users else cluster).partition(":")

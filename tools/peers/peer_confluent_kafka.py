@@ -1,7 +1,8 @@
-"""A plugin of pytest for confluent-kafka's own tests: our module in its place, brokers of ours.
+"""Run confluent-kafka's own tests with our module in its place and our brokers: a pytest plugin.
 
-In: their tests below `tests/`. Out: the fixtures and the environment that they ask for. Their
-clusters of containers and their Schema Registry aren't here; tests that ask for one say so.
+In: their tests below `tests/`. Out: the fixtures and the environment that they use. Their clusters
+in containers and their Schema Registry aren't available; tests that need one are skipped with that
+reason.
 """
 
 import os
@@ -15,13 +16,13 @@ from odradek.testing import LocalCluster
 
 REGISTRY = "asks for a Schema Registry"
 NOWHERE = "127.0.0.1:9"
-"""Where tests without a broker look for one; ours refuses a client that was told of none."""
+"""Address for tests without a broker; odradek's clients require bootstrap.servers."""
 CONTAINERS = "asks for a cluster in containers"
 WITH_ACLS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-"""ACLs can be made, and forbid nothing to those who don't log in."""
+"""ACLs can be created, and don't restrict clients without authentication."""
 
 sys.meta_path.insert(
     0,
@@ -45,7 +46,7 @@ for name in ("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "
 
 @pytest.fixture(scope="session")
 def peer_cluster() -> Iterator[str]:
-    """The address of a broker, as one that was given, or one of ours."""
+    """Return the address of a given broker, or of a new one."""
     if servers := os.environ["PEER_SERVERS"]:
         yield servers
         return
@@ -55,7 +56,7 @@ def peer_cluster() -> Iterator[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def bootstrap_servers_where_none_is_given() -> None:
-    """Their tests without a broker give none."""
+    """Add bootstrap servers to their tests that have none."""
     if THEMSELVES:
         return
     settings = sys.modules["confluent_kafka.settings"]
@@ -73,6 +74,6 @@ def bootstrap_servers_where_none_is_given() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef, request: pytest.FixtureRequest) -> None:
-    """Their own fixture takes a cluster that runs from the environment."""
+    """Let their own fixture use a running cluster, from the environment."""
     if fixturedef.argname == "kafka_cluster":
         os.environ["BROKERS"] = request.getfixturevalue("peer_cluster")

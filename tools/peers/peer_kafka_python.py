@@ -1,8 +1,8 @@
-"""A plugin of pytest for kafka-python's own integration tests: our own classes, names adapted.
+"""Run kafka-python's own integration tests with our classes under its names: a pytest plugin.
 
-In: their tests below `test/`. Out: the fixtures that they ask for, with `odradek.Consumer` and
-`odradek.Producer` below kafka-python's calls. There is no module in kafka-python's place: what is
-adapted here is what a program changes by hand (docs/switching.md).
+In: their tests below `test/`. Out: the fixtures that they use, with `odradek.Consumer` and
+`odradek.Producer` called by kafka-python's methods. No module replaces kafka-python: this file
+makes the changes that a program makes by hand (docs/switching.md).
 """
 
 import contextlib
@@ -27,22 +27,22 @@ FOREVER = 1e6
 
 
 class Outcome:
-    """A future of ours with kafka-python's names."""
+    """Our future with kafka-python's method names."""
 
     def __init__(self, future: Any) -> None:
         self.future = future
 
     def get(self, timeout: float | None = None) -> Any:
-        """The result."""
+        """Return the result."""
         return self.future.result(timeout)
 
     def succeeded(self) -> bool:
-        """Whether it went well."""
+        """Return whether the record was written."""
         return self.future.done() and self.future.exception() is None
 
 
 class Sender:
-    """What kafka-python's tests call of a producer."""
+    """Producer with the methods that kafka-python's tests call."""
 
     def __init__(self, **settings: Any) -> None:
         self.serializer = settings.get("value_serializer")
@@ -57,7 +57,7 @@ class Sender:
         return Outcome(sent)
 
     def send_offsets_to_transaction(self, offsets, group: str) -> None:
-        """By the group's name, as before KIP-447."""
+        """Send offsets with only the group's name, as before KIP-447."""
         here = {
             odradek.TopicPartition(*tp): odradek.OffsetAndMetadata(*at)
             for tp, at in offsets.items()
@@ -69,7 +69,7 @@ class Sender:
 
 
 class Reader:
-    """What kafka-python's tests call of a consumer."""
+    """Consumer with the methods that kafka-python's tests call."""
 
     def __init__(self, *topics: str, **settings: Any) -> None:
         self.deserializer = settings.get("value_deserializer")
@@ -82,53 +82,53 @@ class Reader:
             self.subscribe(list(topics))
 
     def subscribe(self, topics: list[str]) -> None:
-        """In a group, or without one all partitions."""
+        """Subscribe in a group, or assign all partitions without one."""
         if self.in_group:
             self.consumer.subscribe(topics)
         else:
             self.consumer.assign([p for t in topics for p in self.consumer.partitions_for(t)])
 
     def unsubscribe(self) -> None:
-        """Neither topics nor partitions any more."""
+        """Drop all topics and partitions."""
         if self.in_group:
             self.consumer.unsubscribe()
         else:
             self.consumer.assign([])
 
     def assign(self, partitions) -> None:
-        """Read these."""
+        """Assign partitions."""
         self.consumer.assign([odradek.TopicPartition(*tp) for tp in partitions])
 
     def assignment(self) -> set:
-        """A set, as theirs."""
+        """Return a set, as theirs does."""
         return set(self.consumer.assignment())
 
     def paused(self) -> set:
-        """A set, as theirs."""
+        """Return a set, as theirs does."""
         return set(self.consumer.paused())
 
     def seek_to_end(self, *partitions) -> None:
-        """To the end of these."""
+        """Seek to the end of partitions."""
         self.consumer.seek_to_end([odradek.TopicPartition(*tp) for tp in partitions])
 
     def position(self, tp, timeout_ms: float | None = None) -> int:
-        """Milliseconds, as theirs."""
+        """Return the position; the timeout is in milliseconds."""
         return self.consumer.position(tp, None if timeout_ms is None else timeout_ms / 1000)
 
     def bootstrap(self, timeout_ms: float) -> None:
-        """Reach the cluster; their example takes half a second for it, which we don't."""
+        """Connect to the cluster; their example assumes that this takes half a second."""
         self.consumer.cluster_id(max(10.0, timeout_ms / 1000))
 
     def topics(self) -> set:
-        """All of them."""
+        """Return all topics."""
         return set(self.consumer.list_topics())
 
     def partitions_for_topic(self, topic: str) -> set:
-        """Numbers."""
+        """Return partition numbers."""
         return {tp.partition for tp in self.consumer.partitions_for(topic)}
 
     def offsets_for_times(self, times: dict) -> dict:
-        """Their tuples."""
+        """Return their tuples."""
         found = self.consumer.offsets_for_times(
             {odradek.TopicPartition(*tp): at for tp, at in times.items()}
         )
@@ -139,7 +139,7 @@ class Reader:
         }
 
     def poll(self, timeout_ms: float = 0) -> dict:
-        """Lists by partition."""
+        """Return lists of records by partition."""
         found: dict = {}
         for record in self.consumer.poll(timeout_ms / 1000):
             place = odradek.TopicPartition(record.topic, record.partition)
@@ -163,13 +163,13 @@ class Reader:
 
 
 class Offsets:
-    """What a test asks an admin client of theirs."""
+    """Admin client with the one method that a test calls."""
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
 
     def list_group_offsets(self, group: str) -> dict:
-        """What a group has committed of the topic that the test writes."""
+        """Return a group's committed offsets of the topic that the test writes."""
         with odradek.Consumer(bootstrap_servers=self.servers, group_id=group) as consumer:
             places = consumer.partitions_for("transactional_test_topic")
             found = consumer.committed(places)
@@ -187,7 +187,7 @@ class Offsets:
 
 @pytest.fixture(scope="session")
 def peer_cluster() -> Iterator[str]:
-    """A broker that makes topics of four partitions, as their fixture's does."""
+    """Start a broker that creates topics with four partitions, as their fixture does."""
     if servers := os.environ["PEER_SERVERS"]:
         yield servers
         return
@@ -197,7 +197,7 @@ def peer_cluster() -> Iterator[str]:
 
 @pytest.fixture
 def topic(peer_cluster: str) -> str:
-    """A topic of the test's own."""
+    """Return a new topic."""
     name = f"peer-{uuid.uuid4()}"
     with odradek.Admin(bootstrap_servers=peer_cluster) as admin:
         admin.create_topics([odradek.NewTopic(name, 4, 1)])
@@ -205,7 +205,7 @@ def topic(peer_cluster: str) -> str:
 
 
 def factory(made: type, servers: str, **usual: Any) -> Any:
-    """Their factories give context managers."""
+    """Return a factory of context managers, as theirs are."""
 
     @contextlib.contextmanager
     def make(*topics: str, **settings: Any) -> Iterator[Any]:
@@ -220,40 +220,40 @@ def factory(made: type, servers: str, **usual: Any) -> Any:
 
 @pytest.fixture
 def kafka_consumer_factory(peer_cluster: str, topic: str) -> Any:
-    """Consumers, of the test's topic unless it says otherwise."""
+    """Return a factory of consumers; the default topic is the test's."""
     make = factory(Reader, peer_cluster, auto_offset_reset="earliest", heartbeat_interval_ms=500)
     return lambda topics=(topic,), **settings: make(*topics, **settings)
 
 
 @pytest.fixture
 def kafka_producer_factory(peer_cluster: str) -> Any:
-    """Producers."""
+    """Return a factory of producers."""
     return factory(Sender, peer_cluster)
 
 
 @pytest.fixture
 def kafka_admin_client_factory(peer_cluster: str) -> Any:
-    """What answers a single question."""
+    """Return a factory of admin clients."""
     return lambda: contextlib.nullcontext(Offsets(peer_cluster))
 
 
 @pytest.fixture
 def consumer(kafka_consumer_factory: Any) -> Iterator[Reader]:
-    """A consumer."""
+    """Return a consumer."""
     with kafka_consumer_factory() as made:
         yield made
 
 
 @pytest.fixture
 def producer(kafka_producer_factory: Any) -> Iterator[Sender]:
-    """A producer."""
+    """Return a producer."""
     with kafka_producer_factory() as made:
         yield made
 
 
 @pytest.fixture
 def send_messages(topic: str, producer: Sender) -> Any:
-    """Messages in one partition."""
+    """Return a function that sends messages to one partition."""
 
     def send(numbers, partition: int = 0) -> list[bytes]:
         sent = [b"%d-%r" % (n, time.time()) for n in numbers]

@@ -1,8 +1,8 @@
-"""What all suites of other libraries need: our modules in their place, a line for each test.
+"""Replace a library by our modules, and report each of its tests: shared by all peers.
 
-In: `PEER_REPORT` (a file) from tools/peer_suites.py; a library's name. Out: its import gives the
-modules of `odradek.compat`; each test's name, outcome and reason as a line of JSON. Must not: know
-any library.
+In: `PEER_REPORT` (a file) from tools/peer_suites.py; a library's name. Out: importing the library
+returns the modules of `odradek.compat`; each test's name, outcome and reason as a line of JSON.
+Must not: depend on a particular library.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from types import ModuleType
 
 import pytest
 
-# Tests send themselves SIGINT, which a shell's jobs in the background ignore.
+# Tests send themselves SIGINT, which a shell's background jobs ignore.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def stand_in(library: str) -> ModuleType:
-    """Have `import library` give our modules; those that we don't have are the library's own."""
+    """Let `import library` return our modules; modules that we don't have are the library's own."""
     if os.environ.get("PEER_THEMSELVES"):
         return import_module(library)
     ours = f"odradek.compat.{library}"
@@ -42,20 +42,20 @@ def stand_in(library: str) -> ModuleType:
 
 
 class Absent(MetaPathFinder, Loader):
-    """Modules that tests import and that aren't here: what is made of them leaves a test out."""
+    """Provide modules that tests import and that don't exist here; using them skips the test."""
 
     def __init__(self, modules: dict[str, str]) -> None:
         self.modules = modules
-        """A module's name, with those below it, and why a test that uses it is left out."""
+        """Modules, with the reason why tests that use them or their submodules are skipped."""
 
     def find_spec(self, name, path=None, target=None):
-        """What the import system asks."""
+        """Implement `MetaPathFinder.find_spec`."""
         if any(name == one or name.startswith(one + ".") for one in self.modules):
             return ModuleSpec(name, self, is_package=True)
         return None
 
     def create_module(self, spec):
-        """A module that has every name."""
+        """Create a module that has every name."""
         why = next(w for one, w in self.modules.items() if spec.name.startswith(one))
         module = ModuleType(spec.name)
         module.__path__ = []
@@ -63,11 +63,11 @@ class Absent(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module):
-        """There is nothing to carry out."""
+        """Do nothing: the module has no code."""
 
 
-class Leaving(type):
-    """The kind of classes that aren't here."""
+class Skipping(type):
+    """Metaclass of classes that don't exist here."""
 
     def __getattr__(cls, name: str) -> object:
         if name.startswith("__"):
@@ -79,14 +79,14 @@ class Leaving(type):
 
 
 def absent(name: str, why: str) -> type:
-    """A class of this name; whatever is made or taken of it leaves the test out."""
+    """Return a class of this name; creating or accessing anything of it skips the test."""
     if name.startswith("__"):
         raise AttributeError(name)
-    return Leaving(name, (), {"why": why})
+    return Skipping(name, (), {"why": why})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out the tests for which there is a reason."""
+    """Skip the tests that have a reason."""
     reasons = json.loads(Path(os.environ["PEER_EXCUSED"]).read_text())
     for item in items:
         name = item.nodeid.partition("/")[2]
@@ -109,7 +109,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
-    """Note what became of a test."""
+    """Write a test's outcome to the report."""
     report = (yield).get_result()
     if report.when == "call" or report.outcome != "passed":
         why = ""

@@ -1,7 +1,7 @@
-"""The pages on classes, functions and errors: headings, cures and marks here, the rest by autodoc.
+"""Write the pages on classes, functions and errors: headings, cures and marks, without docstrings.
 
-In: the table of public names (`common/public_names.py`). Out: Markdown, a page for each area, whose
-directives Sphinx' autodoc fills. Must not: list a name twice, or leave a public one out.
+In: the table of public names (`common/public_names.py`). Out: Markdown, a page for each area, with
+directives that Sphinx' autodoc fills. Must not: list a name twice, or omit a public one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odradek.common.public_names import APART, HOMES, PLACES
 
 @dataclass(frozen=True)
 class Area:
-    """Names that share a page: those of modules whose names begin so."""
+    """Names that share a page: those in modules with these prefixes."""
 
     name: str
     title: str
@@ -61,16 +61,16 @@ OTHERS = {
     "odradek.spark": 'Beside `format("odradek")`.',
 }
 DEFINED = {name: home for homes in HOMES.values() for name, home in homes.items()}
-"""From a public name to the module that defines it."""
+"""Defining module of each public name."""
 
 
 def is_error(value: object) -> bool:
-    """Whether it is an exception's class: those have a page of their own."""
+    """Return whether a value is an exception class: these have a separate page."""
     return isinstance(value, type) and issubclass(value, BaseException)
 
 
 def api_pages() -> dict[str, str]:
-    """All pages by their names, below `api/`."""
+    """Return all pages by name, below `api/`."""
     found = {area.name: "\n".join(area_page(area)) for area in AREAS}
     for module, about in OTHERS.items():
         page = names_page(module, about, sorted(HOMES[module]))
@@ -80,19 +80,19 @@ def api_pages() -> dict[str, str]:
 
 
 def public(name: str) -> Any:
-    """Return what has this name, from the module that users import it from."""
+    """Return the object with this name from the module that users import it from."""
     return getattr(import_module(PLACES[name]), name)
 
 
 def area_names() -> Iterator[str]:
-    """Return the names that the areas share: all but errors and those of other pages."""
+    """Yield the names of the areas: all except errors and those on other pages."""
     for name, place in PLACES.items():
         if place not in APART and not is_error(public(name)):
             yield name
 
 
 def area_page(area: Area) -> Iterator[str]:
-    """Return the page of an area: the public names of its modules, in the table's order."""
+    """Yield the page of an area: the public names of its modules, in the table's order."""
     names = [
         name
         for module in area.modules
@@ -103,7 +103,7 @@ def area_page(area: Area) -> Iterator[str]:
 
 
 def names_page(title: str, about: str, names: Iterable[str]) -> Iterator[str]:
-    """A page on some names."""
+    """Yield a page about some names."""
     yield from (f"# {title}", "", about, "")
     yield "Import each name from the module that it is shown with."
     yield "Errors have [a page of their own](errors.md)."
@@ -113,7 +113,7 @@ def names_page(title: str, about: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def entry(home: str, name: str, value: Any) -> Iterator[str]:
-    """A class with its members, a function, or a type."""
+    """Yield the entry of a class with its members, a function, or a type."""
     yield from (f"## {name}", "")
     if hasattr(value, "__total__"):
         yield from directive("class", f"{home}.{name}")
@@ -128,14 +128,14 @@ def entry(home: str, name: str, value: Any) -> Iterator[str]:
 
 
 def directive(kind: str, name: str, options: Mapping[str, str] | None = None) -> Iterator[str]:
-    """What autodoc fills."""
+    """Yield a directive that autodoc fills."""
     yield from ("```{eval-rst}", f".. auto{kind}:: {name}")
     yield from (f"   :{option}: {value}".rstrip() for option, value in (options or {}).items())
     yield from ("```", "")
 
 
 def members_of(value: type) -> dict[str, str]:
-    """Autodoc's options for a class, without what other packages' bases have or always raises."""
+    """Return autodoc's options for a class, without inherited members of other packages."""
     foreign = [base.__name__ for base in value.__mro__ if not base.__module__.startswith("odradek")]
     always_raise = [
         name
@@ -151,7 +151,7 @@ def members_of(value: type) -> dict[str, str]:
 
 
 def as_markdown(text: str) -> str:
-    """A text in which what would be markup by chance is none."""
+    """Escape the characters of a text that Markdown would take for markup."""
     pieces = re.split(r"(`[^`]*`)", text)
     return "".join(
         piece if index % 2 else re.sub(r"([<*_\[\]])", r"\\\1", piece)
@@ -160,23 +160,23 @@ def as_markdown(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """A text in a table's cell."""
+    """Return a text for a table's cell."""
     return as_markdown(" ".join(text.split())).replace("|", r"\|")
 
 
 def cell_code(text: str) -> str:
-    """Code in a table's cell."""
+    """Return code for a table's cell."""
     return f"`{text}`".replace("|", r"\|") if text else ""
 
 
 def errors() -> Iterator[type[BaseException]]:
-    """All public errors, those of brokers last."""
+    """Yield all public errors, those of brokers last."""
     classes = [public(name) for name in HOMES["odradek.errors"]]
     yield from sorted(classes, key=lambda one: (issubclass(one, BrokerError), one.__name__))
 
 
 def errors_page() -> Iterator[str]:
-    """Return the page of all errors: meaning, cure, and the client's reaction."""
+    """Yield the page of all errors: meaning, cure, and the client's reaction."""
     yield from ("# Errors", "")
     yield textwrap.dedent("""\
         Every error that Odradek raises on purpose is a `KafkaError` and is imported from
@@ -208,7 +208,7 @@ def errors_page() -> Iterator[str]:
 
 
 def error_words(one: type[BaseException]) -> Iterator[str]:
-    """One error of the client: its text, its cure, its marks and bases."""
+    """Yield one error of the client: its text, its cure, its marks and bases."""
     yield from directive("exception", f"{PLACES[one.__name__]}.{one.__name__}", {"members": ""})
     if issubclass(one, ExplainedError) and one.usual_cure:
         yield from (f"**What to do:** {as_markdown(one.usual_cure)}", "")
@@ -229,6 +229,6 @@ def marks(one: type[BaseException]) -> list[str]:
 
 
 def left_out() -> set[str]:
-    """Public names that no page has."""
+    """Return the public names that are on no page."""
     modules = tuple(module for area in AREAS for module in area.modules)
     return {name for name in area_names() if not DEFINED[name].startswith(modules)}

@@ -1,8 +1,8 @@
-"""Earlier versions of the site, for the workflow that deploys it: the branch `site` keeps them.
+"""Keep earlier versions of the site in the branch `site`, for the workflow that deploys it.
 
-In: `take` or `keep`, the checkout, its remote `origin`. Out: `take` lays what the branch has into
-`build/site`, where `make site` adds a version and writes the list of all; `keep` makes that folder
-the branch's next commit, and pushes it. Only a version's tag is taken: another commit's pages would
+In: `take` or `keep`, the checkout, its remote `origin`. Out: `take` copies the branch's content
+into `build/site`, where `make site` adds a version and writes the list of all; `keep` commits that
+folder to the branch and pushes it. Only a version's tag is accepted: another commit's pages would
 replace that version's. Must not: touch the checkout's own files, index or branch.
 """
 
@@ -25,7 +25,7 @@ NAMES = ("-c", "user.name=odradek", "-c", "user.email=site@example.com")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Take or keep; the exit status is 0, or 1 where that mustn't be, or there is nothing."""
+    """Take or keep; return 0, or 1 if that isn't allowed or there is nothing to do."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("what", choices=["take", "keep"])
     folder = root / "build" / "site"
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def take(root: Path, folder: Path) -> None:
-    """Lay what the branch has into the folder; a first time has none."""
+    """Copy the branch's content into the folder; the first time it is empty."""
     folder.mkdir(parents=True, exist_ok=True)
     if newest(root):
         packed = git(root, "archive", "--format=tar", "FETCH_HEAD")
@@ -53,7 +53,7 @@ def take(root: Path, folder: Path) -> None:
 
 
 def keep(root: Path, folder: Path) -> None:
-    """Make the folder the branch's next commit."""
+    """Commit the folder to the branch."""
     parent = newest(root)
     with tempfile.TemporaryDirectory() as scratch:
         place = {"GIT_INDEX_FILE": f"{scratch}/index", "GIT_WORK_TREE": str(folder)}
@@ -67,7 +67,7 @@ def keep(root: Path, folder: Path) -> None:
 
 
 def newest(root: Path) -> str:
-    """The branch's commit at the remote, fetched; empty where there is no such branch."""
+    """Return the branch's commit at the remote, fetched; empty if the branch doesn't exist."""
     if not git(root, "ls-remote", "origin", f"refs/heads/{BRANCH}"):
         return ""
     git(root, "fetch", "--quiet", "--depth=1", "origin", f"refs/heads/{BRANCH}")
@@ -75,7 +75,7 @@ def newest(root: Path) -> str:
 
 
 def git(root: Path, *words: str, place: dict[str, str] | None = None) -> bytes:
-    """Ask git; its errors go where ours go."""
+    """Run git; its errors go to stderr."""
     where = Path((place or {}).get("GIT_WORK_TREE", root))
     environment = {**os.environ, **(place or {}), "GIT_DIR": git_folder(root)}
     command = ["git", *words]
@@ -85,7 +85,7 @@ def git(root: Path, *words: str, place: dict[str, str] | None = None) -> bytes:
 
 
 def git_folder(root: Path) -> str:
-    """Where git keeps what it knows of the checkout: a file in a worktree, a folder elsewhere."""
+    """Return git's folder of the checkout; in a worktree `.git` is a file."""
     command = ["git", "-C", str(root), "rev-parse", "--absolute-git-dir"]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 

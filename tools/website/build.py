@@ -1,8 +1,8 @@
-"""`make site`: the static site, from the repository, into `build/site/VERSION`.
+"""Build the static site from the repository into `build/site/VERSION`: `make site`.
 
 In: the repository's pages and docs/site. Out: HTML that needs no server and no network. A warning
-of Sphinx, a link that leads nowhere and a name without a page are errors. Several versions may lie
-beside each other in one folder (`--into`); `versions.js` above them tells each page of all.
+of Sphinx, a dead link and a name without a page are errors. Several versions may be in one folder
+(`--into`); its `versions.js` lists them all for each page.
 
 Sphinx with MyST is used because it reads Markdown as the repository shows it (CommonMark); MkDocs'
 Python-Markdown doesn't. autodoc reads docstrings as reStructuredText, so docs/site/conf.py converts
@@ -31,7 +31,7 @@ OVERVIEW = "% the table of commands comes here"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build; the exit status is not 0 when anything is wrong."""
+    """Build; the exit status is not 0 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--into", type=Path, default=INTO, help="the folder of all versions")
     parser.add_argument("--version", default=odradek.__version__, help="the version in the path")
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = time.monotonic()
     if not versions.is_name(given.version):  # its folder is emptied
         parser.error(f"--version {given.version!r} is no name of a folder")
-    into = given.into.resolve()  # Sphinx runs elsewhere
+    into = given.into.resolve()  # Sphinx runs in another folder
     target = into / given.version
     if target.exists() and not (target / ".buildinfo").is_file():
         parser.error(
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def write_source(source: Path, repository: str = "") -> None:
-    """All that Sphinx reads, into an empty folder."""
+    """Write all files that Sphinx reads into an empty folder."""
     shutil.rmtree(source, ignore_errors=True)
     stage.stage(source, repository)
     if missing := api_pages.left_out():
@@ -78,9 +78,9 @@ def write_source(source: Path, repository: str = "") -> None:
 
 
 def sphinx(source: Path, target: Path, version: str, builder: str = "html") -> int:
-    """Run Sphinx; its doctrees lie beside the source, no part of the site.
+    """Run Sphinx; its doctrees are next to the source, not in the site.
 
-    The builder `dummy` reads and resolves all, and writes nothing: half of the time.
+    The builder `dummy` reads and resolves everything and writes nothing, in half of the time.
     """
     command = [
         sys.executable, "-m", "sphinx", "--quiet", "-W", "--keep-going", "--builder", builder,

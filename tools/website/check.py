@@ -1,11 +1,11 @@
-"""`make site-check`: the built site in a real browser, as people see it and as they type on it.
+"""Check the built site in a real browser, its look and the keyboard: `make site-check`.
 
-In: `build/site`, a Chromium of this machine, the packages pinned in check_packages.lock (in a venv
-of their own). Out: a line for each fault (axe-core's rules for contrast, texts of pictures, order
-of headings and names of controls; errors of scripts; pages wider than a phone; what the keyboard
-doesn't reach), screenshots in build/site-pictures, and the exit status: 0 all is well, 1 faults,
-3 there is no browser or no package of it here. Must not: load anything from elsewhere: pages are
-opened as files.
+In: `build/site`, a Chromium of this machine, the packages pinned in check_packages.lock (in a
+separate venv). Out: a line for each fault (axe-core's rules for contrast, alternative texts, order
+of headings and names of controls; errors of scripts; pages wider than a phone; elements that the
+keyboard doesn't reach), screenshots in build/site-pictures, and the exit status: 0 no fault, 1
+faults, 3 no browser or missing packages. Must not: load anything from elsewhere: pages are opened
+as files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PICTURES = ROOT / "build" / "site-pictures"
 TOOLS = ROOT / "build" / "site-tools"
 LOCK = Path(__file__).with_name("check_packages.lock")
 INSIDE = "ODRADEK_SITE_TOOLS"
-"""Set where this file already runs in that venv."""
+"""Environment variable that is set if this file already runs in that venv."""
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MISSING = 3
 WIDTHS = {"phone": (360, 780), "desk": (1280, 900)}
@@ -40,13 +40,13 @@ SHOWN = (
     "cli/topics", "DESIGN", "search", "tasks", "docs/monitoring", "docs/install", "docs/spark",
     "docs/recovery",
 )  # fmt: skip
-"""Pages that are checked in both widths and both colours, with screenshots."""
+"""Pages that are checked in both widths and both colour schemes, with screenshots."""
 Fault = tuple[str, str]
-"""Where, and what."""
+"""Place and description."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Go into the venv of the browser's packages, and look."""
+    """Continue in the venv of the browser's packages, and check."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", default="", help="only pages with this in their names")
     parser.add_argument("--quick", action="store_true", help="only pages with screenshots")
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def install() -> int:
-    """Install the pinned packages, unless they are installed."""
+    """Install the pinned packages unless they are installed."""
     stamp = TOOLS / ".odradek-tools"
     digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
     if stamp.is_file() and stamp.read_text() == digest:
@@ -103,13 +103,13 @@ def install() -> int:
 
 
 def pages(site: Path, part: str, quick: bool) -> list[str]:
-    """Names of the pages that are looked at."""
+    """Return the names of the pages to check."""
     names = [p.relative_to(site).with_suffix("").as_posix() for p in sorted(site.rglob("*.html"))]
     return [name for name in names if part in name and (name in SHOWN or not quick)]
 
 
 def look(site: Path, browser: str, names: Sequence[str]) -> list[Fault]:
-    """Open these pages; return what is wrong."""
+    """Open these pages and return their faults."""
     import axe_playwright_python
     from playwright.sync_api import sync_playwright
 
@@ -142,7 +142,7 @@ def look(site: Path, browser: str, names: Sequence[str]) -> list[Fault]:
 
 
 def new_page(chromium: Any, faults: list[Fault], device: str, colours: str) -> Any:
-    """A window of a size, whose scripts' errors and requests are noted."""
+    """Open a window of a size; record errors of scripts and requests to the network."""
     width, height = WIDTHS[device]
     size = {"width": width, "height": height}
     page = chromium.new_context(viewport=size, color_scheme=colours).new_page()
@@ -158,7 +158,7 @@ def new_page(chromium: Any, faults: list[Fault], device: str, colours: str) -> A
 
 
 def too_wide(page: Any) -> Iterator[str]:
-    """Whether the page that is open has to be moved sideways, and what makes it so wide."""
+    """Yield the elements that make the page wider than the window."""
     width = page.viewport_size["width"]
     if page.evaluate("document.documentElement.scrollWidth") > width:
         wide = page.evaluate(
@@ -173,7 +173,7 @@ def too_wide(page: Any) -> Iterator[str]:
 def broken_rules(page: Any, axe: str) -> Iterator[str]:
     """Yield axe-core's findings on the open page."""
     page.evaluate(axe)
-    # Without `preload` axe doesn't fetch styles a second time, which a page of files may not.
+    # With `preload` axe would fetch styles again, which a page from a file may not.
     found = page.evaluate("axe.run(document, {resultTypes: ['violations'], preload: false})")
     for violation in found["violations"]:
         for node in violation["nodes"][:3]:
@@ -181,7 +181,7 @@ def broken_rules(page: Any, axe: str) -> Iterator[str]:
 
 
 def the_slider_moves_by_keys(page: Any, site: Path) -> str:
-    """An arrow key on the timeline's slider changes what is told."""
+    """Check that an arrow key on the timeline's slider changes the summary."""
     page.goto((site / "docs/what-happens.html").as_uri())
     slider = page.locator("#timeline-move")
     status = page.locator(".timeline[data-trace=move] .timeline-summary")
@@ -199,7 +199,7 @@ def the_slider_moves_by_keys(page: Any, site: Path) -> str:
 
 
 def the_picture_follows_the_slider_on_a_phone(page: Any, site: Path) -> str:
-    """The line of the chosen time is in sight, where the picture is wider than the window."""
+    """Check that the line of the chosen time is visible if the picture is wider than the window."""
     page.set_viewport_size({"width": 360, "height": 780})
     page.goto((site / "docs/what-happens.html").as_uri())
     place = page.locator(".timeline[data-trace=move]")
@@ -217,7 +217,7 @@ def the_picture_follows_the_slider_on_a_phone(page: Any, site: Path) -> str:
 
 
 def a_table_is_sorted_by_keys(page: Any, site: Path) -> str:
-    """Enter on a heading sorts, and says so."""
+    """Check that Enter on a heading sorts the table and sets aria-sort."""
     page.goto((site / "docs/scorecard.html").as_uri())
     button = page.locator("article table th button").first
     button.focus()
@@ -229,7 +229,7 @@ def a_table_is_sorted_by_keys(page: Any, site: Path) -> str:
 
 
 def a_search_finds_something(page: Any, site: Path) -> str:
-    """The search box finds words without a server."""
+    """Check that the search box finds words without a server."""
     page.goto((site / "index.html").as_uri())
     box = page.locator(".sidebar-search")
     box.fill("rebootstrap")
@@ -237,13 +237,13 @@ def a_search_finds_something(page: Any, site: Path) -> str:
     from playwright.sync_api import TimeoutError as Late
 
     found = page.locator("#search-results li")
-    with suppress(Late):  # they come one after the other
+    with suppress(Late):  # results are added one by one
         found.nth(4).wait_for(timeout=20_000)
     return "" if found.count() >= 5 else f"{found.count()} pages found"
 
 
 def the_menu_of_a_phone_opens_by_keys(page: Any, site: Path) -> str:
-    """The navigation is reached by the keyboard where it is folded away."""
+    """Check that the keyboard opens a collapsed navigation."""
     page.set_viewport_size({"width": 360, "height": 780})
     page.goto((site / "index.html").as_uri())
     page.locator(".mobile-header .nav-overlay-icon").focus()
@@ -257,14 +257,14 @@ def the_menu_of_a_phone_opens_by_keys(page: Any, site: Path) -> str:
 
 
 def the_chooser_of_versions_knows_this_one(page: Any, site: Path) -> str:
-    """versions.js beside the versions' folders was read."""
+    """Check that the page read versions.js from the folder of all versions."""
     page.goto((site / "docs/start.html").as_uri())
     values = page.locator("#site-version-chooser option").all_inner_texts()
     return "" if site.name in values else f"it has {values}"
 
 
 def the_chooser_leads_to_the_same_page_of_another_version(page: Any, site: Path) -> str:
-    """Beside an older version each page leads to the other's; the older one names the newest."""
+    """Check that pages of two versions link to each other, and the older one to the newest."""
     both, old = PICTURES / "versions", "0.0.1"
     shutil.copytree(site, both / site.name)
     shutil.copytree(site, both / old)

@@ -1,7 +1,7 @@
-"""The pages on commands, written from what `odradek COMMAND --help` is made of.
+"""Write the pages on commands from the data of `odradek COMMAND --help`.
 
 In: the table of commands and their typer functions. Out: Markdown, a page for each command, with
-all its verbs and flags. Must not: say anything that `--help` doesn't say.
+all its verbs and flags. Must not: add facts that aren't in `--help`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from odradek.cli import COMMANDS, build
 
 
 def command_pages() -> dict[str, str]:
-    """All pages by the command's name, below `cli/`."""
+    """Return all pages by the command's name, below `cli/`."""
     return {name: "\n".join(page(name)) for name in COMMANDS}
 
 
 def overview() -> str:
-    """The table of all commands: where each one's page is, and what it is for."""
+    """Return the table of all commands: links to their pages, and their purpose."""
     rows = [
         f"| [odradek {name}](cli/{name}.md) | {cell(one.help)} |" for name, one in COMMANDS.items()
     ]
@@ -30,7 +30,7 @@ def overview() -> str:
 
 
 def page(name: str) -> Iterator[str]:
-    """A command, and its verbs."""
+    """Yield the page of a command and its verbs."""
     top: Any = typer.main.get_command(build(name))
     command = top.commands[name]
     yield from (f"# odradek {name}", "")
@@ -45,7 +45,7 @@ def page(name: str) -> Iterator[str]:
 
 
 def details(name: str, command: Any) -> Iterator[str]:
-    """Return a command's usage, help, arguments and flags."""
+    """Yield a command's usage, help, arguments and flags."""
     params = [p for p in command.params if not getattr(p, "hidden", False)]
     words = [argument(p) for p in params if p.param_type_name == "argument"]
     yield from ("```console", " ".join([name, *words, "[FLAGS]"]), "```", "")
@@ -56,7 +56,7 @@ def details(name: str, command: Any) -> Iterator[str]:
 
 
 def help_of(command: Any) -> Iterator[str]:
-    """The help text: an example is a block of its own, the rest are paragraphs."""
+    """Yield the help text: an example as a code block, the rest as paragraphs."""
     text = command.help.replace("\b", "") if command.help else ""
     for part in re.split(r"\n\s*\n", text.strip()):
         flat = " ".join(part.split())
@@ -68,18 +68,18 @@ def help_of(command: Any) -> Iterator[str]:
 
 
 def linked(text: str) -> str:
-    """A page that the help names by its path in the repository, as a link."""
+    """Turn the path of a page in a help text into a link."""
     return re.sub(r"docs/([a-z-]+)\.md", r"[\1](../docs/\1.md)", text)
 
 
 def argument(p: Any) -> str:
-    """An argument in the line that is typed."""
+    """Return an argument as in the usage line."""
     word = f"{p.metavar or p.name.upper()}{'' if p.nargs == 1 else '...'}"
     return word if p.required or word.startswith("[") else f"[{word}]"
 
 
 def flag(p: Any) -> str:
-    """A row of the table of flags."""
+    """Return a row of the table of flags."""
     value = f" {p.metavar}" if p.metavar and p.param_type_name == "option" else ""
     names = [f"`{one}{value}`" for one in (*p.opts, *p.secondary_opts)]
     if p.param_type_name == "argument":

@@ -1,7 +1,7 @@
-"""Every link of the built site is followed: to files, and to places in them.
+"""Follow every link of the built site, to files and to places in them.
 
-In: a folder of HTML. Out: a line for each link that leads nowhere, or to another machine's script,
-style or picture: the site is read without a network. Must not: ask any other machine.
+In: a folder of HTML. Out: a line for each dead link, and for each script, style or picture from
+another machine: the site must work without a network. Must not: send requests to other machines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOADED = {"script", "img", "link", "iframe", "source", "object"}
 
 
 class Page(HTMLParser):
-    """The links of a page, and the places in it that others may lead to."""
+    """The links of a page, and the anchors in it."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -25,7 +25,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what an element is called and where it leads."""
+        """Record an element's anchors and links."""
         found = dict(attrs)
         self.places |= {value for name in ("id", "name") if (value := found.get(name))}
         for name in ("href", "src", "data"):
@@ -35,7 +35,7 @@ class Page(HTMLParser):
 
 
 def dead_links(folder: Path) -> list[str]:
-    """A line for each link that leads nowhere."""
+    """Return a line for each dead link."""
     pages = {
         path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8"))
         for path in sorted(folder.rglob("*.html"))
@@ -44,7 +44,7 @@ def dead_links(folder: Path) -> list[str]:
 
 
 def dead_links_of(name: str, pages: dict[str, Page], folder: Path) -> list[str]:
-    """The same of one page."""
+    """Return a line for each dead link of one page."""
     found = []
     for tag, link in dict.fromkeys(pages[name].links):
         parts = urlsplit(link)
@@ -55,8 +55,8 @@ def dead_links_of(name: str, pages: dict[str, Page], folder: Path) -> list[str]:
         place = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(parts.path)))
         place = name if not parts.path else place
         if place.startswith("../") and place.removeprefix("../") == "versions.js":
-            continue  # of all versions, beside this one's folder
-        if place.startswith(("/", "../")):  # what lies there lies on this machine alone
+            continue  # shared by all versions, in their common folder
+        if place.startswith(("/", "../")):  # files there exist only on this machine
             found.append(f"{name}: {link} leads out of the site")
             continue
         target = pages.get(place)

@@ -1,10 +1,10 @@
-"""The sources of the site: the repository's own pages, as they are, beside what is written for it.
+"""Copy the sources of the site: the repository's own pages, and files that only the site has.
 
-In: the repository. Out: a folder with the same paths in it, so that links between pages hold as
-they do in the repository. A link to a folder leads to its README; one that is called by its page's
-file name is called by its title; a link to a source file leads into `repository`, where an address
-of it was given, and is plain text otherwise. Must not: change what else a page says, or publish
-what merely lies in the folders: notes, settings with secrets, what an example left.
+In: the repository. Out: a folder with the same paths in it, so that links between pages remain
+valid. A link to a folder leads to its README; a link whose text is its page's file name gets the
+page's title; a link to a source file leads into `repository`, if an address was given, and is plain
+text otherwise. Must not: change a page in other ways, or publish other files in the folders: notes,
+settings with secrets, output of examples.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ class StagingError(Exception):
 
 
 def pages() -> list[Path]:
-    """The repository's pages, as paths below its root."""
+    """Return the repository's pages, as paths below its root."""
     return sorted(files(*PAGES))
 
 
 def files(*patterns: str) -> list[Path]:
-    """The repository's files of these names, as paths below its root. Without git all that lie
-    there are its own, but for hidden ones.
+    """Return the repository's files of these names, as paths below its root.
+
+    Without git all files there count, except for hidden ones.
     """
     found = (p.relative_to(ROOT) for pattern in patterns for p in ROOT.glob(pattern) if p.is_file())
     plain = [path for path in found if not any(part.startswith(".") for part in path.parts)]
@@ -68,7 +69,7 @@ def of_git() -> set[str] | None:
 
 
 def stage(target: Path, repository: str = "") -> None:
-    """Lay pages, data and the site's own files into an empty folder."""
+    """Copy pages, data and the site's own files into an empty folder."""
     known = set(pages())
     for path in known:
         text = (ROOT / path).read_text(encoding="utf-8")
@@ -79,7 +80,7 @@ def stage(target: Path, repository: str = "") -> None:
             put(target / path, (ROOT / path).read_bytes())
     for path in files(f"{SITE}/**/*"):
         put(target / path.relative_to(SITE), (ROOT / path).read_bytes())
-    # A page that was opened as a file may load a script, but no JSON.
+    # A page that is opened as a file may load a script, but no JSON.
     traces = (ROOT / "docs/what-happens.json").read_text(encoding="utf-8")
     put(target / "_static/traces.js", f"window.odradekTraces = {traces};\n")
 
@@ -111,7 +112,7 @@ def arrows(diagram: str) -> str:
 
 
 def transitions(diagram: str) -> str:
-    """Convert a diagram of states."""
+    """Convert a state diagram."""
     lines = ["| from | when | to |", "|---|---|---|"]
     for line in diagram.splitlines():
         states, _, event = (part.strip() for part in line.partition(":"))
@@ -121,18 +122,18 @@ def transitions(diagram: str) -> str:
 
 
 def state(name: str) -> str:
-    """A state's cell."""
+    """Return a state's cell."""
     return "" if name == "[*]" else f"`{name}`"
 
 
 def put(file: Path, content: str | bytes) -> None:
-    """Write a file, and the folders above it."""
+    """Write a file, and create the folders above it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def relinked(text: str, page: Path, known: set[Path], repository: str) -> Iterator[str]:
-    """The text with links as the site has them; blocks of code stay as they are."""
+    """Yield the text with links for the site; code blocks are unchanged."""
     for index, part in enumerate(FENCE.split(text)):
         if index % 2:
             yield part
@@ -141,7 +142,7 @@ def relinked(text: str, page: Path, known: set[Path], repository: str) -> Iterat
 
 
 def one_link(found: re.Match[str], page: Path, known: set[Path], repository: str) -> str:
-    """A link as the site has it."""
+    """Return a link for the site."""
     words, link = found[1], found[2]
     place, hash_mark, anchor = link.partition("#")
     if not place or re.match(r"[a-z]+:", place):

@@ -1,11 +1,11 @@
-"""Record what clients do while their cluster is hurt: the timelines of docs/what-happens.md.
+"""Record what clients do during faults of their cluster: the timelines of docs/what-happens.md.
 
     .venv/bin/python -m tools.website.traces
 
-In: the stories below, played by the clients that ship in the simulation, with one seed. Out:
+In: the stories below, run with the shipped clients in the simulation, with one seed. Out:
 docs/what-happens.json, which the page's script draws, and the tables of docs/what-happens.md, for
-readers without JavaScript. The same code writes the same files; a test plays the stories again.
-Must not: help the clients; they know one bootstrap address and nothing else.
+readers without JavaScript. The same code writes the same files; a test runs the stories again. Must
+not: help the clients; they know one bootstrap address and nothing else.
 """
 
 from __future__ import annotations
@@ -32,44 +32,44 @@ TOPIC = "flights"
 SEED = 24
 SENT_EVERY = 0.5
 ASKED_EVERY = 2.0
-"""Seconds between two looks at `explain()`."""
+"""Seconds between two calls of `explain()`."""
 SEEN_EVERY = 0.1
-"""Seconds between two looks at the brokers, beside those when one starts or stops to listen."""
+"""Seconds between two looks at the brokers, in addition to those when a broker changes."""
 FRONT = "bootstrap address"
 KILLED = "killed"
-"""The client that is."""
+"""Name of the client that is killed."""
 BEFORE = 4.0
-"""When it begins to go wrong."""
+"""Time at which the fault begins."""
 Shown = dict[str, Any]
-"""A story as it is kept: plain data."""
+"""Data of a story."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """Something that happens to a cluster of three brokers, and for how many seconds it is told."""
+    """Fault of a cluster of three brokers, and the duration of the story in seconds."""
 
     name: str
     seconds: float
     hurt: Callable[[KafkaSimulation], object]
     successor: bool = False
-    """The consumer starts when it goes wrong; until then another one of its group reads."""
+    """Whether the consumer starts at the fault, and another one of its group reads before."""
 
 
 def the_leader_dies(world: KafkaSimulation) -> None:
-    """Kill the leader of the topic's only partition; it is back ten seconds later."""
+    """Kill the leader of the topic's only partition, and restart it ten seconds later."""
     leader = world.cluster.leader(TOPIC, 0)
     assert leader is not None  # noqa: S101 - all is well until now
     world.bounce(leader.id, after=10.0)
 
 
 def all_die(world: KafkaSimulation) -> None:
-    """Kill every broker; they are back twenty seconds later, where they were."""
+    """Kill every broker, and restart them at the same addresses twenty seconds later."""
     for broker in world.brokers:
         world.bounce(broker, after=20.0)
 
 
 def the_leader_hangs(world: KafkaSimulation) -> None:
-    """Stop the leader's process as SIGSTOP does, for fifteen seconds."""
+    """Stop the leader's process for fifteen seconds, as with SIGSTOP."""
     leader = world.cluster.leader(TOPIC, 0)
     assert leader is not None  # noqa: S101 - all is well until now
     world.pause(leader.id)
@@ -77,7 +77,7 @@ def the_leader_hangs(world: KafkaSimulation) -> None:
 
 
 def the_reader_is_killed(world: KafkaSimulation) -> None:
-    """Stop the consumer's process for good: as with SIGKILL, the group isn't told."""
+    """Stop the consumer's process permanently; as with SIGKILL, it doesn't leave the group."""
     world.world.hosts[KILLED].freeze()
 
 
@@ -92,7 +92,7 @@ STORIES = (
 
 
 class Recorder:
-    """One story while it is played."""
+    """Recorder of one story."""
 
     def __init__(self, story: Story, world: KafkaSimulation) -> None:
         self.story, self.world = story, world
@@ -115,16 +115,16 @@ class Recorder:
             setattr(world.world, change, partial(self.seen, getattr(world.world, change)))
 
     def seen(self, change: Callable[..., None], *arguments: Any) -> None:
-        """Let a broker start or stop to listen, and look at once."""
+        """Let a broker start or stop to listen, and record that at once."""
         change(*arguments)
         self.look()
 
     def member(self, name: str) -> Consumer:
-        """A consumer of the one group."""
+        """Create a consumer of the group."""
         return self.world.consumer(group_id="board", auto_offset_reset="earliest", name=name)
 
     def play(self) -> Shown:
-        """Play it; return what is kept of it."""
+        """Run the story and return its data."""
         world, story = self.world, self.story
         self.reader.subscribe([TOPIC])
         self.look()
@@ -156,14 +156,14 @@ class Recorder:
         }
 
     def hurt(self) -> None:
-        """Let the fault begin."""
+        """Start the fault."""
         self.story.hurt(self.world)
         self.look()
 
     def send(self) -> None:
-        """Send the next record, and note when its outcome comes."""
+        """Send the next record, and record when it completes."""
         if self.world.now > self.story.seconds - SENT_EVERY:
-            return  # its outcome isn't told any more
+            return  # too late for an outcome within the story
         number = len(self.records)
         self.records.append([at(self.world.now), None, None])
 
@@ -177,12 +177,12 @@ class Recorder:
             self.refused("producer", error)
 
     def refused(self, name: str, error: KafkaError) -> None:
-        """Note the first error that a call of a client raised."""
+        """Record the first error that a call of a client raised."""
         if all(one[1] != name for one in self.errors):
             self.errors.append([at(self.world.now), name, f"{type(error).__name__}: {error}"])
 
     def look(self) -> None:
-        """Note which brokers are how."""
+        """Record the state of each broker."""
         reached = self.world.front_door.brokers
         alive = [broker for broker in reached.values() if broker.alive]
         foreign = "" if reached is self.world.brokers else " of the other cluster"
@@ -196,7 +196,7 @@ class Recorder:
             self.state(address, "down", self.lanes[address][-1][2])
 
     def state(self, address: str, state: str, who: str) -> None:
-        """Note a state, where it is another than before; of one instant, the last one counts."""
+        """Record a changed state; of several at one time, the last one counts."""
         lane = self.lanes.setdefault(address, [])
         if lane and lane[-1][0] == at(self.world.now):
             lane.pop()
@@ -204,7 +204,7 @@ class Recorder:
             lane.append([at(self.world.now), state, who])
 
     def ask(self) -> None:
-        """Note what each client says of itself, where that is new."""
+        """Record each client's explanation if it changed."""
         for name, client in self.clients.items():
             text = str(client.explain())
             said = self.says[name]
@@ -212,7 +212,7 @@ class Recorder:
                 said.append([at(self.world.now), text])
 
     def note(self, name: str, event: Event) -> None:
-        """Keep an event that a reader wants to see."""
+        """Record an event that readers want to see."""
         words = in_words(event)
         if words:
             address = event.fields.get("address")
@@ -239,11 +239,11 @@ WORDS = {
     "first_record": "records arrive",
     "broken": "stops, and all its calls raise an error",
 }
-"""Kinds of events that are shown, in words."""
+"""Text of the kinds of events that are shown."""
 
 
 def in_words(event: Event) -> str:
-    """An event for people; empty for one that isn't shown."""
+    """Return an event as text; empty if it isn't shown."""
     pattern = WORDS.get(event.kind)
     known = event.fields
     if pattern is None or known.get("what") == "dial" or known.get("backoff", 0) is None:
@@ -252,19 +252,19 @@ def in_words(event: Event) -> str:
 
 
 def one_field(value: Any) -> str:
-    """A field for people: figures with two places, an error without its class."""
+    """Return a field as text: figures with two decimals, an error without its class."""
     if isinstance(value, float):
         return f"{value:.2f}"
     return re.sub(r"^\w+(Error|Exception): ", "", str(value))
 
 
 def at(seconds: float) -> float:
-    """A time in milliseconds' precision."""
+    """Return a time rounded to milliseconds."""
     return round(seconds, 3)
 
 
 def recorded() -> list[Shown]:
-    """All stories, played now."""
+    """Run all stories and return their data."""
     found = []
     for story in STORIES:
         with KafkaSimulation(seed=SEED) as world, suppress(KafkaError):
@@ -273,7 +273,7 @@ def recorded() -> list[Shown]:
 
 
 def as_text(stories: list[Shown]) -> str:
-    """The file of all stories, an event a line."""
+    """Return the text of the file, an event a line."""
     lines = []
     for story in stories:
         parts = [f"{json.dumps(name)}:{lined(value)}" for name, value in story.items()]
@@ -282,7 +282,7 @@ def as_text(stories: list[Shown]) -> str:
 
 
 def lined(value: Any) -> str:
-    """JSON with an entry of a list a line."""
+    """Return JSON with one entry of a list per line."""
     if isinstance(value, list):
         return "[\n" + ",\n".join(json.dumps(one, separators=(",", ":")) for one in value) + "]"
     if isinstance(value, dict):
@@ -292,14 +292,14 @@ def lined(value: Any) -> str:
 
 
 def table(story: Shown) -> Iterator[str]:
-    """Return a story as the lines of a table, at most two rows for repeated events of one kind."""
+    """Yield a story as a table, with at most two rows for repeated events of one kind."""
     yield from ("| seconds | who | what |", "|---|---|---|")
     for when, who, words in rows(story):
         yield f"| {when:.2f} | {who} | {words.replace('|', chr(92) + '|')} |"
 
 
 def rows(story: Shown) -> list[tuple[float, str, str]]:
-    """Return a table's rows: states of brokers, clients' events from then on, errors, the end."""
+    """Return a table's rows: brokers' states, clients' events after the fault, errors, the end."""
     found = [
         (when, "cluster", f"{who} {lane['address']} {CHANGES[state]}")
         for lane in story["lanes"]
@@ -323,7 +323,7 @@ CHANGES = {"up": "is up", "down": "is down", "hangs": "hangs"}
 def outcome(story: Shown) -> str:
     """Return the last row: the records' outcome, and the number of connection attempts.
 
-    Recovery counts from the brokers' return, not from what a client noticed.
+    Recovery is measured from the brokers' return, not from when a client noticed it.
     """
     records = story["records"]
     acknowledged = [one for one in records if one[1] is not None]
@@ -342,7 +342,7 @@ def outcome(story: Shown) -> str:
 
 
 def recovery(story: Shown) -> str:
-    """Return how long after the brokers' return records flowed; empty if some always listened."""
+    """Return the time from the brokers' return to the first record; empty if some stayed up."""
     front = next(lane["states"] for lane in story["lanes"] if lane["states"][0][2] == FRONT)
     back = next((when for when, state, _ in front if when > BEFORE and state == "up"), None)
     if back is None:
@@ -357,7 +357,7 @@ def recovery(story: Shown) -> str:
 
 
 def page(text: str, stories: list[Shown]) -> str:
-    """The page with its tables as they should be."""
+    """Return the page with up-to-date tables."""
     for story in stories:
         mark, end = f"<!-- timeline: {story['name']} -->\n", "<!-- timeline: end -->"
         before, found, rest = text.partition(mark)

@@ -1,8 +1,8 @@
-"""Which versions of the site lie beside each other.
+"""List the versions of the site in one folder.
 
 In: the folder that has one folder for each version. Out: `versions.js` in it, which every page of
-every version loads, so that old versions know of newer ones and of their pages; and `index.html`,
-which leads to the newest. Must not: touch any version's own folder.
+every version loads, so that old versions know newer ones and their pages; and `index.html`, which
+leads to the newest. Must not: touch any version's own folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INDEX = """\
 
 
 def is_name(version: str) -> bool:
-    """Whether a version is the name of a folder, and no path or markup."""
+    """Return whether a version is a valid folder name, and no path or markup."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", version) is not None
 
 
@@ -36,14 +36,14 @@ def order(version: str) -> tuple[list[int], bool, list[tuple[int, str]]]:
 
 
 def found(folder: Path) -> list[str]:
-    """All versions, the newest release first, what was tried before releases last."""
+    """Return all versions, the newest release first, pre-releases last."""
     names = [one.parent.name for one in folder.glob("*/index.html")]
     names.sort(key=order, reverse=True)
     return sorted(names, key=lambda name: not order(name)[1])
 
 
 def pages_of(version: Path) -> list[str]:
-    """The pages of a version, as paths below it without their ending."""
+    """Return the pages of a version, as paths below it without their extension."""
     found = (page.relative_to(version).with_suffix("") for page in version.rglob("*.html"))
     return sorted(page.as_posix() for page in found)
 

@@ -9,7 +9,7 @@ from odradek.cli.options import CHANGES_NOTHING, every_option
 
 def test_the_page_is_up_to_date() -> None:
     page = configuration_page.PAGE.read_text()
-    assert configuration_page.renewed(page) == page, "run tools/configuration_page.py"
+    assert configuration_page.updated(page) == page, "run tools/configuration_page.py"
 
 
 def test_each_option_is_on_the_page_with_its_text() -> None:

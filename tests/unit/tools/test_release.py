@@ -48,7 +48,7 @@ def test_a_checkout_that_is_ready_is_told_so(release: ModuleType, checkout: Path
     points = (release.one_version, release.changelog, release.clean_tree, release.free_tag)
     assert [point(checkout, "1.2.3") for point in points] == [
         "the version is 1.2.3 everywhere",
-        "the changelog tells of 1.2.3 (2026-11-28)",
+        "the changelog has 1.2.3 (2026-11-28)",
         "everything is committed",
         "the tag v1.2.3 is free",
     ]
