@@ -296,7 +296,7 @@ class ClientCalls(Generic[E]):
     def _renew(self) -> None:
         """Continue with a new engine after an exception from outside interrupted the old one.
 
-        The old one is only read, and its flows are closed (R-HO-1). What the user has set is kept:
+        The old one is only read, and its flows are closed (R-HO-1). Settings of the user are kept:
         listeners, an assignment, positions. If this method is interrupted, the next call starts it
         again.
         """

@@ -51,7 +51,7 @@ from odradek.record import BatchBuilder, InvalidRowError, SentColumns, estimate_
 F = TypeVar("F")
 
 Found = tuple[ProducerBatch | int, Completion[Any], bool]
-"""What a future waits for: a batch or a number of rows, its completion, whether it is done."""
+"""The wait of a future: a batch or a number of rows, its completion, whether it is done."""
 
 
 class Process(Protocol):

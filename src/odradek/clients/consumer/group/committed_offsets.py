@@ -1,8 +1,8 @@
 """Fetch and commit a group's offsets at its coordinator (OffsetFetch, OffsetCommit).
 
 In: partitions, or offsets; the member's identity when the request is sent. Out: committed offsets,
-or errors that say what to do. Commits are sent one after another (`commit_queue`), and a part that
-the group has accepted isn't sent again with the rest. Must not: decide what to commit, or know
+or errors that say what to do. Commits are sent one after another (`commit_queue`), and offsets that
+the group has accepted aren't sent again with the rest. Must not: decide what to commit, or know
 callbacks.
 """
 
@@ -53,18 +53,22 @@ if TYPE_CHECKING:
     from odradek.network.engine import Engine
 
 INSTANCES_FROM = 7
-"""OffsetCommit names static members from this version on (KIP-345)."""
+"""First version of OffsetCommit that names static members (KIP-345)."""
 TOPIC_IDS_FROM = 10
 UNKNOWN_TOPIC_OR_PARTITION = 3
 UNKNOWN = (UNKNOWN_TOPIC_OR_PARTITION, 100)
-"""And of UNKNOWN_TOPIC_ID."""
+"""Codes of UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID."""
 PERHAPS_STORED = (-1, 7, 15, 16)
-"""Codes of a coordinator that may have written the offsets nevertheless: UNKNOWN_SERVER_ERROR,
-REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE (too few replicas after its write) and NOT_COORDINATOR
-(it moved before the replicas had them)."""
+"""Codes with which a coordinator may have written the offsets nevertheless.
+
+UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE (too few replicas after its
+write) and NOT_COORDINATOR (it moved before the replicas had them).
+"""
 UNKNOWN_FOR = 5.0
-"""Seconds for which a commit is retried if the coordinator doesn't know a topic, which may be new.
-Other commits wait for it, so it doesn't take its caller's whole timeout."""
+"""Seconds for which a commit is retried if the coordinator doesn't know a topic.
+
+The topic may be new. Other commits wait, so the retries don't take the caller's whole timeout.
+"""
 LOOK_AGAIN = 0.1
 """Seconds between two checks of metadata that a commit by name waits for."""
 FORGOTTEN_AFTER = 30.0
@@ -77,11 +81,11 @@ OVERTAKEN = (
     FencedMemberEpochError,
     RebalanceInProgressError,
 )
-"""There was a rebalance in between: a retry in the new generation may succeed."""
+"""Errors after a rebalance: a retry in the new generation may succeed."""
 
 
 class OffsetCommitByName(OffsetCommitRequest):
-    """Commits topics whose ids weren't known when the caller committed."""
+    """Commits of topics whose ids weren't known at the time of the call."""
 
     MAX_VERSION: ClassVar[int] = TOPIC_IDS_FROM - 1
 
@@ -102,7 +106,7 @@ class CommittedOffsets:
         identity: Callable[[], GroupIdentity],
         timeout: Timeout,
     ) -> None:
-        """Set the group; `identity` returns the present member."""
+        """Set the group; `identity` returns the current member."""
         self._engine = engine
         self.metadata = metadata
         self._timeout = timeout
@@ -110,30 +114,30 @@ class CommittedOffsets:
         self.group_id = coordinator.key
         self.identity = identity
         self.refused: GroupIdentity | None = None
-        """Who the last commit was refused to."""
+        """The member whose commit was last refused."""
         self.latency = Sampled()
-        """Seconds from a commit to its answer."""
+        """Response times of commits in seconds."""
         self._queue = CommitQueue()
         self._unknown: dict[str, tuple[float, float]] = {}
-        """When a topic was first and last found unknown: of successive commits only one waits."""
+        """Times when a topic was first and last unknown: of successive commits only one waits."""
         self._missing: dict[str, float] = {}
-        """When a commit by name was last refused because newer metadata lacks its topic."""
+        """Time when a commit by name was last refused because newer metadata lacks its topic."""
 
     @property
     def now(self) -> float:
         """The engine's time."""
         return self._engine.now
 
-    # Asking
+    # Fetching
 
     def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float, *, told: OnOffset | None = None
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata | None]]:
-        """Return committed offsets; None if there is none. Open transactions are waited for.
+        """Return committed offsets, None where there is none; wait for open transactions.
 
         `told` is called for each partition as soon as its state is known, even if others wait or
-        are refused: with its offset, a final error, or one that is retried. Partitions that it no
-        longer wants aren't requested again, and aren't in the result.
+        are refused: with its offset, a final error, or one that is retried. If it returns false,
+        the partition isn't requested again, and isn't in the result.
         """
         lookup = OffsetLookup(
             self.coordinator, partitions, told, identity=self.identity, topic_id=self.topic_id
@@ -151,10 +155,10 @@ class CommittedOffsets:
         return NO_ID if found is None else found.topic_id
 
     def is_missing(self, topic: str) -> bool:
-        """Return whether brokers answered last that the topic doesn't exist."""
+        """Return whether the latest metadata says that the topic doesn't exist."""
         return self.metadata.topic_errors.get(topic) in UNKNOWN
 
-    # Telling
+    # Committing
 
     def commit(
         self,
@@ -167,9 +171,9 @@ class CommittedOffsets:
     ) -> Flow[None]:
         """Commit offsets; raise `CommitFailedError` if this member isn't allowed to (any more).
 
-        The member's state at this moment counts, not at its turn. `accepted` is called for each
-        partition that the group has accepted, even if others fail; `refused` if it is certain that
-        the group stored none of the others.
+        The member's state at the time of the call counts, not at the commit's turn. `accepted` is
+        called for each partition that the group has accepted, even if others fail; `refused` if it
+        is certain that the group stored none of the others.
         """
         if not asked.offsets and not asked.replaced:
             return
@@ -194,7 +198,7 @@ class CommittedOffsets:
             self._queue.leave(turn)
 
     def unknown_for(self, topics: Iterable[str]) -> float:
-        """How long all of these have been unknown to the coordinator, up to now."""
+        """Return for how many seconds all of these have been unknown to the coordinator."""
         now, since = self.now, -math.inf
         self._forget_old()
         for topic in topics:
@@ -211,11 +215,11 @@ class CommittedOffsets:
             del self._missing[old]
 
     def met_as_missing(self, topic: str) -> None:
-        """Note that metadata requested by a commit doesn't contain the topic."""
+        """Note that metadata requested for a commit doesn't contain the topic."""
         self._missing[topic] = self.now
 
     def is_missing_still(self, topic: str) -> bool:
-        """Return whether a commit shortly before found that the topic is missing."""
+        """Return whether a recent commit found that the topic is missing."""
         if topic not in self._missing:
             return False
         self._missing[topic] = self.now
@@ -233,7 +237,7 @@ class CommittedOffsets:
         ids: Mapping[TopicPartition, bytes],
         who: GroupIdentity,
     ) -> OffsetCommitRequest:
-        """Return the request in its connection's version; without `ids`, by name."""
+        """Return the request in its connection's version; without `ids`, it names topics."""
         kind = OffsetCommitRequest if ids else OffsetCommitByName
         topics: dict[tuple[str, bytes], OffsetCommitRequestTopic] = {}
         for tp, o in offsets.items():
