@@ -1,8 +1,8 @@
 """Write the tables of names into docs/switching.md: `tools/switching_page.py`.
 
-The tables between the page's marks are written from `habits`, `spellings` and `without_effect` of
-`common.options`, which the clients use, and from the settings that other clients have (the tests'
-frozen lists). A test fails if the page is out of date.
+The tables between the page's marks are written from `migration_hints`, `option_aliases` and
+`without_effect` of `common.options`, which the clients use, and from the settings that other
+clients have (the tests' frozen lists). A test fails if the page is out of date.
 """
 
 import json
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from odradek.common.config import OPTIONS
-from odradek.common.options.habits import CLASSES, CURES, KEYWORDS, METHODS
-from odradek.common.options.spellings import ALIASES, REFUSED, dotted
+from odradek.common.options.migration_hints import CLASSES, CURES, KEYWORDS, METHODS
+from odradek.common.options.option_aliases import ALIASES, REFUSED, dotted
 from odradek.common.options.without_effect import (
     COSTLY,
     HARMLESS,

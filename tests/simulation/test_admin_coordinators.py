@@ -13,7 +13,7 @@ from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek import Admin, KafkaTimeoutError, TopicPartition
 from odradek.clients.admin import coordinators
-from odradek.clients.asking import AT_ONCE
+from odradek.clients.batched_calls import AT_ONCE
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.errors import GroupAuthorizationError, GroupIdNotFoundError
 from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest

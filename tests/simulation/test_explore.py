@@ -13,8 +13,8 @@ import pytest
 from tests.volume import WHOLE, part, some
 
 from odradek.clients.cluster_check import ClusterCheck
+from odradek.clients.producer.batch_completion import Settling
 from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.clients.producer.settling import Settling
 from odradek.clients.producer.transaction_requests import TransactionRequests
 from odradek.metadata.bootstrap import Misled
 from odradek.network.cluster_connection_states import ClusterConnectionStates

@@ -18,7 +18,7 @@ from odradek.common.arguments import text
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError, first_use
 from odradek.common.events import Listener
-from odradek.common.options.habits import missing_method
+from odradek.common.options.migration_hints import missing_method
 from odradek.common.secret import Secret, private
 from odradek.network.flow import Flow
 from odradek.network.host import Host

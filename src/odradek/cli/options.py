@@ -19,8 +19,8 @@ import typer
 from odradek.cli.console.properties import UsageError
 from odradek.cli.frame.results import print_error
 from odradek.common import config
-from odradek.common.options.habits import CURES
-from odradek.common.options.spellings import ALIASES, REFUSED, dotted
+from odradek.common.options.migration_hints import CURES
+from odradek.common.options.option_aliases import ALIASES, REFUSED, dotted
 from odradek.common.options.table import GROUPS
 from odradek.common.options.values import Option
 from odradek.common.options.without_effect import reason

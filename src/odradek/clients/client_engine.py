@@ -149,7 +149,7 @@ class ClientEngine(Engine):
         )
         if config[AWAY] is not None:
             # Imported here: most clients have no such limit.
-            from odradek.clients.impatience import Impatience
+            from odradek.clients.unavailable_timeout import Impatience
 
             polls_alone = AWAY not in config.given
             waits = (self.callers, self.unavailable_until, self._give_up)

@@ -17,8 +17,8 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
 from odradek.common.options.connection import RECONNECT_BACKOFF
 from odradek.common.options.group import check_group
+from odradek.common.options.option_aliases import ALIASES, SUPERSEDED, dotted, sealed, spelled
 from odradek.common.options.security_values import shown_url
-from odradek.common.options.spellings import ALIASES, SUPERSEDED, dotted, sealed, spelled
 from odradek.common.options.table import OPTIONS
 from odradek.common.options.values import (
     ADMIN,

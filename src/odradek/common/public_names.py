@@ -314,7 +314,7 @@ def lazy_names(
             return getattr(import_module(MOVED[name]), name)
         if searching or name.startswith("_"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        from odradek.common.options.habits import missing_name
+        from odradek.common.options.migration_hints import missing_name
 
         if module == TOP and f"{TOP}.{name}" in (*APART, f"{TOP}.compat"):
             raise AttributeError(f"write import {module}.{name} first: it isn't loaded by itself")

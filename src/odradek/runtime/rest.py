@@ -27,11 +27,11 @@ from threading import Timer
 from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
-from odradek.common.echoes import without_echo
 from odradek.common.errors import KafkaError
 from odradek.common.outage import Spacing, number
-from odradek.common.patience import shared
 from odradek.common.secret import Secret
+from odradek.common.secret_redaction import without_echo
+from odradek.common.shared_deadline import shared
 from odradek.runtime.credentials.allowed_sources import shown
 from odradek.runtime.credentials.http_until import Until, opener
 from odradek.runtime.resolver import Resolver

@@ -12,8 +12,8 @@ import odradek
 from odradek.common.config import ADMIN, CONSUMER, OPTIONS, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
 from odradek.common.options import without_effect
-from odradek.common.options.habits import CURES, CURES_OF_KIND
-from odradek.common.options.spellings import ALIASES, REFUSED
+from odradek.common.options.migration_hints import CURES, CURES_OF_KIND
+from odradek.common.options.option_aliases import ALIASES, REFUSED
 from odradek.common.options.values import LONG_MAX
 from odradek.common.options.without_effect import COSTLY, HARMLESS, IN_FILES, has_effect
 

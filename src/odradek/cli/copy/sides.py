@@ -23,7 +23,7 @@ from odradek.cli.frame.settings import (
 )
 from odradek.clients.first_contact import FIRST_CONTACT
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
-from odradek.common.options.spellings import ALIASES, dotted
+from odradek.common.options.option_aliases import ALIASES, dotted
 from odradek.common.options.table import GROUPS
 
 CLIENT_ID = "odradek-copy"

@@ -23,7 +23,7 @@ import typer
 from odradek.api.admin import Admin
 from odradek.cli.console.properties import UsageError
 from odradek.cli.console.waiting import Failing, ending, perhaps_unread, say, telling_of_waiting
-from odradek.cli.frame.likenesses import told_with_likenesses
+from odradek.cli.frame.name_suggestions import told_with_likenesses
 from odradek.cli.frame.results import (
     Result,
     as_document,

@@ -21,7 +21,7 @@ from odradek.cli.frame.profiles import Profile, profiles_file, read_profile
 from odradek.clients.first_contact import API_TIMEOUT, FIRST_CONTACT, GOVERNING
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import ConfigurationError
-from odradek.common.options.spellings import ALIASES, dotted, sealed
+from odradek.common.options.option_aliases import ALIASES, dotted, sealed
 from odradek.common.options.table import OPTIONS
 
 BOOTSTRAP, COMMAND_CONFIG, PROFILE = (

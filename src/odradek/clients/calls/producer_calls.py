@@ -20,7 +20,6 @@ from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter
 from odradek.clients.producer.delivery import RowsDelivery
 from odradek.clients.producer.doubt import counted, were
-from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.partitioner import TopicLane, lane_for
 from odradek.clients.producer.producer_engine import ACKNOWLEDGEMENT, ProducerEngine
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, SentRecord
@@ -29,6 +28,7 @@ from odradek.clients.producer.record_arguments import (
     column_names,
     without_carried,
 )
+from odradek.clients.producer.records_without_metadata import EarlyRecord
 from odradek.common.arguments import checked_timeout, names, topic_name
 from odradek.common.config import Config
 from odradek.common.errors import (

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from odradek.common.errors import Attempt, KafkaError
-from odradek.common.options.habits import answer_habits
+from odradek.common.options.migration_hints import answer_habits
 from odradek.common.types import Address, TopicPartition
 from odradek.network.flow import Completion
 from odradek.record import BatchBuilder

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from odradek.common.options.spellings import dotted
+from odradek.common.options.option_aliases import dotted
 from odradek.common.options.without_effect import IN_FILES, has_effect
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.options.habits import CURES, CURES_OF_KIND
-from odradek.common.options.spellings import ALIASES
+from odradek.common.options.migration_hints import CURES, CURES_OF_KIND
+from odradek.common.options.option_aliases import ALIASES
 from odradek.common.options.table import OPTIONS
 from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER
 

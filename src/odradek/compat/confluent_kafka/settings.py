@@ -20,8 +20,8 @@ from uuid import UUID
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.options.group import AnyName
-from odradek.common.options.habits import CURES
-from odradek.common.options.spellings import ALIASES, REFUSED, RESETS, sealed
+from odradek.common.options.migration_hints import CURES
+from odradek.common.options.option_aliases import ALIASES, REFUSED, RESETS, sealed
 from odradek.common.options.table import OPTIONS
 from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER, boolean, integer
 from odradek.common.options.without_effect import has_effect, report

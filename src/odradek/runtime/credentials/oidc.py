@@ -23,9 +23,9 @@ from typing import Any
 from urllib.parse import parse_qs, quote_plus, unquote_plus, urlencode
 
 from odradek.common.backoff import ExponentialBackoff
-from odradek.common.echoes import without_echo
 from odradek.common.errors import TokenError
 from odradek.common.secret import Secret
+from odradek.common.secret_redaction import without_echo
 from odradek.common.types import Rng
 from odradek.network.sasl.oauthbearer import Token, end_of_jwt
 from odradek.runtime.credentials.allowed_sources import shown

@@ -25,8 +25,8 @@ from odradek.common.errors import (
     ConfigurationError,
     KafkaError,
 )
-from odradek.common.options.habits import CLASSES, CURES, KEYWORDS, METHODS
-from odradek.common.options.spellings import ALIASES, REFUSED, dotted
+from odradek.common.options.migration_hints import CLASSES, CURES, KEYWORDS, METHODS
+from odradek.common.options.option_aliases import ALIASES, REFUSED, dotted
 from odradek.common.public_names import PLACES
 
 FROZEN: dict[str, dict[str, list[str]]] = json.loads(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import copy_context
 
-from odradek.common.patience import one_patience, shared
+from odradek.common.shared_deadline import one_patience, shared
 
 
 def test_the_first_questions_time_is_all_that_there_is() -> None:

@@ -8,8 +8,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from odradek.common.echoes import without_echo
 from odradek.common.secret import HIDDEN, Secret
+from odradek.common.secret_redaction import without_echo
 
 TEXT = "s3cret/with:signs+and ü~"
 WAYS = {

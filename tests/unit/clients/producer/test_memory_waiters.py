@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from odradek.clients.producer import room_line
+from odradek.clients.producer import memory_waiters
+from odradek.clients.producer.memory_waiters import PATIENCE_S, RoomLine
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, RecordAccumulator
-from odradek.clients.producer.room_line import PATIENCE_S, RoomLine
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import ClientClosedError
 from odradek.common.events import EventLog
@@ -234,7 +234,7 @@ def test_a_long_line_costs_in_proportion_to_its_length(monkeypatch: pytest.Monke
     """As many tasks of an event loop wait for memory as the program likes."""
     compared = 0
 
-    class Counted(room_line._Waiting):
+    class Counted(memory_waiters._Waiting):
         __hash__ = object.__hash__
 
         def __eq__(self, other: object) -> bool:
@@ -242,7 +242,7 @@ def test_a_long_line_costs_in_proportion_to_its_length(monkeypatch: pytest.Monke
             compared += 1
             return self is other
 
-    monkeypatch.setattr(room_line, "_Waiting", Counted)
+    monkeypatch.setattr(memory_waiters, "_Waiting", Counted)
     number, scene = 300, Scene(LIMIT)
     owners = [object() for _ in range(number)]
     rooms = [scene.stand(owner, LIMIT // number // 2) for owner in owners]

@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
-from odradek.clients.producer.early_records import OVERHEAD, EarlyRecord, EarlyRecords
+from odradek.clients.producer.records_without_metadata import OVERHEAD, EarlyRecord, EarlyRecords
 from odradek.common.errors import (
     BufferExhaustedError,
     ClientClosedError,
