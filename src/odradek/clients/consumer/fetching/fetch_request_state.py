@@ -186,7 +186,7 @@ class FetchRequestState(Sampled):
         return (state, offset) if state.generation == generation else None
 
     def release_all(self) -> list[PartitionState]:
-        """Stop requesting all partitions; return the states whose response isn't there yet."""
+        """Stop requesting all partitions; return the states that still wait for a response."""
         found = [self.release(name) for name in list(self.parts)]
         self.outdated = False
         return [one[0] for one in found if one is not None]

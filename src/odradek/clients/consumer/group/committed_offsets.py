@@ -274,7 +274,7 @@ class _Commit:
         self._over: list[TopicPartition] = []
         """Partitions that were left out because their ownership has ended."""
         self._ids = {p: topic_id for p, topic_id in asked.ids.items() if topic_id != NO_ID}
-        """Topic ids by partition; partitions without one go by name."""
+        """Topic ids by partition; partitions without one are sent by topic name."""
         self._names = {topic_id: p.topic for p, topic_id in self._ids.items()}
         self._in_request: Mapping[TopicPartition, OffsetAndMetadata] = {}
         """Offsets in the request that is in flight."""
@@ -283,13 +283,13 @@ class _Commit:
         self._done: dict[TopicPartition, OffsetAndMetadata] = {}
         self._failed: dict[TopicPartition, KafkaError] = dict(asked.replaced)
         self._doubted = 0
-        """The metadata answer that shows whether topics that were sent by name still exist."""
+        """Number of the metadata response that shows whether topics sent by name still exist."""
         self.in_doubt = 0
-        """Number of requests whose offsets the coordinator may have stored without saying so."""
+        """Number of requests whose offsets the coordinator may have stored without a response."""
         self._asked_at = 0.0
 
     def run(self, deadline: float) -> Flow[None]:
-        """Retry until all is accepted or refused; raise the error of failed offsets."""
+        """Retry until all offsets are accepted or refused; raise the error of failed ones."""
         ask = self._stored.coordinator.ask
         while self._left:  # two requests if only some topics' ids are known
             self._member()
@@ -318,7 +318,7 @@ class _Commit:
                 self._refuse_if_replaced(p)
             missing = [p for p in self._left if self._is_missing(p)]
             missing = [p for p in missing if not self._refuse_if_missing_still(p)]
-            if missing:  # a topic of that name may exist again by now
+            if missing:  # a topic of that name may exist again
                 self._doubt(missing[0].topic)
             self._in_request = {} if missing else dict(self._left)
         else:
@@ -346,7 +346,7 @@ class _Commit:
         return True
 
     def _doubt(self, topic: str) -> None:
-        """Send nothing more by name before the response to a metadata request from now on."""
+        """Send nothing more by name until a metadata request from now on has a response."""
         self._doubted = self._stored.metadata.next_question
         self._stored.metadata.request(f"{self.what}: the coordinator doesn't know topic {topic}")
 
@@ -419,7 +419,7 @@ class _Commit:
     def _refuse_unknown(self, partition: TopicPartition) -> bool:
         """Fail a partition whose topic the coordinator doesn't know, unless the topic may be new.
 
-        The coordinator will know a new topic soon.
+        The coordinator will soon know a new topic.
         """
         if self._refuse_if_replaced(partition):
             return True
@@ -448,7 +448,9 @@ class _Commit:
         return f"; the other {done} {many} committed" if done else ""
 
     def _member(self) -> GroupIdentity:
-        """Leave out partitions whose ownership has ended, and return who commits the others.
+        """Leave out partitions whose ownership has ended.
+
+        Return the identity that commits the others.
 
         Partitions that were revoked for a rebalance are committed in the former generation: if the
         group is in a newer one already, another member may own them.
@@ -470,11 +472,11 @@ class _Commit:
         return next(iter(self._failed.values())).beside(self._done, self._failed)
 
     def _still(self, now: GroupIdentity) -> bool:
-        """Whether it is the same member."""
+        """Return whether the member is still the same."""
         return now.member_id == self._sent.member_id
 
     def _removed(self) -> CommitFailedError:
-        """Say that other members may have read on, and committed, in the meantime."""
+        """Return the error that other members may have read on, and committed, in the meantime."""
         if not self._over:
             why = "the member was removed in the meantime"
             return lost_membership(self._stored.group_id, why)
@@ -484,12 +486,12 @@ class _Commit:
         return lost_membership(self._stored.group_id, why)
 
     def _judged(self, error: KafkaError | None) -> KafkaError | None:
-        """Return an error as it concerns this member: retriable, or final."""
+        """Return an error as it affects this member: retriable, or final."""
         if error is None or error.retriable or isinstance(error, FencedInstanceIdError):
             return error
         now, sent = self._stored.identity(), self._sent
-        # While a join is out, its answer settles it: the group may have gone on to the generation
-        # in which this member keeps its partitions, and a commit beside the join heard of it first.
+        # A JoinGroup is in flight, and its response decides: the group may have moved to the
+        # generation in which this member keeps its partitions, and only the commit has noticed.
         moved = now.generation >= 0 and (now.joining or now != sent)
         waiting = isinstance(error, StaleMemberEpochError | RebalanceInProgressError)
         again = moved or (waiting and now.generation >= 0)
