@@ -472,7 +472,7 @@ class PartitionState:
 
     def say(self, offset: OffsetAndMetadata) -> None:
         """Note the caller's own commit."""
-        self.taken = None  # otherwise a retry of its commit could undo the caller's
+        self.taken = None  # else a retry of its commit could undo the caller's
         consumed, position = self.consumed, self.position
         if consumed is not None and position is not None:
             in_hand = consumed <= offset.offset <= position

@@ -43,7 +43,7 @@ TAKES = 5
 QUIET = 1.0
 """Seconds of throttling from which on the text mentions it."""
 SOON = 0.05
-"""Seconds below which a time is shown as "now", since it would print as 0.0."""
+"""Seconds below which the text says "in progress", as the time would print as 0.0."""
 SHOWN_ATTEMPTS = 5
 """Maximum number of different attempts in the text; `attempts` has all."""
 
