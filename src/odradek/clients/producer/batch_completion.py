@@ -286,7 +286,7 @@ class Settling:
                 batch.unnumber()
 
     def _missing(self, queue: PartitionQueue, batch: ProducerBatch, why: str) -> None:
-        """Give the sequence of a batch that won't be written to the next one, or bump the epoch."""
+        """Pass an unwritten batch's sequence to the next batch, or bump the epoch."""
         if batch.sequence == NO_SEQUENCE:
             return
         if batch.doubtful or not queue.take_back(batch):
@@ -331,7 +331,7 @@ class Settling:
     def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Fail a batch that timed out (KIP-91); it isn't in `waiting` any more."""
         if batch in queue.in_flight:
-            batch.doubt()  # the outcome of this attempt is unknown
+            batch.doubt()  # the outcome of this attempt is not known
         queue.out_of_order.discard(batch)
         now, place = self._engine.now, batch.partition
         known = f"{were(batch.count)} {fate(batch)}"

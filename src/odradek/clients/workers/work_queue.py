@@ -141,9 +141,7 @@ class WorkQueue:
             tp = record.topic_partition
             work = came.get(tp) or self._partitions.get(tp)
             if work is not None and record.offset < work.end:
-                self.drop(
-                    [tp]
-                )  # its log was truncated, or its topic recreated: offsets start over
+                self.drop([tp])  # its log was truncated, or its topic recreated: offsets start over
                 work = None
             if work is None:
                 new = True

@@ -330,7 +330,7 @@ class WorkRun:
         return len(queue.running) >= most and queue.waiting >= most
 
     def _share(self) -> None:
-        """Give each assigned partition its share of the buffer."""
+        """Divide the buffer between the assigned partitions."""
         assigned = len(self._calls.engine.subscription.partitions)
         if assigned != self._partitions:
             self._partitions = assigned
