@@ -1,9 +1,9 @@
-"""One request that any broker may answer, retried until it is answered or the time is up.
+"""Send a request to any broker, and retry until one answers or the deadline passes.
 
-In: a request and what to think of its answer. Out: the answer, or an error that lists the attempts.
-Admin's calls go this way, and the consumer's and admin's questions about topics (R-MD-4: list and
-describe are calls of their own). R-RT-1: exponential backoff per call; R-RT-2: the caller's
-deadline is the only limit. Must not: change the client's snapshot.
+In: a request and a function that checks the response. Out: the response, or an error that lists the
+attempts. The admin client's calls use this, and requests of consumer and admin for topics (R-MD-4:
+list and describe are separate calls). Each call has its own exponential backoff (R-RT-1); the
+caller's deadline is the only limit (R-RT-2). Must not: change the client's snapshot.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from odradek.protocol.message import Message
 M = TypeVar("M", bound=Message)
 
 Timeout = Callable[[str, float, Sequence[Attempt]], KafkaTimeoutError]
-"""Makes the error of a call that waited for something until now, and of its failed attempts."""
+"""Returns the error of a call that timed out, for its description, the time and its attempts."""
 
 ATTEMPTS_KEPT = 20
-"""The last attempts of a call that its error lists."""
+"""Maximum number of attempts that an error lists; the last ones are kept."""
 
 MOST_ASKED = 2
-"""Brokers that a question is put to at the same time: the second when the first is silent."""
+"""Maximum number of brokers that are asked at the same time: a second if the first is silent."""
 
 
 class Sent(NamedTuple):
-    """A request that is out."""
+    """A request without a response so far."""
 
     connection: Connection
     reply: Completion[Message]
@@ -54,7 +54,7 @@ class Sent(NamedTuple):
 
 
 class Brokers:
-    """The brokers of one client's cluster, of which each call asks one or more."""
+    """The brokers of one client's cluster, with the objects that a call needs to reach them."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class Brokers:
     ) -> None:
         """Set the callbacks of a call.
 
-        `denied` is called if a broker isn't the leader or coordinator that metadata says;
-        `just_created` returns whether this client created a topic that brokers may not know yet.
-        `right`: what the client needs on the topics that it asks for.
+        `denied` is called if a broker isn't the leader or coordinator that metadata names;
+        `just_created` returns whether this client created a topic that brokers may not know yet;
+        `right` is the operation that the client needs on topics.
         """
         self.engine = engine
         self.network = network
@@ -88,10 +88,10 @@ class Brokers:
 
 
 class AnyBrokerCall:
-    """One call: its backoff, its attempts, and whether an answer may have been lost."""
+    """One call: its backoff, its attempts, and whether a response may have been lost."""
 
     newest: int | None = None
-    """The highest version of the API to speak, where that depends on more than the two sides."""
+    """Highest version of the API to use, if a request needs another limit than both sides have."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class AnyBrokerCall:
         deadline: float,
         among: Callable[[Cluster], list[Address]] = Cluster.addresses,
     ) -> None:
-        """`among`: who may be asked, of the cluster as it is known then; all brokers by default."""
+        """Set `among`, which returns the brokers to choose from in a snapshot; by default all."""
         self._engine = brokers.engine
         self._network = brokers.network
         self._metadata = brokers.metadata
@@ -110,15 +110,15 @@ class AnyBrokerCall:
         self.deadline = deadline
         self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
         self.answer_lost = False
-        """A request went out and no answer came: it may have been carried out."""
+        """Whether a request had no response, so that the broker may have processed it."""
         self._backoff = Backoff(brokers.retry, brokers.rng)
         self._whose = brokers.check
         self._ours = False
         self._failed: dict[Address, None] = {}
         self._out: list[Sent] = []
-        """Requests of this call that wait for their answers: each is good, whenever it comes."""
+        """Requests of this call in flight; the first response counts."""
         self._address: Address | None = None
-        """Who was asked, or has answered, last."""
+        """Address that was last asked, or that has answered."""
 
     def ask(
         self,
@@ -132,12 +132,11 @@ class AnyBrokerCall:
     ) -> Flow[M]:
         """Send requests until `check` finds no retriable error in a response; raise other errors.
 
-        `body` is called with the remaining seconds. While the first broker is silent, one more is
-        asked, and the first response counts, however late it is (R-RB-9); a request that isn't
-        `idempotent` is sent to no other broker meanwhile. Such a request, and one that is for
-        `ours` alone, is only sent to brokers that are known to belong to this cluster (R-RB-5).
-        `read` reads the next piece of a large response before it is checked, and returns whether
-        that was the last.
+        `body` is called with the remaining seconds. While the first broker is silent, a second one
+        is asked, and the first response counts, however late it is (R-RB-9). A request that isn't
+        `idempotent` is sent to no second broker. It is only sent to brokers that are known to
+        belong to this cluster (R-RB-5), as is a request with `ours`. `read` reads the next piece of
+        a large response before it is checked, and returns whether that was the last.
         """
         now = yield START
         self._ours = ours or not idempotent
@@ -155,11 +154,12 @@ class AnyBrokerCall:
                 if not failure.retriable:
                     raise
             else:
-                found = check(answer, connection)  # what it raises goes to the caller as it is
+                # An error that `check` raises goes to the caller unchanged.
+                found = check(answer, connection)
                 if found is None:
                     return answer
                 if isinstance(found, RebootstrapRequiredError):
-                    # R-RB-3: its connection ends as in a handshake, and the client starts again.
+                    # R-RB-3: the connection ends as in a handshake, and the client starts again.
                     self._network.fail(connection, found, self._engine.now)
                     found = DisconnectedError(f"{connection.address} requires a rebootstrap")
                 if not found.retriable:
@@ -208,9 +208,10 @@ class AnyBrokerCall:
             until = self.deadline
             if not out or (idempotent and len(out) < MOST_ASKED and out[-1].connection.suspect):
                 connection, until = self._connection(now)
-                # Not to one that mustn't be told it: whose cluster isn't known to be ours.
+                # Not to a broker whose cluster isn't known, if the request is for this cluster
+                # only.
                 if connection and self._ours and not self._whose.agreed(connection, now):
-                    connection, until = None, self.deadline  # `changed` tells
+                    connection, until = None, self.deadline  # `changed` is notified then
                 if connection is not None:
                     self._address = connection.address
                     reply = self._send(connection, body, idempotent, now)
@@ -224,7 +225,7 @@ class AnyBrokerCall:
     def _whole(
         self, answer: M, read: Callable[[M], bool], connection: Connection, now: float
     ) -> Flow[float]:
-        """Read an answer, a piece in a step; one that can't be read is a failed attempt."""
+        """Read a response piece by piece; a response that can't be read is a failed attempt."""
         try:
             while not read(answer):
                 now = yield Wait((), math.nextafter(max(now, self._engine.now), math.inf))
@@ -243,7 +244,7 @@ class AnyBrokerCall:
         """Send a request; the caller's deadline ends the call, but not the shared connection."""
         network = self._network
         left, limit = self.deadline - now, network.request_timeout
-        # A broker may rightly think about a change for as long as it was given.
+        # A broker may legitimately work on a change for as long as the request allows.
         patience = 0.0 if idempotent else min(limit, left)
         request = body(left)
         version = self.version_for(connection, type(request))
@@ -264,7 +265,7 @@ class AnyBrokerCall:
         return self.timed_out(now)
 
     def _connection(self, now: float) -> tuple[Connection | None, float]:
-        """Return the least busy connection to an unasked broker, or when to look again.
+        """Return the least busy connection to an unasked broker, or when to check again.
 
         A connection attempt is started if one is allowed.
         """
@@ -272,7 +273,7 @@ class AnyBrokerCall:
         snapshot = self._metadata.snapshot
         known = self._among(snapshot) if snapshot is not None else []
         addresses = [a for a in known if a not in asked]
-        # Beside a data connection on which something is slow there may be one for metadata.
+        # A slow data connection may be accompanied by one for metadata.
         lines = [network.connection(a, p) for a in addresses for p in (DATA, METADATA)]
         found = [c for c in lines if c is not None]
         usable = [
@@ -285,7 +286,8 @@ class AnyBrokerCall:
             best = usable[order.index(min(order))]
             if not best.in_flight.has_patient():
                 return best, now
-            # Its broker may hold a fetch; a commit, say, waits for this answer.
+            # The broker may hold a fetch on it, while a commit, for example, waits for this
+            # response.
             prompt = self._whose.prompt(best.address, now)
             at = now if prompt is not None else network.prompt_at(best.address, now)
             return prompt, min(self.deadline, at)

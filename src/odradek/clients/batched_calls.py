@@ -3,10 +3,10 @@
 In: an `Inquiry` (one API, how items are put into a request and read from a response) and the items.
 Out: an `Outcome`: each item's result or its error, so that a failed item hides no other (R-RT-4).
 The request is sent to any broker (a KRaft broker forwards requests for the controller), to one
-broker, to each partition's leader, or to a coordinator, and follows those that move (R-RT-5).
-R-RT-1: retriable errors are retried after a backoff, only for the remaining items; R-RT-2: the
-deadline is the only limit, and the remaining items then fail with all attempts in their error. Must
-not: know the purpose of any API.
+broker, to each partition's leader, or to a coordinator; if leaders or coordinators move, the new
+ones are asked (R-RT-5). Retriable errors are retried after a backoff, only for the remaining items
+(R-RT-1). The deadline is the only limit, and the remaining items then fail with all attempts in
+their error (R-RT-2). Must not: know the purpose of any API.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 Said = tuple[K, int, str | None, V]
-"""Of one item: Kafka's error code, the broker's reason, the result (of no meaning with an error).
-"""
+"""An item's result: Kafka's error code, the broker's reason, the value (invalid with an error)."""
 FINAL = (
     errors.UnknownTopicOrPartitionError,
     errors.UnknownTopicIdError,
@@ -51,13 +50,16 @@ FINAL = (
     errors.ReplicaNotAvailableError,
     errors.KafkaStorageError,
 )
-"""Errors that are retriable by Kafka's table, but not cured by waiting alone.
+"""Errors that are retriable by Kafka's table, but that waiting alone doesn't cure.
 
 A topic must be created, or a disk repaired. The caller decides whether to retry.
 """
 PERHAPS_DONE = (errors.RequestTimedOutError, errors.NetworkExceptionError)
-"""A controller that says this may have carried a change out, or may do it still. One that asks to
-wait (KIP-599) hasn't begun, nor has one that isn't the controller."""
+"""Errors after which a controller may have carried out a change, or may still do so.
+
+A throttled change (KIP-599) wasn't started, and neither was one that reached another broker than
+the controller.
+"""
 MOVED = (
     errors.NotLeaderOrFollowerError,
     errors.LeaderNotAvailableError,
@@ -66,21 +68,21 @@ MOVED = (
     errors.UnknownTopicOrPartitionError,
     errors.KafkaStorageError,
 )
-"""After these a partition's leader is looked for again."""
+"""Errors after which a partition's leader is looked up again."""
 LOST = (errors.NotCoordinatorError, errors.CoordinatorNotAvailableError)
-"""After these a coordinator is looked for again."""
+"""Errors after which a coordinator is looked up again."""
 DENYING = (errors.NotLeaderOrFollowerError, errors.NotCoordinatorError)
-"""Who says this isn't the broker that was meant, or isn't yet what the cluster says."""
+"""Errors of a broker that isn't, or not yet, the leader or coordinator that metadata names."""
 LOOK_FOR_LEADERS = 2.0
-"""Seconds without an answer after which it is asked whether the leaders are still the same."""
+"""Seconds without a response after which the leaders are looked up again."""
 AT_ONCE = 64
-"""Flows that are begun beside each other."""
+"""Maximum number of flows that start together."""
 HELD_UP = 1.0
-"""Seconds after which a flow keeps no other from its beginning: what it waits for is its own."""
+"""Seconds after which a running flow doesn't keep the next one from starting."""
 
 
 class Inquiry(NamedTuple, Generic[K, M, V]):
-    """One API, as an admin client's call uses it."""
+    """One API, and how a call's items are sent and read."""
 
     what: str
     """The subject of the call, a text to follow "timed out waiting for"."""
@@ -91,24 +93,34 @@ class Inquiry(NamedTuple, Generic[K, M, V]):
     response: type[M]
     read: Callable[[M], Iterable[Said[K, V]]]
     right: str = ""
-    """The right that it takes, with Kafka's name."""
+    """Operation that the caller needs permission for, with Kafka's name."""
     already: tuple[type[KafkaError], ...] = ()
-    """Errors of a broker if an earlier attempt succeeded: success, if a response was lost."""
+    """Errors that mean success if a response was lost, because an earlier attempt succeeded."""
     changes: bool = False
-    """It isn't asked of a second broker while the first is silent, and not of a foreign one."""
+    """Whether it changes something.
+
+    It is then sent to no second broker while the first is silent, and to no broker whose cluster
+    isn't known.
+    """
     moving: tuple[type[KafkaError], ...] = ()
-    """The errors after which the item is another broker's affair."""
+    """Errors after which another broker has to be asked for the item."""
     hurried: bool = False
     """Whether retriable errors and missing items end the call as well.
 
-    The caller has other work meanwhile, and asks again.
+    The caller does other work meanwhile, and calls again.
     """
     newest: int | None = None
-    """The highest version of the API to speak, where that depends on more than the two sides."""
+    """Highest version of the API to use, if this API needs another limit than both sides have."""
     whole: bool = True
-    """The error of an answer as a whole is read here; else `read` does it, for its one item."""
+    """Whether the response's own error code is checked here.
+
+    Otherwise `read` does it for its one item.
+    """
     unsettled: Callable[[V], KafkaError | None] | None = None
-    """Returns why an existing result is requested again; it counts once the time is up."""
+    """Returns why a result isn't final and is requested again.
+
+    At the deadline the result counts.
+    """
     check: Callable[[M, Connection], KafkaError | None] | None = None
     """Checks a response as a whole, before it is read.
 
@@ -133,16 +145,17 @@ class Outcome(Generic[K, V]):
         self.results: dict[K, V] = {} if results is None else results
         self.errors: dict[K, KafkaError] = {} if errors is None else errors
         self.moved: dict[K, KafkaError] = {} if moved is None else moved
-        """Items that are another broker's affair, and why."""
+        """Items that another broker has to be asked for, and the errors."""
         self.unsettled: dict[K, V] = {} if unsettled is None else unsettled
-        """Results of `moved` items, in case that nothing better comes."""
+        """Results of items in `moved`, in case there is no better one."""
         self.led: dict[K, int] = {} if led is None else led
-        """Who gave each result, where its leader or coordinator was asked: a broker's id."""
+        """Broker id by item, where a leader or coordinator was asked."""
 
     def settled(self) -> dict[K, V]:
-        """Return all results, or raise the first error, which contains all others.
+        """Return all results, or raise the first error, whose `errors` contain the others.
 
-        The error of the only item None is raised unchanged: there are no items to distinguish.
+        If the only item is None, its error is raised unchanged, because there are no items to
+        distinguish.
         """
         for item, first in self.errors.items():
             if item is None:
@@ -151,7 +164,7 @@ class Outcome(Generic[K, V]):
         return self.results
 
     def add(self, other: Outcome[K, V]) -> None:
-        """Take in what became of other items."""
+        """Add the results and errors of other items."""
         self.results.update(other.results)
         self.errors.update(other.errors)
         self.moved.update(other.moved)
@@ -160,18 +173,18 @@ class Outcome(Generic[K, V]):
 
 
 class LeftOutError(KafkaError):
-    """An answer says nothing of what was asked: a failed attempt."""
+    """A failed attempt: the response lacks the requested item."""
 
     retriable = True
 
 
 def milliseconds(seconds: float) -> int:
-    """Return a request's time limit."""
+    """Return a time limit in milliseconds, as requests contain it."""
     return max(1, min(int(seconds * 1000), INT32_MAX))
 
 
 def resource_name(item: object) -> str:
-    """Return the name of the resource that a permission is needed on."""
+    """Return the name of the resource that needs a permission."""
     for attribute in ("topic", "name"):
         found = getattr(item, attribute, None)
         if isinstance(found, str):
@@ -191,7 +204,7 @@ class _Taken(Generic[K, M, V]):
         self._doubtful: set[K] = set()
 
     def body(self, seconds: float) -> AnyRequest:
-        """Return the next request."""
+        """Return the request for the remaining items."""
         return self.question.body([*self.left], milliseconds(seconds))
 
     def take(
@@ -214,7 +227,7 @@ class _Taken(Generic[K, M, V]):
         again: KafkaError | None = None
         for item, code, reason, value in question.read(answer):
             if item not in self.left:
-                continue  # it wasn't requested, and says nothing about the remaining items
+                continue  # it wasn't requested, and decides nothing about the remaining items
             if not code:
                 why = question.unsettled(value) if question.unsettled is not None else None
                 if why is None:
@@ -255,7 +268,7 @@ class _Taken(Generic[K, M, V]):
         return again
 
     def fail(self, error: KafkaError) -> None:
-        """All that is left fails."""
+        """Set this error for all remaining items."""
         for item in self.left:
             self.outcome.errors[item] = error
         self.left.clear()
@@ -289,7 +302,7 @@ class _Taken(Generic[K, M, V]):
         return error
 
 
-# To whom it goes
+# Calls to the brokers
 
 
 def ask(
@@ -301,11 +314,11 @@ def ask(
     among: Callable[[Cluster], list[Address]] = Cluster.addresses,
     of: str = "",
 ) -> Flow[Outcome[K, V]]:
-    """Ask any broker; with `among`, one of those (`of` says which, in texts)."""
+    """Send a request to any broker, or to one of `among`, which `of` describes in texts."""
     yield START
     taken = _Taken(brokers, question, items)
     others: set[Address] = set()
-    """Brokers that aren't the controller and don't forward to it either, as those before KRaft."""
+    """Brokers that aren't the controller and don't forward requests, as before KRaft."""
 
     def those(cluster: Cluster) -> list[Address]:
         known = among(cluster)
@@ -334,7 +347,7 @@ def ask(
 
 
 def at_broker(broker: int) -> Callable[[Cluster], list[Address]]:
-    """Its address; none while the cluster doesn't list it: it restarts, or has left."""
+    """Return a broker's address; none while metadata doesn't list it, as during a restart."""
     return lambda cluster: [b.address for b in cluster.brokers.values() if b.id == broker]
 
 
@@ -344,7 +357,7 @@ def ask_brokers(
     items: Mapping[int, Collection[K]],
     deadline: float,
 ) -> Flow[dict[int, Outcome[K, V]]]:
-    """Ask each of these brokers for its own items, all at once.
+    """Send each of these brokers a request for its own items, all at once.
 
     A broker that doesn't answer delays no other.
     """
@@ -373,7 +386,7 @@ def ask_coordinator(
     items: Collection[K],
     deadline: float,
 ) -> Flow[Outcome[K, V]]:
-    """Ask the coordinator of one group or transactional id for items of its own."""
+    """Send items to the coordinator of one group or transactional id."""
     yield START
     taken = _Taken(brokers, question, items)
     try:
@@ -391,9 +404,9 @@ def ask_coordinator(
 
 
 def gather(engine: Engine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flow[list[T]]:
-    """Run flows concurrently and wait for all of them; raise the error of a flow at the end.
+    """Run flows concurrently and wait for all of them; raise a flow's error at the end.
 
-    At most `most` of them are younger than `HELD_UP`. A caller that gives up ends them all.
+    At most `most` of them are younger than `HELD_UP`. If the caller gives up, all are cancelled.
     """
     yield START
     waiting = list(flows)
@@ -424,10 +437,9 @@ def _leave(engine: Engine, begun: Iterable[Completion[Any]]) -> None:
 
 
 Leaders = Callable[[Brokers, Collection[K], float], Flow[Outcome[K, int]]]
-"""Finds who leads each item: a broker's id, -1 while there is none; `moved` has those of which
-nothing is said for now."""
+"""Returns leaders by broker id (-1: none now); `moved` has items that aren't known yet."""
 AskedOf = Callable[[int, list[K]], Flow[Outcome[K, V]]]
-"""Asks a broker about items that it leads."""
+"""Sends a broker the items that it leads."""
 
 
 def ask_leaders(
@@ -437,7 +449,7 @@ def ask_leaders(
     deadline: float,
     leaders: Leaders[TopicPartition],
 ) -> Flow[Outcome[TopicPartition, V]]:
-    """Ask each partition's leader, one request to each of them, and follow those that move."""
+    """Send each partition's leader one request; if leaders move, ask the new ones."""
 
     def asked(leader: int, those: list[TopicPartition]) -> Flow[Outcome[TopicPartition, V]]:
         return ask_leader(brokers, question, those, deadline, leader)
@@ -453,7 +465,7 @@ def ask_leader(
     deadline: float,
     leader: int,
 ) -> Flow[Outcome[K, V]]:
-    """Ask one broker about items that it leads."""
+    """Send one broker the items that it leads."""
     return ask(
         brokers, question, items, deadline, among=at_broker(leader), of=f" of broker {leader}"
     )
@@ -468,7 +480,7 @@ def follow_leaders(
     leaders: Leaders[K],
     doubt: Callable[[K], None] = lambda _: None,
 ) -> Flow[Outcome[K, V]]:
-    """Ask the leader of each item, and follow leaders that move.
+    """Send each item to its leader; if leaders move, ask the new ones.
 
     `doubt` is called with items whose known leader is no longer valid.
     """
@@ -491,7 +503,7 @@ def follow_leaders(
 
 
 class _LeadersAsked(Generic[K, V]):
-    """One call to leaders: items that are left, and requests that are under way."""
+    """One call to leaders: remaining items, and requests in flight."""
 
     def __init__(
         self,
@@ -515,7 +527,7 @@ class _LeadersAsked(Generic[K, V]):
         self._pauses = AnyBrokerCall(brokers, what, deadline)
 
     def run(self) -> Flow[None]:
-        """Find leaders, ask them, and start over for what has moved."""
+        """Find leaders, send requests, and start over for items that have moved."""
         now = yield START
         while self._left or self.running:
             why: KafkaError | None = None
@@ -524,11 +536,12 @@ class _LeadersAsked(Generic[K, V]):
                 why = yield from self._begin()
                 now = self._engine.now
                 if why is None and 0 < len(self._left) < before:
-                    continue  # leaders that were known are asked already; now for the others
+                    continue  # known leaders were asked already; now the others
             if self.running:
                 asked = tuple(asked for asked, _ in self.running.values())
                 if not any(a.done for a in asked):
-                    look = now + LOOK_FOR_LEADERS  # at the deadline they end by themselves
+                    # At the deadline the requests time out by themselves.
+                    look = now + LOOK_FOR_LEADERS
                     now = yield Wait(asked, look if look < self._deadline else None)
                 if any(a.done for a in asked):
                     why = self._collect() or why
@@ -560,7 +573,7 @@ class _LeadersAsked(Generic[K, V]):
         return why
 
     def _collect(self) -> KafkaError | None:
-        """Apply responses; return why some items have to be asked elsewhere, or again."""
+        """Apply responses; return why some items have to be asked for again."""
         why: KafkaError | None = None
         for leader, (asked, _) in list(self.running.items()):
             if asked.done:
@@ -576,7 +589,7 @@ class _LeadersAsked(Generic[K, V]):
         return why
 
     def _look(self) -> Flow[None]:
-        """Check whether the asked leaders still lead their items, until one answers."""
+        """Check whether the asked leaders still lead their items, until one of them answers."""
         those = {i: leader for leader, (_, asked) in self.running.items() for i in asked}
         for item in those:
             self._doubt(item)

@@ -1,15 +1,14 @@
 """R-RB-10: `bootstrap.timeout.ms`, for clients that haven't reached any broker so far.
 
-In: a client's options. Out: the seconds after which its calls and records end. Must not: limit a
-client that has reached a broker: its own, longer timeouts save records in an outage.
+In: a client's options. Out: the seconds after which its calls and records time out. Must not: limit
+a client that has reached a broker: its own, longer timeouts save records in an outage.
 
 A broker is reached once a connection to a server that knows Metadata is set up, with TLS, SASL and
-ApiVersions. If a metadata response were required, a slow broker would count as a wrong address;
-if TCP were enough, a load balancer or a stopped process would count as a broker. A
-snapshot from another client (`bootstrap_hint`) counts as well. `metadata.unavailable.timeout.ms`
-can't replace this option: it applies to every outage and ends `poll()`, so it has no default.
-Spark's source and sink, `odradek copy` and the modules with other clients' names keep longer
-timeouts.
+ApiVersions. If a metadata response were required, a slow broker would count as a wrong address; if
+TCP were enough, a load balancer or a stopped process would count as a broker. A snapshot from
+another client (`bootstrap_hint`) counts as well. `metadata.unavailable.timeout.ms` can't replace
+this option: it applies to every outage and ends `poll()`, so it has no default. Spark's source and
+sink, `odradek copy` and the modules with other clients' names keep longer timeouts.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ API_TIMEOUT, BLOCK_TIMEOUT, DELIVERY_TIMEOUT = (
     *("default.api.timeout.ms", "max.block.ms"),
     "delivery.timeout.ms",
 )
-"""The options that say how long a call may take."""
+"""The options that limit how long a call may take."""
 SETUP = ("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms")
-"""With these a user says how long a connection may take."""
+"""The options that limit how long a connection attempt may take."""
 GOVERNING = {
     API_TIMEOUT: (API_TIMEOUT, AWAY),
     BLOCK_TIMEOUT: (BLOCK_TIMEOUT, DELIVERY_TIMEOUT, AWAY),
     DELIVERY_TIMEOUT: (BLOCK_TIMEOUT, DELIVERY_TIMEOUT, AWAY),
 }
-"""The options with which a user says how long to wait, by the option of a call's timeout."""
+"""Options by which a user limits a wait, by the option of the call's timeout."""
 
 
 def seconds_to_reach(config: Config, governed_by: str | None) -> float:
     """Return the seconds that a wait may take while its client hasn't reached any broker.
 
-    Infinity if the user has set how long it may take. `governed_by`: the option of its timeout;
-    None if the caller has passed a timeout.
+    Infinity if the user has set a limit. `governed_by`: the option of the call's timeout; None if
+    the caller has passed a timeout.
     """
     limit: float = config["bootstrap.timeout.ms"]
     jitter: float = config["reconnect.first.jitter.ms"]

@@ -1,11 +1,11 @@
 """Run flows in the caller, instead of the engine's step.
 
-Such a flow yields what its caller has to do for it, and receives the time: a `Wait` for one
-completion, at most until a deadline; `START`, for the time alone; `DUE`, for work that can be done
-now; `BREATH`; or a `Do`. Errors meanwhile are thrown into the flow. The caller that runs a flow
-closes it at the end, whatever happens: an abandoned flow gets `GeneratorExit` at its current point,
-and may then clean up, but not wait. An error that leaves a public call is `shorten`ed: users see
-no frames of Odradek below that call, but those of their own callbacks.
+In: a flow that yields what its caller has to do, and is sent the time: a `Wait` for one completion,
+at most until a deadline; `START`, for the time alone; `DUE`, for work that can be done now;
+`BREATH`; or a `Do`. Out: the flow's result. Errors meanwhile are thrown into the flow. The caller
+closes the flow at the end, whatever happens: an abandoned flow gets `GeneratorExit` at its current
+point, and may then clean up, but not wait. An error that leaves a public call is `shorten`ed: users
+see no frames of Odradek below that call, except those of their own callbacks.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ Y = TypeVar("Y")
 S = TypeVar("S")
 
 DUE = Wait((), 0.0)
-"""Let the client do what is due now, without waiting."""
+"""Lets the client do what is due now, without waiting."""
 BREATH = Wait()
-"""Between two pieces of much work: lets the event loop of the caller run."""
+"""Lets the caller's event loop run between two pieces of much work."""
 
 
 class Do(NamedTuple):
-    """Work that may take time: a user's callback, an overridden method, or the end of the host.
+    """Work that may take time: a user's callback, an overridden method, or closing the host.
 
     If the result is awaitable and the caller can await, it is awaited.
     """
 
     action: Callable[[], object]
     blocks: bool = False
-    """It waits in its thread, and not for anything of the client's."""
+    """Whether it blocks its thread, without waiting for this client."""
 
 
 class RaisedGeneratorExitError(BaseException):
-    """Stands for a `GeneratorExit` that a callback has raised.
+    """Replaces a `GeneratorExit` that a callback has raised.
 
-    Thrown into a flow as itself, it would mean that the flow is left, and the flow would not end
-    what it has begun (R-HO-5).
+    If it were thrown into a flow as it is, the flow would stop as if it were abandoned, without
+    ending what it has begun (R-HO-5).
     """
 
     def __init__(self, raised: GeneratorExit) -> None:
@@ -51,12 +51,12 @@ class RaisedGeneratorExitError(BaseException):
 
 
 def as_thrown(error: BaseException) -> BaseException:
-    """Return what is thrown into a flow for an error of what it asked for."""
+    """Return the exception to throw into a flow for an error of its callback."""
     return RaisedGeneratorExitError(error) if isinstance(error, GeneratorExit) else error
 
 
 CallerFlow = Generator[Wait | Do, float, T]
-"""Yields what its caller has to do, gets `now` back, returns the call's result."""
+"""A generator that yields what its caller has to do, is sent `now`, and returns a result."""
 
 
 def whatever_happens(
@@ -68,7 +68,7 @@ def whatever_happens(
     """
     try:
         result = yield from first
-    except GeneratorExit:  # it is abandoned, so the other one can't run
+    except GeneratorExit:  # the flow is abandoned, so the other one can't run
         raise
     except BaseException:
         yield from last

@@ -1,7 +1,7 @@
 """Combine network and metadata of one client, and the flows that all calls share.
 
 In: a host's inputs (passed to the network), calls of the clients. Out: completions. Producer,
-consumer and admin engines add their components to it. Must not know records.
+consumer and admin engines add their components to it. Must not: know records.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ M = TypeVar("M", bound=Message)
 FINAL_TOPIC_ERRORS = frozenset((17, 29))
 """INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED: waiting wouldn't help."""
 UNANSWERED = 0.1
-"""Seconds after which an open request is named among the attempts of a call that ran out of time.
-"""
+"""Seconds after which a request without a response is listed among the attempts of a timeout."""
 UNFINISHED = {
     ConnectionState.RESOLVING: "name not resolved yet",
     ConnectionState.CONNECTING: "not connected yet",
@@ -74,9 +73,9 @@ def again(error: KafkaError) -> KafkaError:
 
 
 class Parts(NamedTuple):
-    """Parts that decide when a client connects and which broker it asks.
+    """Classes that decide when a client connects and which broker it asks.
 
-    Simulations use the rules of other clients.
+    Simulations replace them with the rules of other clients.
     """
 
     network: type[NetworkClient] = NetworkClient
@@ -131,7 +130,7 @@ class ClientEngine(Engine):
         self.updater.refusals.told_to(self._refused)
         self._callers: dict[Completion[Any], str] = {}
         self.waiting: dict[str, tuple[float, str]] = {}
-        """The calls that wait, with their deadlines and reasons: for `explain()`."""
+        """The calls that wait, with their deadlines and reasons; shown by `explain()`."""
         if hint is not None:
             self.post(lambda now: self.metadata.start_from(from_hint(hint, now), now))
         self.brokers = Brokers(
@@ -170,7 +169,7 @@ class ClientEngine(Engine):
         self.post(give_back)
 
     def _deny(self, tell: Callable[[Denials], None]) -> None:
-        """Tell the tracker of denied roles, which most clients never need."""
+        """Report denied roles to their tracker, which most clients never need."""
         if self._denials is None:
             try:
                 from odradek.metadata.not_leader_errors import Denials
@@ -195,7 +194,7 @@ class ClientEngine(Engine):
         return self.metadata.snapshot
 
     def topic(self, name: str, deadline: float) -> Flow[Topic]:
-        """Wait until a topic is known; errors that waiting can't mend are raised at once."""
+        """Wait until a topic is known; raise errors at once that waiting doesn't cure."""
         now = yield START
         check_topic(name)
         if self.metadata.topic_errors.get(name) in FINAL_TOPIC_ERRORS:
@@ -216,10 +215,10 @@ class ClientEngine(Engine):
             now = yield from self.pause(f"metadata of topic {name}", deadline, now, so_far)
 
     def pause(self, what: str, deadline: float, now: float, so_far: str = "") -> Flow[float]:
-        """Wait for the next change of the metadata; raises at the deadline (R-RT-2).
+        """Wait for the next change of the metadata; raise at the deadline (R-RT-2).
 
-        `so_far` is what is known already, as a text after `what`. It is also used in the caller's
-        own error if a busy machine doesn't let the flow raise in time.
+        `so_far` describes, after `what`, what is known already. It is also used in the caller's own
+        error if a busy machine doesn't let the flow raise in time.
         """
         if now >= deadline:
             raise self.timeout(what + so_far, now)
@@ -297,15 +296,15 @@ class ClientEngine(Engine):
         text = f"{what}: {why} (metadata.recovery.strategy={strategy}). {cure} {doctor}"
         return NoBrokerAvailableError(text, attempts, now)
 
-    # A cluster that is away (R-RB-6)
+    # Unavailable clusters (R-RB-6)
 
     def unavailable_since(self) -> float | None:
-        """Return since when no broker can be reached; None while one can."""
+        """Return the time since when no broker can be reached; None while one can."""
         since = self.updater.unavailable_since
         return self.updater.due_since if since is None and self.metadata.snapshot is None else since
 
     def unavailable_until(self) -> float:
-        """Return when a call may report that no broker can be reached; infinite if never."""
+        """Return when a call may raise because no broker can be reached; infinite if never."""
         limit: float | None = self.config["metadata.unavailable.timeout.ms"]
         since = self.unavailable_since()
         return math.inf if limit is None or since is None else since + limit
@@ -324,7 +323,7 @@ class ClientEngine(Engine):
     def _give_up(self, call: Completion[Any], what: str, now: float) -> None:
         self.cancel_now(call, self.unavailable(what, now))
 
-    # A cluster that was never reached (R-RB-10)
+    # Clusters that were never reached (R-RB-10)
 
     @property
     def reached(self) -> bool:
@@ -332,11 +331,11 @@ class ClientEngine(Engine):
         return self.network.states.reached_anywhere or self.metadata.snapshot is not None
 
     def unreached_until(self, begun: float, governed_by: str | None) -> float:
-        """Return when a wait that began at `begun` ends while no broker is reached."""
+        """Return when a call that began at `begun` ends if no broker is reached."""
         return math.inf if self.reached else begun + seconds_to_reach(self.config, governed_by)
 
     def unreached(self, what: str, now: float) -> NoBrokerAvailableError:
-        """Return the error of a wait that ends because no broker was reached."""
+        """Return the error of a call that ends because no broker was reached."""
         return self.unavailable(what, now, FIRST_CONTACT)
 
     def _end_unreached(self, call: Completion[Any], what: str, until: float) -> Flow[None]:
@@ -347,7 +346,7 @@ class ClientEngine(Engine):
             self.cancel_now(call, self.unreached(what, now))
 
     def callers(self) -> list[tuple[Completion[Any], str]]:
-        """Return the waiting calls with texts of what they wait for."""
+        """Return the waiting calls, and descriptions of what they wait for."""
         return list(self._callers.items())
 
     def recent_attempts(self, now: float) -> list[Attempt]:
@@ -382,7 +381,7 @@ class ClientEngine(Engine):
         return sorted(found.values(), key=lambda a: a.at)
 
     def shut(self) -> None:
-        """Close the client: in the next step everything that is open ends."""
+        """Close the client: the next step ends all open futures and flows."""
         error: KafkaError = ClientClosedError("the client is closed")
         self.post(lambda now: self.end(error, "closed"))
 
@@ -421,7 +420,7 @@ class ClientEngine(Engine):
 
     def _topics_there(self, deadline: float) -> Flow[list[str]]:
         """Return the names of all topics."""
-        with first_use():  # most clients never miss a topic
+        with first_use():  # imported on first use: most clients never miss a topic
             from odradek.clients.descriptions import list_topics
 
         return list_topics(self.brokers, deadline, internal=False)
@@ -429,8 +428,8 @@ class ClientEngine(Engine):
     def describe_topics(
         self, topics: Sequence[str | UUID], deadline: float, *, operations: bool = False
     ) -> Flow[dict[str, TopicDescription]]:
-        """Describe topics; the error of a missing one has similar names and the cure."""
-        with first_use():  # most clients describe no topic
+        """Describe topics; the error of a missing one contains similar names and the solution."""
+        with first_use():  # imported on first use: most clients describe no topic
             from odradek.clients.descriptions import describe_each
 
         yield START
@@ -442,7 +441,7 @@ class ClientEngine(Engine):
         missing = [n for n, e in found.errors.items() if isinstance(e, unknown)]
         there: list[str] = []
         if missing:
-            with suppress(KafkaError):  # then the errors have no similar names
+            with suppress(KafkaError):  # without them, the errors have no similar names
                 there = yield from self._topics_there(min(deadline, self.now + LIST_TIME))
         for name in missing:
             if isinstance(name, str):
@@ -461,7 +460,7 @@ class ClientEngine(Engine):
         return False
 
     def _refused(self, refusal: Refusal) -> None:
-        """Fail every waiting call, because no broker accepts us and waiting won't help."""
+        """Fail every waiting call, because no broker accepts this client and waiting won't help."""
         for completion, what in list(self._callers.items()):
             if not completion.done and not self.patient(what):
                 self.cancel_now(completion, again(refusal.error))

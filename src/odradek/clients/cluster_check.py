@@ -4,15 +4,15 @@ Such requests write records by name, create or delete topics, obtain a producer 
 offsets.
 
 In: a connection that is ready. Out: whether it can be trusted. An address may be reassigned to
-another cluster (R-RB-5); from Produce 13 and Fetch 13 on, topic ids keep records apart, but older
-brokers would write them to another cluster's topic of the same name. The snapshot that named the
-address may be minutes old, so each connection is checked once, unless it has returned a snapshot
-itself. A connection on which a topic's id isn't known is checked again. Must not take part in
-refreshes (R-MD-4 allows one).
+another cluster (R-RB-5); from Produce 13 and Fetch 13 on, brokers of another cluster reject unknown
+topic ids, but older brokers would write records to another cluster's topic of the same name. The
+snapshot that named the address may be minutes old, so each connection is checked once, unless it
+has returned a snapshot itself. A connection on which a topic's id isn't known is checked again.
+Must not: take part in refreshes (R-MD-4 allows one).
 
-Requests to coordinators and OffsetForLeaderEpoch are checked, too. Before 4.4, another cluster with
-a topic of the same name and leader epoch accepted a commit, moved a position to the end of its own
-log, or made `poll()` raise `LogTruncationError`.
+Requests to coordinators and OffsetForLeaderEpoch are checked, too. Otherwise, with brokers before
+4.4, another cluster with a topic of the same name and leader epoch would accept a commit, move a
+position to the end of its own log, or make `poll()` raise `LogTruncationError`.
 """
 
 from __future__ import annotations
@@ -46,24 +46,27 @@ class ClusterCheck:
     def agreed(self, connection: Connection, now: float) -> bool:
         """Return whether a connection can be trusted for requests without records.
 
-        It is enough that the broker was told the expected cluster and didn't object (KIP-1242). A
-        proxy that answers may ignore that.
+        It is enough that the request named the expected cluster and the broker didn't object
+        (KIP-1242). A proxy that answers may ignore the name.
         """
         return connection.broker_id is not None or self.passed(connection, now)
 
     def prompt(self, address: Address, now: float) -> Connection | None:
-        """As the network client's, but only what is known to be ours."""
+        """Return the network client's `prompt` connection if it leads to the client's cluster."""
         found = self._network.prompt(address, now)
         return None if found is None or not self.agreed(found, now) else found
 
     def passed(self, connection: Connection, now: float) -> bool:
-        """Return whether records may be sent there; if unknown, ask, and notify `changed` later."""
+        """Return whether records may be sent on a connection.
+
+        If that is unknown, ask the broker, and notify `changed` later.
+        """
         if connection.ours or connection.asked_whose:
             return connection.ours
         network = self._network
         try:
             reply = network.send(connection, DescribeClusterRequest(), now)
-        except UnsupportedVersionError:  # before Kafka 2.8
+        except UnsupportedVersionError:  # the broker is older than Kafka 2.8
             reply = network.send(connection, MetadataRequest(topics=[]), now)
         connection.asks_whose(True)
         reply.when_done(lambda done: self._answered(connection, done))

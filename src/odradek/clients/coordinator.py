@@ -1,11 +1,11 @@
-"""Find and ask the coordinator of one group or one transactional id.
+"""Find the coordinator of one group or one transactional id, and send requests to it.
 
 In: requests of memberships, commits and transactions. Out: their responses, or an error that lists
 the attempts. Only the broker's id is kept, never its host and port: every request looks the address
 up in the snapshot, so a coordinator that moved isn't asked at its old address. Anything that makes
 the id doubtful (a lost connection, NOT_COORDINATOR, a broker that the snapshot lacks, a
-rebootstrap) forgets it, and any broker is asked again (FindCoordinator). Must not: know what a
-group or a transaction is.
+rebootstrap) clears it, and any broker is asked again (FindCoordinator). Must not: know what a group
+or a transaction is.
 """
 
 from __future__ import annotations
@@ -49,13 +49,18 @@ logger = logging.getLogger("odradek")
 M = TypeVar("M", bound=Message)
 
 BY_KEYS = 4
-"""FindCoordinator takes a list of keys from this version on (KIP-699)."""
+"""First version of FindCoordinator with a list of keys (KIP-699)."""
 LOOK_AGAIN = 5.0
-"""Seconds. A request that the coordinator may rightly hold for minutes (JoinGroup) doesn't show
-that a broker stopped: this often another broker is asked whether it still coordinates."""
+"""Seconds between checks with another broker whether the coordinator is still the same.
+
+The coordinator may hold a request like JoinGroup for minutes, so its silence doesn't show that it
+stopped.
+"""
 LOOK_AT_SILENT = ExponentialBackoff(1.0, 8.0)
-"""And this often while it is suspected: it may only be slow, so less and less often. If its broker
-is gone the metadata says so before, and then its connection is closed."""
+"""Seconds between these checks while the coordinator is suspect: it may only be slow.
+
+If its broker stopped, the metadata shows that earlier, and then its connection is closed.
+"""
 
 LOSING = (
     CoordinatorNotAvailableError,
@@ -63,7 +68,7 @@ LOSING = (
     DisconnectedError,
     ConnectionFailedError,
 )
-"""After these the coordinator is looked for again."""
+"""Errors after which the coordinator is looked up again."""
 
 
 class CoordinatorKind(IntEnum):
@@ -85,7 +90,10 @@ def coordinator_name(kind: CoordinatorKind, key: str) -> str:
 
 
 class Coordinator:
-    """The coordinator of one key. Any number of flows may ask at once; one of them finds it."""
+    """The coordinator of one key.
+
+    Any number of flows may call it at once; one of them sends FindCoordinator.
+    """
 
     def __init__(self, brokers: Brokers, kind: CoordinatorKind, key: str) -> None:
         self._brokers = brokers
@@ -98,9 +106,9 @@ class Coordinator:
         """The operation that nearly all requests need, and its resource type."""
         self.name = coordinator_name(kind, key)
         self.broker: int | None = None
-        """Its broker's id; None while it has to be found."""
+        """Id of its broker; None while it has to be found."""
         self._answers = 0
-        """How often brokers have said where it is."""
+        """Number of responses that have named its broker."""
         self.whose = brokers.check
         self.changed = Signal()
         """Notified when it was found or lost."""
@@ -110,24 +118,27 @@ class Coordinator:
         self._looking: Completion[None] | None = None
         self._looks = Backoff(LOOK_AT_SILENT, brokers.rng)
         self._backoff = Backoff(brokers.retry, brokers.rng)
-        """Between a loss and the next question where it is: one that is named again and again
-        without answering is asked for ever more seldom, however many requests wait."""
+        """Backoff between a loss and the next FindCoordinator.
+
+        A broker that is named again and again without answering is looked up less and less often,
+        however many requests wait.
+        """
         self._in_use: Connection | None = None
         self.unanswered: tuple[_CoordinatorCall, Connection, Completion[Message]] | None = None
-        """The ordered request that was sent last; its caller may have given up meanwhile."""
+        """The last `ordered` request; its caller may have given up meanwhile."""
 
     @property
     def attempts(self) -> Iterable[Attempt]:
-        """Those of the call that began last, for texts."""
+        """Attempts of the latest call, for texts."""
         return self._newest.attempts if self._newest is not None else ()
 
     @property
     def answer_lost(self) -> bool:
-        """Whether a request of the call that began last had no answer: it may be carried out."""
+        """Whether a request of the latest call had no response, and may have been processed."""
         return self._newest is not None and self._newest.answer_lost
 
     def lost(self, reason: str, now: float) -> None:
-        """Forget where it is; the next request finds it again."""
+        """Forget the broker; the next request finds it again."""
         if self.broker is not None:
             self._engine.events.emit(
                 now, "coordinator", what=self.name, broker=None, was=self.broker, why=reason
@@ -137,9 +148,9 @@ class Coordinator:
             self.changed.notify()
 
     def version(self, request: type[AnyRequest]) -> int | None:
-        """Return the coordinator's version of an API; None before it was ever connected.
+        """Return the coordinator's version of an API; None if it was never connected.
 
-        Inside `body` of `ask` it is the version of the connection that the request is sent on.
+        Inside `body` of `ask` it is the version for the connection that the request is sent on.
         """
         connection = self._in_use
         if connection is None or not connection.versions:
@@ -161,14 +172,14 @@ class Coordinator:
         ordered: bool = False,
         replies: list[Completion[Message]] | None = None,
     ) -> Flow[M]:
-        """Ask until `check` finds no retriable error in an answer; other errors are raised.
+        """Send a request until `check` finds no retriable error; raise other errors.
 
-        `body` gets the seconds that are left. `timeout` is what one request may take at the most
-        (request.timeout.ms without it), `patience` for how long of it silence means nothing.
-        `steady`: joins, syncs, heartbeats begin with a constant backoff (KIP-580). `newest` is the
-        highest version of the API to speak, where that depends on more than the two sides.
-        `ordered`: the last one of these overwrites what those before said (commits do). `replies`
-        gets the reply of each attempt when it is sent; one that never succeeds stays unanswered.
+        `body` gets the remaining seconds. `timeout` is the maximum for one request (without it
+        request.timeout.ms), `patience` the part of it for which silence is normal. `steady`: joins,
+        syncs, heartbeats start with a constant backoff (KIP-580). `newest` is the highest version
+        of the API to use, if the request needs another limit than both sides have. `ordered`: such
+        a request overwrites the effect of earlier ones (commits do). `replies` gets the reply of
+        each attempt when it is sent; one that never succeeds has no result.
         """
         call = self._newest = _CoordinatorCall(self, self._brokers, what, deadline)
         call.timeout, call.patience = timeout, patience
@@ -177,10 +188,13 @@ class Coordinator:
             call.back_off_steadily(self._brokers)
         return call.run(body, response, check)
 
-    # For its calls
+    # Calls of `_CoordinatorCall`
 
     def find(self, call: _Call, now: float) -> Flow[float]:
-        """Wait until it is known. One of those who wait asks; when it gives up, another does."""
+        """Wait until the broker is known.
+
+        One of the waiting flows sends FindCoordinator; if it gives up, another one does.
+        """
         while self.broker is None:
             if now >= call.deadline:
                 raise call.timed_out(now)
@@ -201,7 +215,10 @@ class Coordinator:
         return now
 
     def look_again(self) -> None:
-        """Have another broker asked whether it is still where it was; `changed` tells if not."""
+        """Ask another broker whether the coordinator is still the same.
+
+        If not, notify `changed`.
+        """
         if self._looking is None or self._looking.done:
             self._looking = self._engine.start(self._look())
 
@@ -221,16 +238,16 @@ class Coordinator:
         try:
             broker = yield from finder.locate(self.key)
         except KafkaError:
-            return  # no answer changes nothing
+            return  # no response changes nothing
         if self.broker == before != broker:
             self._found(broker, "moved", self._engine.now)
 
     def is_at(self, broker: int | None) -> bool:
-        """Return whether it wasn't found elsewhere; a lost one may still answer."""
+        """Return whether no other broker was found since; a lost coordinator may still answer."""
         return self.broker is None or self.broker == broker
 
     def address(self, now: float) -> Address:
-        """Its address in the snapshot of now; raises when the snapshot doesn't have it."""
+        """Return its address in the current snapshot; raise if the snapshot lacks the broker."""
         snapshot, broker = self._metadata.snapshot, self.broker
         if snapshot is not None and broker is not None and broker in snapshot.brokers:
             return snapshot.brokers[broker].address
@@ -240,9 +257,9 @@ class Coordinator:
         raise CoordinatorNotAvailableError(f"the {self.name} is broker {broker}: {why}")
 
     def others(self, snapshot: Cluster) -> list[Address]:
-        """Return the addresses of the brokers that aren't the coordinator, or else all.
+        """Return the addresses of the brokers that aren't the coordinator; without any, all.
 
-        One that is cut off from its cluster still names itself.
+        A coordinator that is cut off from its cluster still names itself.
         """
         found = [b.address for b in snapshot.brokers.values() if b.id != self.broker]
         return found or snapshot.addresses()
@@ -252,12 +269,12 @@ class Coordinator:
         self._in_use = connection
 
     def answered(self) -> None:
-        """Note that it is the coordinator, and that it works."""
+        """Note that the broker is the coordinator, and that it works."""
         self._backoff.succeeded()
         self._looks.succeeded()
 
     def denied(self, connection: Connection, broker: int | None) -> None:
-        """Who answers there isn't the coordinator, though it was asked as that broker."""
+        """Note that the broker at this address isn't the coordinator, though metadata names it."""
         answers = self._answers
         self._brokers.denied(connection, self.name, broker, answers, answers + 1)
 
@@ -303,7 +320,7 @@ class _Call(AnyBrokerCall):
 
 
 class FindCall(_Call):
-    """FindCoordinator, answered by any broker: of one key, or of many in one request (KIP-699)."""
+    """FindCoordinator to any broker: for one key, or for many in one request (KIP-699)."""
 
     def __init__(
         self,
@@ -312,15 +329,16 @@ class FindCall(_Call):
         deadline: float,
         beside: Coordinator | None = None,
     ) -> None:
-        """`beside`: a coordinator in doubt, which isn't asked if the cluster has other brokers."""
+        """Set `beside`, a doubtful coordinator, which isn't asked if there are other brokers."""
         among = Cluster.addresses if beside is None else beside.others
         super().__init__(brokers, f"the coordinators of {_NEEDED[kind][1]}s", deadline, among)
         self._kind, self._keys = kind, [""]
         self._by_keys = True
-        needs_more = brokers.right != "DESCRIBE"  # for the next requests: that implies DESCRIBE
+        # Of the next requests: that operation implies DESCRIBE.
+        needs_more = brokers.right != "DESCRIBE"
         self._right = _NEEDED[kind][0] if needs_more else brokers.right
         self._until = brokers.engine.now + brokers.network.request_timeout
-        """Till then an answer that is no refusal only says something about who gave it."""
+        """Until then, a response without a coordinator may only be due to that broker."""
 
     def using(self, connection: Connection) -> None:
         """Choose the form of the request by the connection's version."""
@@ -341,19 +359,19 @@ class FindCall(_Call):
         found: dict[str, int | KafkaError] = {}
 
         def note(answer: FindCoordinatorResponse, connection: Connection) -> KafkaError | None:
-            self.using(connection)  # another broker may have been asked since, in another form
+            self.using(connection)  # another broker may have been asked since, in another version
             for key, (broker, error) in self._read(answer).items():
                 if isinstance(error, RebootstrapRequiredError):
                     return error
                 found[key] = broker if error is None else self._weighed(error, connection)
-                if error is not None:  # another broker is asked first, the next time
+                if error is not None:  # another broker is asked first the next time
                     self._failed[connection.address] = None
             return None
 
         left = list(keys)
         while left:
             self._keys = left
-            self._out.clear()  # what others may still say is about other keys
+            self._out.clear()  # pending responses are about other keys
             yield from self.ask(self._body, FindCoordinatorResponse, note)
             left = [key for key in left if key not in found]
         return found
@@ -394,11 +412,11 @@ class FindCall(_Call):
 
 
 class _CoordinatorCall(_Call):
-    """One request to the coordinator, even if it moves meanwhile."""
+    """One call to the coordinator, even if it moves meanwhile."""
 
     ordered = False
     replies: list[Completion[Message]] | None = None
-    """The reply of each attempt, for a caller that has to know which were never answered."""
+    """The reply of each attempt, for a caller that has to know which had no response."""
 
     def __init__(
         self, coordinator: Coordinator, brokers: Brokers, what: str, deadline: float
@@ -406,11 +424,11 @@ class _CoordinatorCall(_Call):
         super().__init__(brokers, what, deadline)
         self._coordinator = coordinator
         self.asked: int | None = None
-        """The id of the broker that it is put to."""
+        """Id of the broker to which the request is sent."""
         self._looked_at = -math.inf
-        """When it was asked last whether the coordinator is still the same."""
+        """Time of the last check whether the coordinator is still the same."""
         self._refused_until = math.inf
-        """When to ask it again while the coordinator answers errors."""
+        """Time of the next request while the coordinator returns errors."""
 
     def run(
         self,
@@ -418,7 +436,7 @@ class _CoordinatorCall(_Call):
         response: type[M],
         check: Callable[[M], KafkaError | None],
     ) -> Flow[M]:
-        """Find, connect, ask, and start over whenever that may help."""
+        """Find, connect, send, and start over whenever that may help."""
         now, coordinator = (yield START), self._coordinator
         while True:
             self._address = None
@@ -444,7 +462,8 @@ class _CoordinatorCall(_Call):
             if isinstance(error, LOSING):
                 self._doubt(error, now)
             elif not error.retriable:
-                if isinstance(error, AuthorizationError):  # unless its reader named another right
+                # Unless its reader named another permission.
+                if isinstance(error, AuthorizationError):
                     error.needing(coordinator.right, coordinator.key, coordinator.thing)
                 raise error
             elif now >= self._refused_until:
@@ -455,13 +474,13 @@ class _CoordinatorCall(_Call):
             now = yield from self.retry(self._address, error, now)
 
     def using(self, connection: Connection) -> None:
-        """Bodies that depend on the version ask the coordinator for it."""
+        """Set the connection, whose version `body` may request from the coordinator."""
         self._coordinator.using(connection)
 
     def _once(
         self, connection: Connection, body: Callable[[float], AnyRequest], now: float
     ) -> Flow[tuple[M, float]]:
-        """One request and its answer, however late; raises when the coordinator has moved away."""
+        """Send one request and wait for its response; raise if the coordinator has moved."""
         coordinator = self._coordinator
         reply, self._looked_at = self._send(connection, body, True, now), now
         sent = Sent(connection, reply, now)
@@ -490,7 +509,7 @@ class _CoordinatorCall(_Call):
     ) -> Flow[float]:
         """Wait for a while, and check meanwhile whether this broker is still the coordinator.
 
-        Only this broker can answer, so a silent one is waited for (R-RB-9).
+        No other broker can answer, so a silent one is waited for (R-RB-9).
         """
         coordinator, until = self._coordinator, self.deadline
         if connection.suspect:
@@ -532,7 +551,7 @@ class _CoordinatorCall(_Call):
             if purpose != (purpose := self._purpose(address)):
                 dialled = network.connection(address, purpose)
             found = network.ready(address, now, purpose=purpose)
-            # A different cluster would accept commits, and return offsets of its own (R-RB-5).
+            # Another cluster would accept commits, and return its own offsets (R-RB-5).
             if found is not None and not found.suspect and coordinator.whose.agreed(found, now):
                 return found
             there = network.connection(address, purpose)
@@ -554,11 +573,11 @@ class _CoordinatorCall(_Call):
                 raise NotCoordinatorError(f"{address} is no longer the {coordinator.name}")
 
     def _purpose(self, address: Address) -> str:
-        """Return the connection for a request, as brokers answer a connection's requests in order.
+        """Return the purpose of the connection for a request.
 
-        No request may wait for a JoinGroup that is held until all members have joined, or for
-        another slow response. So a commit is sent on a second connection, and a heartbeat on a
-        second one beside a slow commit.
+        Brokers answer a connection's requests in order, and no request may wait for a JoinGroup
+        that is held until all members have joined, or for another slow response. So a commit is
+        sent on a second connection, and a heartbeat on a second one beside a slow commit.
         """
         connection = self._network.connection(address, COORDINATOR)
         if connection is None or self.patience > 0.0:

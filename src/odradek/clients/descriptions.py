@@ -1,7 +1,7 @@
 """Describe a cluster and its topics for users.
 
 In: responses to Metadata and DescribeCluster. Out: frozen dataclasses. Must not: change the
-client's own snapshot: describing is a call of its own (R-MD-4).
+client's own snapshot: describing is a separate call (R-MD-4).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from odradek.protocol.messages.metadata import (
 from odradek.protocol.packed_metadata import PackedMetadataRequest, PackedMetadataResponse
 
 NAMED = 5
-"""Topics that the text of a call names."""
+"""Maximum number of topics that the text of a call names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def authorized_operations(bits: int) -> frozenset[str] | None:
 def check_metadata(
     brokers: Brokers,
 ) -> Callable[[MetadataResponse, Connection], KafkaError | None]:
-    """Check a response as a whole: one of a different cluster is refused (R-RB-5)."""
+    """Return the check of a response: one from a different cluster is refused (R-RB-5)."""
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
         known = brokers.metadata.cluster_id
@@ -129,7 +129,7 @@ def check_metadata(
             return ForeignAnswerError(str(foreign))
         if response.error_code:
             return error_for(response.error_code).needing("DESCRIBE")
-        if not response.brokers:  # as brokers do that refuse all, or haven't heard of any yet
+        if not response.brokers:  # from brokers that are starting, or refuse all requests
             return EmptyAnswerError("the response contains no brokers")
         return None
 
@@ -137,13 +137,13 @@ def check_metadata(
 
 
 class EmptyAnswerError(KafkaError):
-    """A metadata answer without brokers: a failed attempt, never state (R-MD-5)."""
+    """A metadata response without brokers: a failed attempt, never applied (R-MD-5)."""
 
     retriable = True
 
 
 class ForeignAnswerError(KafkaError):
-    """An ordinary broker's address leads to another cluster: its answer is dropped."""
+    """A broker's address leads to another cluster: its response is dropped."""
 
     retriable = True
     refresh_metadata = True
@@ -216,7 +216,7 @@ def _described(
 def describe_topics(
     brokers: Brokers, names: Sequence[str], deadline: float
 ) -> Flow[dict[str, TopicDescription]]:
-    """Describe topics by name; raises the error of the first that can't be."""
+    """Describe topics by name; raise the first error."""
     yield START
     for name in names:
         check_sendable(name)
@@ -257,7 +257,7 @@ def leaders(
 ) -> Flow[Outcome[TopicPartition, int]]:
     """Return the id of each partition's leader, -1 if there is none.
 
-    A topic whose state isn't known now delays no other.
+    A topic with an unknown state delays no other.
     """
     yield START
     names = dict.fromkeys(p.topic for p in partitions)
@@ -287,9 +287,9 @@ def leaders(
 
 
 def note_brokers(brokers: Brokers, answer: MetadataResponse) -> None:
-    """Refresh the client's snapshot if the cluster has other brokers now.
+    """Update the client's snapshot if the cluster has other brokers now.
 
-    The snapshot is used to find the next broker to ask.
+    The next broker to ask is chosen from the snapshot.
     """
     snapshot = brokers.metadata.snapshot
     known = {i: b.address for i, b in snapshot.brokers.items()} if snapshot is not None else {}
@@ -317,6 +317,6 @@ def list_topics(brokers: Brokers, deadline: float, *, internal: bool) -> Flow[li
             for item in response.topics
             if item.name
             and (internal or not item.is_internal)
-            and item.error_code != UnknownTopicOrPartitionError.code  # deleted just now
+            and item.error_code != UnknownTopicOrPartitionError.code  # it was deleted just now
         }
     )

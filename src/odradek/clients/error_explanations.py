@@ -1,6 +1,7 @@
-"""Explain a broker's bare error code for its caller, with a cure: a sentence for each.
+"""Explain error codes of brokers: a sentence with the cause and the cure for each.
 
-In: the request. Out: words after the error's name. Must not: decide what happens then.
+In: the error code and the request. Out: a text after the error's name. Must not: decide how the
+error is handled.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def of_producer_id(code: int, transactional_id: str, timeout_ms: int) -> str:
-    """InitProducerId: only the timeout needs more than the id."""
+    """Return the text for InitProducerId, where only a refused timeout needs an explanation."""
     if code != InvalidTransactionTimeoutError.code:
         return transactional_id
     return (
@@ -54,7 +55,7 @@ def explain_fetch(
 
 
 def of_batch(code: int, said: str, transactional_id: str | None) -> str:
-    """Produce: an old epoch, where transactions tell what that means."""
+    """Return the text for Produce: for an old epoch, transactions report its meaning."""
     if code != InvalidProducerEpochError.code or transactional_id is None:
         return said
     return (
@@ -71,7 +72,7 @@ def of_offset(
     offset: OffsetAndMetadata | None,
     group: ConsumerGroupMetadata | None = None,
 ) -> str:
-    """OffsetCommit and TxnOffsetCommit, of one partition."""
+    """Return the text for a partition of OffsetCommit and TxnOffsetCommit."""
     if code == OffsetMetadataTooLargeError.code and offset is not None:
         return (
             f"{place}: its offset metadata of {len(offset.metadata.encode())} bytes exceeds the "
@@ -125,13 +126,14 @@ CURES: dict[type[BrokerError], str] = {
         "(their group.consumer.assignors), or leave it unset"
     ),
 }
-"""Causes and cures of refusals whose texts from brokers name none."""
+"""Causes and cures of errors for which brokers send no text."""
 
 
 def with_cure(error: KafkaError, config: Config) -> KafkaError:
     """Return the error of a group for its members, with the cause and the cure if they are known.
 
-    Errors that this client raises itself (without a broker's code in the text) have both already.
+    Errors that this client raises itself (without a broker's code in the text) contain both
+    already.
     """
     if not isinstance(error, BrokerError) or type(error) not in CURES or error.cure is not None:
         return error

@@ -4,7 +4,7 @@ In: an error that isn't retriable. Out: whether a retry can succeed. It can't if
 missing, a protocol isn't supported, or another instance has the name: these need an action first.
 All other errors (UNKNOWN_SERVER_ERROR, codes of later releases) concern one broker at one moment:
 Java's classic consumer reports them to the caller once and joins again, and so does this client
-with any protocol. Must not: decide how often, or who is notified.
+with any protocol. Must not: decide how often to retry, or which caller is notified.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ REFUSALS = (
     errors.UnsupportedSaslMechanismError,
     errors.UnsupportedVersionError,
 )
-"""Codes about the caller: they last until its configuration or permissions change."""
+"""Codes about the caller, which remain until its configuration or permissions change."""
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Return whether an error lasts until someone acts; this client's own errors do."""
+    """Return whether an error remains until a user acts; this client's own errors do."""
     if isinstance(error, BrokerError):
         return isinstance(error, REFUSALS)
     return not (error.retriable or isinstance(error, MalformedMessageError))

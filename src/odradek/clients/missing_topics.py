@@ -1,8 +1,8 @@
 """Warn of missing topics and partitions that a client waits for (R-IN-6).
 
-In: the state of topics in use in metadata responses; partitions that a call needs. Out: a WARNING
-for each, after `TELL_AFTER` seconds, with similar names and the command that creates it; the data
-for `explain()`. Must not: end a wait, or create topics.
+In: errors of topics in use in metadata responses; partitions that a call needs. Out: a WARNING for
+each, after `TELL_AFTER` seconds, with similar names and the command that creates it; the data for
+`explain()`. Must not: end a wait, or create topics.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from odradek.network.flow import START, Flow, Signal, Wait
 logger = logging.getLogger("odradek")
 
 TELL_AFTER = 4.0
-"""Seconds; a topic that was just made is known everywhere long before."""
+"""Seconds until the warning; all brokers know a newly created topic long before."""
 WAITS = 2.0
-"""Seconds within which a waiting call asks again, with the default of `retry.backoff.max.ms`."""
+"""Maximum number of seconds between requests of a waiting call (`retry.backoff.max.ms`)."""
 FORGET_AFTER = 60.0
 """Seconds after which a topic without new requests isn't missed any more."""
 LIST_TIME = 10.0
-"""Seconds for the list of topics, which is asked for once per missing topic."""
+"""Seconds for listing the topics, once per missing topic."""
 ALIKE = 3
 """Maximum number of similar names in a message."""
 COMPARED = 200
-"""Names that are compared letter by letter: that takes a tenth of a millisecond each, and the
-client does nothing else meanwhile."""
+"""Maximum number of names to compare letter by letter.
+
+Each takes a tenth of a millisecond, and the client does nothing else meanwhile.
+"""
 
 
 class Missing:
-    """A missing topic or partition, since when, and until when it is needed."""
+    """A missing topic or partition: since when it is missing, and until when it is needed."""
 
     __slots__ = ("asked", "near", "since", "told")
 
@@ -64,7 +66,7 @@ class MissingTopics:
         servers: Iterable[object],
         list_topics: Callable[[float], Flow[list[str]]],
     ) -> None:
-        """`servers` are those that were given; `list_topics` asks any broker, until a deadline."""
+        """Set `list_topics`, which asks any broker, and `servers`, the bootstrap servers."""
         self._engine = engine
         self._metadata = metadata
         self._client_id = client_id
@@ -76,7 +78,7 @@ class MissingTopics:
         """Missing partitions of existing topics."""
 
     def note(self, partition: TopicPartition) -> None:
-        """Note that a call waits for a partition that its topic, if it exists, doesn't have."""
+        """Note that a call waits for a partition that its topic may lack."""
         count, now = self._count(partition.topic), self._engine.now
         if count is None or partition.partition < count:
             return
@@ -87,12 +89,12 @@ class MissingTopics:
             self._noted.notify()
 
     def near(self, topic: str) -> str:
-        """Return similar names as words that follow a sentence; empty if there are none."""
+        """Return similar names as a text to append to a sentence; empty if there are none."""
         found = self.topics.get(topic)
         return "" if found is None else like_it(found.near)
 
     def run(self) -> Flow[None]:
-        """Watch for as long as the client lives."""
+        """Check for missing topics as long as the client lives."""
         now = yield START
         waits = (self._metadata.changed, self._noted)
         while True:
@@ -146,7 +148,7 @@ class MissingTopics:
 
     def _tell_topics(self, names: Iterable[str]) -> Flow[float]:
         there: list[str] = []
-        with suppress(KafkaError):  # then nothing is said of names like it
+        with suppress(KafkaError):  # then the warning contains no similar names
             there = yield from self._list_topics(self._engine.now + LIST_TIME)
         now = self._engine.now
         self._look(now)
@@ -154,7 +156,7 @@ class MissingTopics:
             missing = self.topics.get(name)
             if missing is None:
                 continue
-            if name in there:  # just made: the metadata will say so
+            if name in there:  # it was just created: the metadata will contain it
                 missing.since = now
                 continue
             missing.told = True
@@ -173,14 +175,14 @@ def like_it(near: Collection[str]) -> str:
 
 
 def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:
-    """Return existing topics that may be meant; upper and lower case don't matter.
+    """Return existing topics that may be meant, ignoring case.
 
-    Of many names only those are compared that begin or end like it: one typo changes one half, but
-    two swapped letters in the middle aren't found.
+    Of many names only those are compared that begin or end in the same way: one typo changes one
+    half, but two swapped letters in the middle aren't found.
     """
     try:
-        from difflib import get_close_matches  # only here: most clients start without it
-    except OSError:  # out of descriptors, in an error's text
+        from difflib import get_close_matches  # imported here: most clients start without it
+    except OSError:  # out of descriptors while an error's text is formatted
         return ()
     name = name.lower()
     by_lower = {one.lower(): one for one in there}

@@ -1,8 +1,7 @@
 """Define the callbacks of a traced client: sends, reads, commits.
 
-In: nothing; `monitoring` creates spans from these calls, which clients don't know. Out: the
-protocol. An untraced client has None instead, and pays one check per call. Must not: know
-OpenTelemetry.
+Out: a protocol, which `monitoring` implements to create spans; clients don't know spans. An
+untraced client has None instead, which costs one check per call. Must not: know OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Traces(Protocol):
     def sent_rows(
         self, topic: str, data: object, headers: str | None, delivery: RowsDelivery
     ) -> Callable[[BaseException], object]:
-        """Note the begin of a `send_arrow` or `send_many` in its caller; its delivery is the end.
+        """Note the start of a `send_arrow` or `send_many` in its caller; its delivery is the end.
 
         The returned function is called with an error that ends the call itself. For `send_arrow`,
         `headers` is the name of their column; for `send_many`, `data` is the list of headers, or
@@ -46,7 +45,7 @@ class Traces(Protocol):
     def received(
         self, flow: Generator[Y, float, T], note_into: Callable[[Runs | None], None]
     ) -> Generator[Y, float, T]:
-        """Wrap a call that returns records, in its caller; `note_into` has noted the records."""
+        """Wrap a call that returns records, in its caller; `note_into` collects the records."""
 
     def settled(
         self,

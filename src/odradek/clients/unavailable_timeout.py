@@ -1,8 +1,8 @@
 """Fail calls early if no broker can be reached (`metadata.unavailable.timeout.ms`, R-RB-6).
 
 In: since when no broker can be reached, and the waiting calls. Out: `NoBrokerAvailableError` for
-each of them after this timeout; a call that begins later gets another second, in which a broker may
-answer again. Must not: end the client, which continues to retry, or records, which have
+each of them after this timeout; a call that begins later has at least one second, in which a broker
+may answer again. Must not: end the client, which continues to retry, or records, which have
 `max.block.ms` and `delivery.timeout.ms`.
 """
 
@@ -16,13 +16,13 @@ from odradek.common.errors import KafkaError
 from odradek.network.flow import Completion
 
 LEAST = 1.0
-"""Seconds that each call tries, up to its timeout, before it raises because of this option."""
+"""Minimum number of seconds for each call before this option ends it."""
 POLL = "records"
 """Name of the wait of a consumer's poll()."""
 
 
 class Impatience:
-    """A component of an engine that has such a limit."""
+    """A component of an engine with this option."""
 
     resting = False
 
@@ -46,10 +46,10 @@ class Impatience:
         self._give_up = give_up
         self._polls_alone = polls_alone
         self._begun: dict[Completion[Any], float] = {}
-        """When each call that waits was first seen, while no broker can be reached."""
+        """Time at which each waiting call was first seen, while no broker can be reached."""
 
     def advance(self, now: float) -> bool:
-        """End the calls whose time is up."""
+        """End the calls that have timed out."""
         until = self._unavailable_until()
         if until == math.inf:
             self._begun.clear()
@@ -65,7 +65,7 @@ class Impatience:
         return False
 
     def next_deadline(self, now: float) -> float | None:
-        """When the next call's time is up."""
+        """Return when the next call times out."""
         if not self._begun:
             return None
         return max(self._unavailable_until(), min(self._begun.values()) + LEAST)

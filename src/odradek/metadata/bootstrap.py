@@ -1,7 +1,8 @@
 """Decide when the client restarts from `bootstrap.servers` (KIP-899), and remember the cluster id.
 
-In: the state of the known brokers. Out: whether to rebootstrap and why; the record of it. Must not
-forget the cluster id (R-RB-5), or count the passes of one outage as several (R-RB-4).
+In: the state of the known brokers. Out: whether to rebootstrap and why; a record of the
+rebootstrap. Must not: forget the cluster id (R-RB-5), or count the passes of one outage as several
+(R-RB-4).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import Address
 
 ENOUGH = 5
-"""R-RB-3: this many known brokers that failed in a row count as all, in a large cluster."""
+"""Number of known brokers that failed in a row and count as all of a large cluster (R-RB-3)."""
 
 
 class Rebootstrap:
@@ -28,18 +29,18 @@ class Rebootstrap:
         self.address: Address | None = None
 
     def end(self, now: float, address: Address) -> bool:
-        """Note that this address answered; return whether it is the first one."""
+        """Note that an address answered; return whether it is the first one."""
         first = self.address is None
         self.ended, self.address = now, address
         return first
 
     def go_on(self) -> None:
-        """Continue after a rebootstrap that didn't help: its outage still lasts."""
+        """Continue after a rebootstrap that didn't help, because its outage still lasts."""
         self.ended = None
 
 
 class Silence:
-    """Which known brokers' connections fell silent since the last good answer (R-RB-2)."""
+    """Known brokers whose connections fell silent since the last good response (R-RB-2)."""
 
     def __init__(self) -> None:
         self.clear()
@@ -50,7 +51,7 @@ class Silence:
         self._asks = 0
         self._is_general = False
         self.since = math.inf
-        """The latest time at which the first silent connection may have sent something."""
+        """Time after which no silent connection has sent anything."""
 
     def fell(self, address: Address, at: float) -> None:
         """Note that a connection is suspect and has sent nothing since `at`."""
@@ -58,7 +59,7 @@ class Silence:
         self.since = min(self.since, at)
 
     def asked(self) -> None:
-        """Note that a silent connection was sent a metadata request without a response."""
+        """Note a metadata request on a silent connection, without a response so far."""
         self._asks += 1
 
     def general(self, known: int, heard_at: float) -> bool:
@@ -125,7 +126,7 @@ def check_cluster_id(
 def shuffled(
     addresses: Sequence[Address], shuffle: Callable[[list[Address]], None]
 ) -> list[Address]:
-    """Return the bootstrap addresses in this client's own order."""
+    """Return the bootstrap addresses in a random order of this client."""
     order = list(addresses)
     shuffle(order)
     return order
@@ -134,20 +135,20 @@ def shuffled(
 class Misled:
     """Reports of unexpected brokers (error 129, KIP-1242) to one client.
 
-    They start a rebootstrap at once (R-RB-3), but not again for an address that keeps reporting the
-    same: while a proxy or a recycled address leads to another broker, that would end all good
-    connections once per backoff. Then it counts as a failure of that address.
+    The first report of an address starts a rebootstrap at once (R-RB-3). If the address repeats it,
+    as when a proxy or a recycled address leads to another broker, it counts as a failure of that
+    address: another rebootstrap would end all good connections once per backoff.
     """
 
     def __init__(self, spacing: float) -> None:
         self._spacing = spacing
-        """Seconds after a rebootstrap in which such an error doesn't start another one."""
+        """Seconds after a rebootstrap in which such a report doesn't start another one."""
         self._told: dict[Address, int] = {}
 
     def starts_again(self, address: Address, broker: int, since_start: float) -> bool:
-        """Whether this is a reason to start again from the bootstrap addresses.
+        """Return whether a report starts a rebootstrap.
 
-        `since_start`: seconds since that was begun last, whatever for.
+        `since_start`: seconds since the last rebootstrap started, for whatever reason.
         """
         if self._told.get(address) == broker or since_start < self._spacing:
             return False
@@ -155,5 +156,5 @@ class Misled:
         return True
 
     def led_right(self, address: Address) -> None:
-        """Note that the expected broker answered there."""
+        """Note that the expected broker answered at the address."""
         self._told.pop(address, None)

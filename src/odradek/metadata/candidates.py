@@ -1,12 +1,12 @@
 """Decide which brokers a metadata round can ask, and what is known of each broker.
 
 In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and the
-inputs of `bootstrap`. Must not connect, send, or remember anything except silent brokers.
+inputs of `bootstrap`. Must not: connect, send, or remember anything except silent brokers.
 
 A delayed write isn't silence: while a replica is dead, brokers hold `acks=all` writes for up to 9
 s, and a metadata request after such a write on the same connection waits, too. So if the oldest
 write of a connection is unanswered for 0.25 s, a connection for metadata alone is opened, and only
-that one is judged. Before, killing one broker of three led to a rebootstrap.
+that one is judged. Otherwise killing one broker of three would lead to a rebootstrap.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from odradek.network.network_client import SUSPICION, NetworkClient
 from odradek.protocol.messages.metadata import MetadataRequest
 
 LIFE = 5.0
-"""Seconds for which a response on another connection shows that a silent one is only slow."""
+"""Seconds for which a response on another connection proves that a silent one is only slow."""
 HANDSHAKES = frozenset((ConnectionState.CHECKING_API_VERSIONS, ConnectionState.AUTHENTICATING))
 
 
@@ -40,10 +40,9 @@ class OfRound(NamedTuple):
     known: list[Address]
 
     def exhausted(self, *, some_failed: bool) -> bool:
-        """Return whether only silent candidates are left that had their time.
+        """Return whether the round can ask no other address and only silent ones are left.
 
-        Without a failure, another attempt would be pointless, so the round waits for one of them to
-        end.
+        Without a failed candidate another round would ask the same ones, so this one waits.
         """
         if self.starts or self.known:
             return False
@@ -51,7 +50,7 @@ class OfRound(NamedTuple):
 
 
 class Candidates:
-    """The addresses of one client as its metadata rounds see them."""
+    """Addresses that one client's metadata rounds can ask."""
 
     def __init__(
         self, network: NetworkClient, metadata: Metadata, bootstrap: Sequence[Address]
@@ -61,10 +60,10 @@ class Candidates:
         self._bootstrap = bootstrap
         self.silence = Silence()
         self.quick = True
-        """Whether the last good response came before its broker could count as silent."""
+        """Whether the last good response arrived before its broker could count as silent."""
 
     def has_other(self, round_: Round, asked: PendingRequest, *, rebootstrapping: bool) -> bool:
-        """Return whether a round may ask another address than that of a request."""
+        """Return whether a round may ask another address than the one a request was sent to."""
         starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
         asked_of = asked.connection.address
         return any(a != asked_of and a not in round_.failed for a in (*starts, *known))
@@ -77,10 +76,10 @@ class Candidates:
         rebootstrapping: bool,
         but: Collection[Address] = (),
     ) -> OfRound:
-        """Return the addresses that a round may still ask; `but`: these answer already."""
+        """Return the addresses that a round may still ask, except those in `but`."""
         starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
         failed, found = {*round_.failed, *but} if but else round_.failed, OfRound([], [], [])
-        if not self._network.connections:  # most steps of an outage
+        if not self._network.connections:  # the case of most steps in an outage
             found.starts.extend([a for a in starts if a not in failed])
             found.known.extend([a for a in known if a not in failed])
             return found
@@ -99,7 +98,7 @@ class Candidates:
         return found
 
     def answered(self, *, quick: bool) -> None:
-        """Note a good response; `quick`: it came before its broker could count as silent."""
+        """Note a good response; `quick`: it arrived before its broker could count as silent."""
         self.silence.clear()
         self.quick = quick
 
@@ -107,9 +106,8 @@ class Candidates:
         """Return whether a bootstrap address needs another connection, as its only one is silent.
 
         With a load balancer, or a name with several IPs, the next connection reaches another
-        broker, and otherwise there may be no broker to ask until `request.timeout.ms` or the setup
-        timeout is over. The first one that answers is used: a broker that is slow, but alive, isn't
-        given up.
+        broker. Otherwise there may be no broker to ask until `request.timeout.ms` or the setup
+        timeout is over. The silent connection isn't closed: whichever answers first is used.
         """
         handshake = connection.state in HANDSHAKES
         if not (connection.suspect and (connection.ready or handshake)):
@@ -120,7 +118,7 @@ class Candidates:
     def may_begin(
         self, round_: Round, earliest: float, now: float, *, rebootstrapping: bool
     ) -> float:
-        """When a round that is due at `earliest` can do anything, as far as it shows now."""
+        """Return when a round that is due at `earliest` can do anything, as far as is known now."""
         if self._network.connections:
             return earliest
         starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
@@ -162,13 +160,13 @@ class Candidates:
         return [a for a in known if a in kept or network.connection(a) is not None]
 
     def line(self, address: Address, now: float) -> Connection | None:
-        """Return the connection on which an address can be asked; None if one has to be opened.
+        """Return the connection on which to ask an address; None if one has to be opened.
 
         Brokers answer the requests of a connection in order. With a dead replica, a write with
         acks=all may be held for the controller's session timeout (9 s by default): a metadata
-        request after it would make a healthy broker look silent. So that request gets a connection
-        of its own, and also if any other response on the connection has been late for the suspicion
-        time: a new connection distinguishes a slow broker from a dead one (R-RB-9).
+        request after it would make a healthy broker look silent. So that request gets a separate
+        connection. It also gets one if any other response on the connection has been late for the
+        suspicion time: a new connection distinguishes a slow broker from a dead one (R-RB-9).
         """
         own = self._network.connection(address, METADATA)
         data = self._network.connection(address)
@@ -176,13 +174,12 @@ class Candidates:
             silent = data is not None and data.ready and data.suspect
             return None if data is not None and (silent or data.is_held(now)) else data
         if data is not None and data.ready and not (own.ready and not own.suspect):
-            # Its metadata connection hangs or is silent: the state of the data connection decides
-            # again.
+            # Its metadata connection hangs or is silent: the data connection's state decides again.
             return own if data.suspect or data.is_held(now) else data
         return own
 
     def answering(self, connection: Connection) -> bool:
-        """Whether a connection can be counted on (R-RB-2, R-RB-3)."""
+        """Return whether a connection is ready, and neither silent nor held (R-RB-2, R-RB-3)."""
         if connection.suspect:
             return False
         snapshot = self._metadata.snapshot
@@ -193,7 +190,7 @@ class Candidates:
     def why_unavailable(
         self, snapshot: Cluster, failed: Collection[Address], now: float
     ) -> str | None:
-        """Why the known brokers count as unavailable, or None while they don't (R-RB-3)."""
+        """Return why the known brokers count as unavailable; None while they don't (R-RB-3)."""
 
         def unavailable(address: Address) -> bool:
             connection = self.line(address, now)
@@ -217,9 +214,9 @@ class Candidates:
         )
 
     def proves(self, asked: PendingRequest, *, rebootstrapping: bool) -> bool:
-        """Return whether the lack of a response to a metadata request proves anything (R-RB-9).
+        """Return whether a missing response to a metadata request proves a failure (R-RB-9).
 
-        It doesn't if something else on its connection is slow, or while only a connection attempt
+        It doesn't if another request on the connection is slow, or while only a connection attempt
         can show whether the only broker is alive.
         """
         snapshot = self._metadata.snapshot
@@ -227,13 +224,13 @@ class Candidates:
         return asked.first and not (alone and asked.connection.purpose == DATA)
 
     def lives(self, connection: Connection, now: float) -> bool:
-        """Return whether a silent connection's address has answered elsewhere: slow, not dead."""
+        """Return whether a silent connection's broker answered on another one: slow, not dead."""
         if not (connection.ready and connection.suspect):
             return False
         return connection.record.heard_at > max(connection.suspected_at, now - LIFE)
 
     def unneeded(self, snapshot: Cluster, used: Connection) -> list[tuple[Connection, str]]:
-        """Return the connections that can be closed after a new snapshot, and the reasons.
+        """Return the connections that a new snapshot makes superfluous, and the reasons.
 
         A silent connection with requests stays open while its broker belongs to the cluster.
         """
@@ -260,9 +257,9 @@ class Candidates:
     def unsettling(self, connection: Connection) -> bool:
         """Return whether a connection's silence makes a refresh due.
 
-        It doesn't if only a metadata request is unanswered, or one that another response has
-        replaced. While metadata is slow, some such request is always unanswered, and each refresh
-        would make the next one due (R-RB-9). Other requests after it count unless metadata is slow
+        It doesn't if only a metadata request is unanswered, or one that was sent to another broker
+        as well. While metadata is slow, such a request is always unanswered, and each refresh would
+        make the next one due (R-RB-9). Other requests after it count unless metadata is slow
         elsewhere.
         """
         head = connection.in_flight.head
@@ -286,7 +283,8 @@ class Candidates:
     def _serves(self, connection: Connection, now: float) -> bool:
         """Return whether a coordinator's connection shows that its broker is alive.
 
-        It counts for the suspicion time only: silence is normal there while a join waits.
+        A response there proves that for the suspicion time only: silence is normal while a join
+        waits.
         """
         if connection.secondary or connection.purpose in (DATA, METADATA):
             return False

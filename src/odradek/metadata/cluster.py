@@ -1,6 +1,6 @@
-"""Define the snapshot of the cluster, which is immutable, and the function that updates it.
+"""Define the immutable snapshot of the cluster, and the function that updates it.
 
-In: a snapshot and a metadata response. Out: the next snapshot. Must not be changed in place, know
+In: a snapshot and a metadata response. Out: the next snapshot. Must not: be changed in place, know
 about connections, or contain a bootstrap address (R-MD-1: those are configuration).
 """
 
@@ -27,11 +27,11 @@ Epochs = dict[str, SeenEpochs | dict[int, tuple[bytes, int]]]
 """The topic id and the leader epoch that were seen last, by topic and partition."""
 NO_ID = bytes(16)
 UNKNOWN_TOPIC = frozenset((3, 100))
-"""UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the topic doesn't exist (any more)."""
+"""UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID: the topic doesn't exist, or not any more."""
 
 
 class Broker(NamedTuple):
-    """A broker as the cluster advertises it."""
+    """A broker with its advertised address."""
 
     id: int
     address: Address
@@ -72,19 +72,19 @@ class Topic:
         return ours == (other.name, other.topic_id, other.partitions, other.internal, other.error)
 
     def refused(self, error: int) -> Topic:
-        """Return the topic as known so far, with the error that a broker returns for it."""
+        """Return the last known topic, with the error that a broker now returns for it."""
         return Topic(self.name, self.topic_id, self.partitions, self.internal, error)
 
     @property
     def uuid(self) -> str:
         """The topic id as text."""
-        from uuid import UUID  # only here: most clients start without it
+        from uuid import UUID  # imported here: most clients start without it
 
         return str(UUID(bytes=self.topic_id))
 
 
 class Cluster:
-    """A snapshot of the cluster; `updated_at` is the engine's time of the answer."""
+    """A snapshot of the cluster; `updated_at` is the engine's time of the response."""
 
     __slots__ = (
         "_addresses", "asked", "brokers", "cluster_id", "controller", "leaderless", "led", "topics",
@@ -107,13 +107,18 @@ class Cluster:
         self.topics: TopicMap[Topic] = TopicMap({}) if topics is None else topics
         self.updated_at = updated_at
         self.led = led
-        """Numbers of partitions with and without a leader in the responses so far. Counted as
-        topics are added and removed, because counting all of them for one new topic would cost as
-        much."""
+        """Numbers of partitions with and without a leader in the responses so far.
+
+        Updated as topics are added and removed: counting all of them again for one new topic would
+        be slow.
+        """
         self.leaderless = leaderless
         self._addresses = dict.fromkeys(self.brokers[i].address for i in sorted(self.brokers))
         self.asked: dict[str, Topic] = {}
-        """Topics that were looked up: each record does, and a dict costs no call."""
+        """Topics that were looked up.
+
+        Each record looks up its topic, and a dict needs no Python call.
+        """
 
     def with_id(self, cluster_id: str | None) -> Cluster:
         """Return the same snapshot with this cluster id."""
@@ -137,16 +142,17 @@ class Cluster:
         return found
 
     def partition(self, topic: str, partition: int) -> Partition | None:
-        """One partition, if it is known."""
+        """Return a partition; None if it is unknown."""
         found = self.asked.get(topic) or self.topic(topic)
         if found is None or not 0 <= partition < found.count:
             return None
         given = found.partitions
-        made = given.made if type(given) is Partitions else given  # to look there costs no call
+        # This lookup needs no Python call.
+        made = given.made if type(given) is Partitions else given
         there = None if made is None else made[partition]
         if there is None:
             there = given[partition]
-        return there if there.partition == partition else None  # an answer with holes
+        return there if there.partition == partition else None  # a response may lack partitions
 
     def leader(self, topic: str, partition: int) -> Broker | None:
         """Return the broker that leads a partition, if both are known."""
@@ -154,28 +160,27 @@ class Cluster:
         return None if found is None else self.brokers.get(found.leader)
 
     def addresses(self) -> list[Address]:
-        """Return the brokers' addresses without duplicates, in the order of their ids."""
+        """Return the brokers' addresses without duplicates, ordered by broker id."""
         return list(self._addresses)
 
     def knows(self, address: Address) -> bool:
-        """Whether it is the address of a broker."""
+        """Return whether a broker has this address."""
         return address in self._addresses
 
 
 class Ready:
-    """Topics of an answer that were compared with the snapshot before (`response_comparison`)."""
+    """Topics of a response that were compared with the snapshot (`response_comparison`)."""
 
     __slots__ = ("before", "changed", "leaderless", "led", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.changed: dict[str, Topic | None] = {}
-        """Those of them that the snapshot doesn't have as they are."""
+        """Those of them that differ from the snapshot; None for a topic to be removed."""
         self.led = 0
         self.leaderless = 0
         self.before: tuple[int, int] = (0, 0)
-        """Numbers of partitions with and without a leader in the snapshot's version of these
-        topics."""
+        """The snapshot's numbers of partitions with and without a leader for these topics."""
 
     def add(self, topic: Topic, before: Topic | None) -> None:
         """Add a topic; `before` is the snapshot's topic, the same object if nothing changed."""
@@ -208,11 +213,12 @@ def updated(
 ) -> Cluster:
     """Return the snapshot after a response to a request for `asked` topics (None: all of them).
 
-    Other topics are kept, or of them those in `keep`. A leader epoch never decreases (MD-17), also
-    without topic ids (until `lower_epochs` accepts it). With another topic id epochs start again
-    (MD-16), and also if a topic without ids was missing in between. `epochs` has the last epoch of
-    each partition outside the snapshot, so that it survives a rebootstrap (R-RB-4). If only some
-    topics are `ready`, the others are `left`. A broker with an impossible address is left out.
+    Other topics are kept, or only those in `keep` if it is given. A leader epoch never decreases
+    (MD-17), also without topic ids (until `lower_epochs` accepts it). With another topic id epochs
+    start again (MD-16), and also if a topic without ids was missing in between. `epochs` has the
+    last epoch of each partition outside the snapshot, so that it survives a rebootstrap (R-RB-4).
+    If `ready` contains some of the topics, `left` contains the others. A broker with an impossible
+    address is left out.
     """
     brokers: Mapping[int, Broker] = {
         b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack)
@@ -300,7 +306,7 @@ def topic_of(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
 
 
 def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) -> Topic:
-    """Return the topic, with each partition's newer state, if the response is partly outdated."""
+    """Return the topic of a partly outdated response: each partition's newer state is kept."""
     seen = seen_epochs(epochs, item.name or "")
     epochs[item.name or ""] = seen
     partitions = []
@@ -310,7 +316,8 @@ def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
         known_id, known_epoch = seen.get(index, (NO_ID, -1))
         anew = known_id != item.topic_id and NO_ID not in (known_id, item.topic_id)
         if not anew and 0 <= p.leader_epoch < known_epoch:
-            # After a rebootstrap there is no leader to keep: none is better than a stale one.
+            # After a rebootstrap there is no known leader to keep: no leader is better than a stale
+            # one.
             partitions.append(kept.get(index) or Partition(index, -1, known_epoch, error=5))
             continue
         if p.leader_epoch >= 0:
@@ -321,7 +328,7 @@ def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
 
 
 def brings_progress(old: Cluster, new: Cluster, asked: Iterable[str]) -> bool:
-    """Return whether a response has news about the requested topics, or else is equivalent.
+    """Return whether a response has news about the requested topics.
 
     News are a new partition, a higher epoch, another topic id (B 1.3 of the rules, as in Java), or
     without epochs another leader. In-sync replicas, racks and the like change while a client waits
@@ -336,7 +343,7 @@ def brings_progress(old: Cluster, new: Cluster, asked: Iterable[str]) -> bool:
         before, after = old.topics.get(name), new.topics.get(name)
         if after is None or after is before:
             if after is None and before is not None:
-                return True  # the topic is gone
+                return True  # the topic no longer exists
             continue
         if before is None or before.topic_id != after.topic_id:
             return True
@@ -377,7 +384,7 @@ def with_leader(
 
 
 def without_leaders(cluster: Cluster, stale: Mapping[str, Container[int]]) -> Cluster:
-    """Return the snapshot without the leaders of these partitions, whose epochs are outdated."""
+    """Return the snapshot without the leaders of these partitions, as their epochs are outdated."""
     changes: dict[str, Topic | None] = {}
     led, leaderless = cluster.led, cluster.leaderless
     for name, numbers in stale.items():
@@ -403,7 +410,7 @@ def without_leaders(cluster: Cluster, stale: Mapping[str, Container[int]]) -> Cl
 
 
 def to_hint(cluster: Cluster) -> dict[str, Any]:
-    """Return the snapshot as plain data, for a client in another process to start from."""
+    """Return the snapshot as plain data, from which a client in another process can start."""
     return {
         "cluster_id": cluster.cluster_id,
         "brokers": [[b.id, b.address.host, b.address.port] for b in cluster.brokers.values()],

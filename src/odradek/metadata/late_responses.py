@@ -1,10 +1,10 @@
 """Track late metadata requests, and whether their brokers are only slow (R-RB-9).
 
-In: requests that another one has replaced, because their connection was silent or holds writes.
-Out: late responses; whether a request to another broker could help; connection attempts that show
-whether a silent address is alive. A response counts whenever it arrives. The client waits for that
-of a slow broker, because a third request would only make it slower. Must not judge a response, or
-send a request.
+In: requests that were sent to another broker as well, because their connection was silent or holds
+writes. Out: late responses; whether a request to another broker could help; connection attempts
+that show whether a silent address is alive. A response counts whenever it arrives. The client waits
+for that of a slow broker, because a third request would only make it slower. Must not: judge a
+response, or send a request.
 
 A silent connection isn't closed because another one answers: a half-open connection and a slow
 request look alike, and a request that takes 25 s would be sent forever. When the time of the
@@ -23,24 +23,26 @@ from odradek.network.connection import PROBE
 from odradek.network.network_client import NetworkClient
 
 ENOUGH = 2
-"""A request is sent to one broker, and to another one while the first is silent."""
+"""Maximum number of brokers to ask: one, and another while the first is silent."""
 AGAIN = 3.0
-"""Seconds after which the client checks again whether the address of a slow broker is alive: the
-next sign of life must come before the last one is too old."""
+"""Seconds after which the client checks again whether the address of a slow broker is alive.
+
+The next proof must arrive before the last one is too old.
+"""
 
 
 class LateAnswers:
-    """Metadata requests in flight that were replaced by requests to other brokers."""
+    """Metadata requests in flight after which another broker was asked."""
 
     def __init__(self, network: NetworkClient, candidates: Candidates) -> None:
         self._network = network
         self._candidates = candidates
         self.asked: list[PendingRequest] = []
         self.added = 0
-        """How many there were since the beginning."""
+        """Number of such requests since the client started."""
 
     def add(self, asked: PendingRequest) -> None:
-        """Add a request that another one replaces; its response still counts."""
+        """Add a request after which another broker is asked; its response still counts."""
         self.asked.append(asked)
         self.added += 1
 
@@ -54,7 +56,7 @@ class LateAnswers:
         return any(a.reply.done for a in self.asked)
 
     def take(self) -> list[PendingRequest]:
-        """Those that have ended, with an answer or without."""
+        """Remove and return the requests that have ended, with a response or without."""
         if not self.asked:
             return self.asked
         ended = [a for a in self.asked if a.reply.done]
@@ -63,7 +65,7 @@ class LateAnswers:
         return ended
 
     def only_slow(self, now: float) -> bool:
-        """Return whether enough brokers were asked and one of their addresses is alive."""
+        """Return whether enough brokers were asked and at least one of them is alive."""
         slow = self._slow()
         return len(slow) >= ENOUGH and any(
             self._candidates.lives(other, now)

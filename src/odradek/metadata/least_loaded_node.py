@@ -18,7 +18,7 @@ from odradek.network.connection_policy import Whom
 
 
 class Action(Enum):
-    """The action to take."""
+    """Ways to continue a round."""
 
     USE = "use"
     WAIT = "wait"
@@ -33,24 +33,23 @@ class Candidate(NamedTuple):
     connection: Connection
     suspect: bool
     young_until: float
-    """Until then, its pending connection attempt is waited for."""
+    """Until then, the round waits for this pending connection attempt."""
     bootstrap: bool = False
     older: bool = False
-    """Whether its last response was older than a known epoch: other brokers are asked first
-    (R-ID-4)."""
+    """Whether its last response was older than a known epoch: ask others first (R-ID-4)."""
 
     @property
     def answering(self) -> bool:
-        """It is connected and not suspect."""
+        """Whether it is connected and not suspect."""
         return self.connection.ready and not self.suspect
 
 
 class Choice(NamedTuple):
-    """The action, whom it concerns, and until when to wait at the most."""
+    """The action, the broker that it concerns, and the latest time to choose again."""
 
     action: Action
     candidate: Candidate | None = None
-    """Whose connection is used."""
+    """The candidate whose connection is used."""
     address: Address | None = None
     """The address to connect to."""
     until: float = math.inf

@@ -4,7 +4,7 @@ In: errors of the known leaders, responses with lower epochs. Out: whether the t
 the same name. A lower epoch comes from an outdated broker, or from a topic that was deleted and
 recreated between two refreshes; without ids the responses look alike. But an outdated broker is the
 only one with its epoch, or catches up within seconds, and the known leader still serves requests.
-Must not know connections, or accept the epoch of a single response.
+Must not: know connections, or accept the epoch of a single response.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from odradek.metadata.cluster import NO_ID
 from odradek.protocol.messages.metadata import MetadataResponseTopic
 
 ANSWERS = 5
-"""Number of such responses in a row, each after another refusal by the known leader."""
+"""Number of responses in a row with a lower epoch, each after another error of the known leader."""
 SECONDS = 10.0
 """Seconds over which these responses must arrive.
 
-Brokers that are outdated for longer are cut off from their controller, and KRaft's controllers
-fence them after 9 s (broker.session.timeout.ms): the responses of other brokers don't name them.
+Within them, outdated brokers are found out: KRaft's controllers fence a broker that is cut off
+after 9 s (broker.session.timeout.ms), and the responses of other brokers don't name it any more.
 """
 
 
@@ -30,7 +30,7 @@ class LowerEpochs:
     def __init__(self) -> None:
         self._refused: dict[str, set[int]] = {}
         self._doubts: dict[str, tuple[int, float, float]] = {}
-        """By topic: the number of responses, and the times of the first and the last one."""
+        """By topic: the number of such responses, and the times of the first and the last one."""
 
     def refused(self, topic: str, partition: int) -> None:
         """Note that the known leader refused a request for a partition."""
@@ -42,7 +42,7 @@ class LowerEpochs:
         self._doubts.pop(topic, None)
 
     def forget_those(self, topics: Iterable[str]) -> None:
-        """Forget many topics; costs nothing if there is no evidence at all."""
+        """Forget many topics; this is cheap if there is no evidence at all."""
         if self._refused or self._doubts:
             for topic in topics:
                 self.forget(topic)
@@ -74,7 +74,7 @@ class LowerEpochs:
             self._doubts.pop(name, None)
             return False
         if not against:
-            # requested because of its age or for other topics: no evidence about the leader
+            # Requested because of its age or for other topics: no evidence about the leader.
             return False
         count, first, last = self._doubts.get(name, (0, now, now))
         if now - last > SECONDS:

@@ -1,8 +1,9 @@
 """Hold the snapshot, the topics in use, and the requested refreshes.
 
-In: requests of the clients (R-MD-6), responses from `metadata_updater`. Out: snapshot, `changed`.
-R-MD-4: any number of callers request refreshes here; the updater sends one request at a time, and
-all callers that ask after it was sent share exactly one next request. Must not: send anything.
+In: requests of the clients (R-MD-6), responses from `metadata_updater`. Out: the snapshot, and the
+signal `changed`. R-MD-4: any number of callers request refreshes here; the updater sends one
+request at a time, and all callers that ask after it was sent share exactly one next request. Must
+not: send anything.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from odradek.protocol.packed_metadata import PackedPartitions
 logger = logging.getLogger("odradek.metadata")
 
 DENYING = (NotLeaderOrFollowerError, ReplicaNotAvailableError)
-"""Errors of a broker that isn't the leader; the latter one before Kafka 2.6."""
+"""Errors of a broker that isn't the leader; before Kafka 2.6, the latter one."""
 
 
 class Metadata:
@@ -55,18 +56,17 @@ class Metadata:
         rng: Rng,
         clock: Callable[[], float],
     ) -> None:
-        """Take `clock`, which returns the engine's time, to note when topics are used."""
+        """Set `clock`, which returns the engine's time; it is used to note when topics are used."""
         self.snapshot: Cluster | None = None
         self.cluster_id: str | None = None
-        """Remembered outside the snapshot, so that a rebootstrap can check it (R-RB-5)."""
+        """Known cluster id; outside the snapshot, so that a rebootstrap can check it (R-RB-5)."""
         self.topics: dict[str, float] = {}
-        """Topics in use, and the time of the last use of each; refreshes request only these
-        (R-MD-7)."""
+        """Topics in use, and the time of their last use; refreshes request only these (R-MD-7)."""
         self.held_by: list[Callable[[], Iterable[str]]] = []
-        """Functions that name topics in use, however long ago they were requested."""
+        """Functions that return topics in use, whenever these were last requested."""
         self.on_forgotten: list[Callable[[str], object]] = []
         self.on_denied: list[Callable[[TopicPartition, Address], object]] = []
-        """Called with a partition, and the address of a broker that denied to be its leader."""
+        """Called with a partition, and the address of a broker that denied being its leader."""
         self.topic_errors: dict[str, int] = {}
         self.changed = Signal()
         self.wanted = Signal()
@@ -91,12 +91,12 @@ class Metadata:
         self._new_topics: dict[str, None] = {}
         self._crowd = False
         self._looked: LookedOver | None = None
-        """Holds as long as snapshot and epochs do."""
+        """Comparison of a large response, valid while snapshot and epochs don't change."""
 
-    # Wishes
+    # Requests of the clients
 
     def expect(self, cluster_id: str) -> None:
-        """Take no other cluster for ours (`cluster.id.expected`)."""
+        """Accept only this cluster (`cluster.id.expected`)."""
         self.cluster_id = cluster_id
 
     def request(self, why: str) -> None:
@@ -141,7 +141,7 @@ class Metadata:
             if self.snapshot is not None and name in self.snapshot.topics:
                 continue
             if self.in_flight_topics is not None and name in self.in_flight_topics:
-                continue  # joins the running request
+                continue  # the running request fetches it
             if name in self._new_topics:
                 continue
             if known:
@@ -166,7 +166,7 @@ class Metadata:
             self._lower.forget(name)
             self.heard.forget(name)
             if self.snapshot is None or name not in self.snapshot.topics:
-                self._left(name)  # else when it leaves the snapshot
+                self._left(name)  # a topic in the snapshot is forgotten when it leaves that
 
     def _left(self, name: str) -> None:
         """Forget a topic that is neither in use nor in the snapshot."""
@@ -222,9 +222,9 @@ class Metadata:
         return self._asked > self._done
 
     def due_at(self) -> float:
-        """Return when the next refresh may and should start."""
+        """Return the earliest time at which the next refresh is due and allowed."""
         if self._new_topics and self.snapshot is not None:
-            # MD-09: at once. But if the last refresh brought several new topics, many callers
+            # At once (MD-09). But if the last refresh fetched several new topics, many callers
             # request topics, and the usual spacing collects those of the next moment in one request
             # (R-MD-4).
             return self.allowed_at if self._crowd else -math.inf
@@ -240,7 +240,7 @@ class Metadata:
             self._forget_idle()
         return (list(self._new_topics) if partial else list(self.topics)), partial
 
-    # Answers
+    # Responses
 
     def sent(self, topics: Iterable[str]) -> int:
         """Note that a request for these topics was sent: it satisfies all callers so far.
@@ -248,7 +248,8 @@ class Metadata:
         Returns its serial number, which `apply` receives with the response.
         """
         if not self.requested or self._clock() > self.allowed_at + self._retry.maximum:
-            # For new topics, by age, or after a while without requests: a fresh start.
+            # For new topics, because of age, or after a while without requests: the spacing starts
+            # over.
             self._equivalent = 0
         self.in_flight_topics = frozenset(topics)
         for name in topics:
@@ -257,9 +258,9 @@ class Metadata:
         return self._sent
 
     def failed(self, *, late: bool = False) -> None:
-        """Note that the request failed: what it should have fetched is still requested.
+        """Note that the request failed; its topics are still requested.
 
-        A request that is only `late` still fetches it, if its response is the first to arrive
+        With `late`, the request is still in flight, and its response is used if it arrives first
         (R-RB-9).
         """
         for name in self.in_flight_topics or ():
@@ -271,7 +272,7 @@ class Metadata:
             self._asked = self._sent + 1
 
     def look_over(self, answer: MetadataResponse) -> None:
-        """Compare the parts of a response that have been read, so that `apply` has little to do."""
+        """Compare the parts of a response that have been read, so that `apply` takes less time."""
         if self._looked is None or self._looked.answer is not answer:
             self._looked = LookedOver(answer)
         self._looked.go_on(self.snapshot, self._epochs)
@@ -289,7 +290,7 @@ class Metadata:
     ) -> Cluster:
         """Apply a good response of the broker `at` an address.
 
-        `fresh` drops the old snapshot (rebootstrap).
+        `fresh` drops the old snapshot first (rebootstrap).
         """
         old = None if fresh else self.snapshot
         names = list(asked)
@@ -312,7 +313,8 @@ class Metadata:
             snapshot = self.heard.checked(snapshot, at, names, now)
         self.in_flight_topics = None
         self._done = max(self._done, serial)
-        for name in names:  # also those that a silent request was to bring, and now has (R-RB-9)
+        # Also those that a silent request should have fetched, and which are known now (R-RB-9).
+        for name in names:
             self._new_topics.pop(name, None)
         for name in self.topic_errors.keys() & ready.topics.keys():
             del self.topic_errors[name]
@@ -331,8 +333,8 @@ class Metadata:
             if isinstance(item.partitions, PackedPartitions):
                 item.partitions.forget_compared()
         self._equivalent = 0 if progress else self._equivalent + 1
-        # B 1.3: never closer than the base, further apart while responses have no news. Drawn once
-        # per response (R-BO-3).
+        # Rule B 1.3: at least the base backoff between refreshes, more while responses have no
+        # news. The jitter is drawn once per response (R-BO-3).
         self.allowed_at = now + self._retry.delay(max(0, self._equivalent - 1), self._rng)
         before, self.snapshot = self.snapshot, snapshot
         if snapshot.cluster_id:

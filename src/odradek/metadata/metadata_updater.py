@@ -1,6 +1,6 @@
 """Keep the client's view of the cluster up to date, in one flow (as in Sarama's page on metadata).
 
-In: requests in `Metadata`, the state of connections. Out: metadata requests, one at a time,
+In: requests in `Metadata`, the state of connections. Out: metadata requests, one at a time;
 snapshots and rebootstraps. Terms of R-MD-3: an *attempt* is one request to one broker (or a
 connection attempt for it); trying the next candidate isn't a retry; a *round* is one pass over all
 candidates; only a new round costs retry backoff. Must not: keep a second set of brokers (R-MD-1).
@@ -46,13 +46,13 @@ logger = logging.getLogger("odradek.metadata")
 
 ATTEMPTS_KEPT = 64
 CONNECT = "connect"
-"""Name of a connection attempt in `Attempt.what`."""
+"""Value of `Attempt.what` for a connection attempt."""
 MAY_REFUSE = 4
 """The first version of Metadata in which a request can forbid that topics are created (KIP-361)."""
 WARNED_OF = 100
-"""Number of brokers with impossible addresses that are named in warnings."""
+"""Maximum number of brokers with impossible addresses that are named in warnings."""
 SAME_OUTAGE = 60.0
-"""Seconds after its end in which a rebootstrap may turn out to have been useless."""
+"""Seconds after the end of a rebootstrap in which it may turn out to have been useless."""
 
 
 class MetadataUpdater:
@@ -76,14 +76,14 @@ class MetadataUpdater:
         self.refusals = Refusals(network)
         self.rounds = 0
         self.latency = Sampled()
-        """Seconds from a request for metadata to its good answer."""
+        """Response times in seconds of good metadata responses."""
         self.current: Rebootstrap | None = None
         self.history: deque[Rebootstrap] = deque(maxlen=32)
         self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
-        """Failed attempts since the last good answer."""
+        """Failed attempts since the last good response."""
         self.due_since: float | None = None
         self.unavailable_since: float | None = None
-        """Since when every known broker has been unavailable (R-RB-6)."""
+        """Time from which on all known brokers have been unavailable (R-RB-6)."""
         self.next_attempt_at: float | None = None
         self._failed_in_a_row: dict[Address, None] = {}
         self._late = LateAnswers(network, self._candidates)
@@ -100,7 +100,7 @@ class MetadataUpdater:
 
     @property
     def rounds_failed(self) -> int:
-        """Rounds in a row that brought no answer."""
+        """Number of rounds in a row without a good response."""
         return self._retry.failures
 
     @property
@@ -108,7 +108,7 @@ class MetadataUpdater:
         """Number of requests after which another broker was asked, because no response had come."""
         return self._late.added
 
-    # The flow
+    # Flow
 
     def run(self) -> Flow[None]:
         """Refresh whenever it is due, for as long as the client lives."""
@@ -144,9 +144,10 @@ class MetadataUpdater:
             self.refusals.look(now, at)
             while now < min(at, self._trigger_at()) and self._forced is None:
                 if self._late.forget_failures():
-                    break  # a good answer after all
+                    break  # a good response arrived after all
                 waits = [self.metadata.wanted, *[a.reply for a in self._late.asked]]
-                if at > until:  # a connection that another component opened can be used before
+                # Before that, a connection that another component opened can be used.
+                if at > until:
                     waits.append(self._network.changed)
                 now = yield Wait(tuple(waits), min(at, self._trigger_at()))
                 if self._network.connections:
@@ -155,7 +156,7 @@ class MetadataUpdater:
     def _round(self, round_: Round, now: float) -> Flow[tuple[bool, float]]:
         """Ask one candidate after the other; return (True, now) after a good response."""
         while True:
-            while self._reads_on(round_, now):  # a large response, a part of it in each step
+            while self._reads_on(round_, now):  # decode a part of a large response in each step
                 now = yield Wait((), math.nextafter(now, math.inf))
             if self._take_answers(round_, now):
                 return True, now
@@ -189,7 +190,7 @@ class MetadataUpdater:
                 (self._network.changed,), None if wait_until == math.inf else wait_until
             )
 
-    # Asking
+    # Requests
 
     def _choose(self, round_: Round, now: float) -> Choice | None:
         """Choose the broker to ask next; None if all have failed, or only silent ones are left."""
@@ -212,7 +213,7 @@ class MetadataUpdater:
             self._network.changed.notify()
 
     def _make_room(self, starts: list[Address], now: float) -> None:
-        """Replace a hanging connection attempt by one to an untried bootstrap address.
+        """Replace a pending connection attempt by one to an untried bootstrap address.
 
         Only addresses that weren't tried in this outage count, so that attempts to a dead cluster
         aren't given up early.
@@ -246,7 +247,7 @@ class MetadataUpdater:
             round=round_.number,
         )
 
-    # Answers
+    # Responses
 
     def _reads_on(self, round_: Round, now: float) -> bool:
         """Continue to decode a large response; return whether some of it is left."""
@@ -275,14 +276,14 @@ class MetadataUpdater:
                 if self._take(round_, asked, now):
                     return True
             elif asked.connection.is_held(now) or self._takes_long(round_, asked, now):
-                # It waits for a write that the broker holds, or its answer is large and arrives
-                # slowly (R-TI-1): not a failure, but ask another broker.
+                # The request waits for a write that the broker holds, or its response is large and
+                # arrives slowly (R-TI-1): not a failure, but ask another broker.
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
             elif asked.connection.suspect:
-                # R-RB-2: it counts as failed, and the next broker is asked; a late response is
-                # still used.
+                # R-RB-2: the request counts as failed, and the next broker is asked; a late
+                # response is still used.
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
@@ -298,13 +299,13 @@ class MetadataUpdater:
         return False
 
     def _takes_long(self, round_: Round, asked: PendingRequest, now: float) -> bool:
-        """Return whether to ask another broker beside one whose response is on its way."""
+        """Return whether to ask another broker although a response is on its way."""
         if now < asked.sent_at + SUSPICION or asked.connection.suspect:
             return False
         if self._late.arriving(now):
             return False  # two responses are on their way
         if asked.connection.last_received <= asked.sent_at:
-            return False  # it is silent: the network says so in this step
+            return False  # the connection is silent: the network client reports that in this step
         rebootstrapping = self.current is not None
         return self._candidates.has_other(round_, asked, rebootstrapping=rebootstrapping)
 
@@ -314,7 +315,7 @@ class MetadataUpdater:
         if error is None:
             response = cast("MetadataResponse", asked.reply.result())
             error = self._refusal(response, asked, now)
-            if error is not None and round_.asked is None:  # else a newer request is running
+            if error is not None and round_.asked is None:  # otherwise a newer request is running
                 self.metadata.failed()
         if error is not None:
             self._attempt_failed(round_, address, "metadata request", error, now)
@@ -325,9 +326,10 @@ class MetadataUpdater:
         return True
 
     def _too_large(self, error: AnswerTooLargeError, now: float) -> None:
-        """End waiting calls of a client without metadata: the broker works, it is no outage.
+        """Fail the waiting calls of a client without metadata, because the response is too large.
 
-        Any broker's response would be as large, and a rebootstrap wouldn't help.
+        The broker works, so this is no outage; any broker's response would be as large, and a
+        rebootstrap wouldn't help.
         """
         self.due_since = now
         if self.metadata.snapshot is None:
@@ -336,13 +338,13 @@ class MetadataUpdater:
     def _refusal(
         self, response: MetadataResponse, asked: PendingRequest, now: float
     ) -> BaseException | None:
-        """Why an answer can't be used, if so (R-MD-5, R-RB-3, R-RB-5)."""
+        """Return why a response can't be used; None if it can (R-MD-5, R-RB-3, R-RB-5)."""
         address = asked.connection.address
         if response.error_code == RebootstrapRequiredError.code:
             if self._rebootstraps:
                 self._forced = f"{address} answered REBOOTSTRAP_REQUIRED"
             return RebootstrapRequiredError("the broker requires a rebootstrap")
-        # an error of any kind: other brokers are asked
+        # An error of any kind: other brokers are asked.
         if response.error_code:
             return KafkaError(str(error_for(response.error_code)))
         if not response.brokers:
@@ -408,7 +410,7 @@ class MetadataUpdater:
         for broker in response.brokers:
             named = broker.node_id, broker.host, broker.port
             if named not in self._warned_of and not is_possible(broker.host, broker.port):
-                if len(self._warned_of) >= WARNED_OF:  # a peer may name others each time
+                if len(self._warned_of) >= WARNED_OF:  # a peer may name other addresses each time
                     return
                 self._warned_of.add(named)
                 logger.warning(
@@ -418,11 +420,11 @@ class MetadataUpdater:
                 )
 
     def _close_unneeded(self, snapshot: Cluster, used: Connection, now: float) -> None:
-        """Close connections that lead to no broker, or were only opened for metadata.
+        """Close connections to brokers outside the cluster, and those opened only for metadata.
 
         A broker that is silent with open requests may only be slow; otherwise its cluster removes
-        it from the metadata after a while. So callers needn't wait for `request.timeout.ms`: their
-        requests are retried at the new leaders.
+        it from the metadata after a while. Then callers needn't wait for `request.timeout.ms`:
+        their requests are retried at the new leaders.
         """
         for connection, why in self._candidates.unneeded(snapshot, used):
             self._network.close(connection, now, why)
@@ -443,7 +445,7 @@ class MetadataUpdater:
                 seconds=round(now - current.started, 6),
                 cluster_id=self.metadata.cluster_id,
             )
-        # R-RB-4: old connections may lead to other brokers; their requests are retried
+        # R-RB-4: old connections may lead to other brokers; their requests are retried.
         if restarted:
             for connection in list(self._network.connections.values()):
                 if connection is not used:
@@ -481,7 +483,7 @@ class MetadataUpdater:
             )
 
     def _note_ends(self, round_: Round, now: float) -> None:
-        """Count connection attempts of this round that have failed as failed candidates."""
+        """Count failed connection attempts of this round as failed candidates."""
         for connection in round_.dialled.copy() if round_.dialled else ():
             if connection.ended:
                 round_.dialled.remove(connection)
@@ -513,7 +515,7 @@ class MetadataUpdater:
         self.metadata.request(f"the {what} to {connection.address} {happened}")
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        # a reason to ask another broker, but no proof of failure: it may only be slow
+        # A reason to ask another broker, but no proof of a failure: it may only be slow.
         if connection.ready:
             self._candidates.silence.fell(connection.address, now - SUSPICION)
         else:
@@ -527,8 +529,8 @@ class MetadataUpdater:
     def _meant_by(self, address: Address) -> tuple[str | None, int]:
         """Return the cluster and broker id to expect at an address of the cluster (R-RB-8).
 
-        Nothing for a bootstrap address, which may lead to any broker, or if several brokers share
-        one.
+        Neither for a bootstrap address, which may lead to any broker, or if several brokers share
+        one address.
         """
         snapshot = self.metadata.snapshot
         if snapshot is None or snapshot.cluster_id is None or address in self.bootstrap:
@@ -586,7 +588,7 @@ class MetadataUpdater:
         self._events.emit(now, "rebootstrap", why=why, known=[str(a) for a in known])
 
     def _goes_on(self, last: Rebootstrap, known: list[Address], now: float) -> bool:
-        """Return whether the outage of the last rebootstrap continues (R-RB-4: that counts once).
+        """Return whether the outage of the last rebootstrap continues (R-RB-4: it counts once).
 
         It does if a bootstrap address answered but none of the brokers that it named was ever
         reached, as with advertised addresses that are unreachable from this machine.
@@ -597,7 +599,7 @@ class MetadataUpdater:
         return not any(states.state(a).proved_at > last.ended for a in known)
 
     def _forget(self, round_: Round, now: float) -> None:
-        """R-RB-4 for the triggers that don't wait for a better answer."""
+        """Drop the snapshot, unless the trigger waits for a better response (R-RB-4)."""
         if round_.asked is not None:
             self.metadata.failed()
         self.metadata.forget()

@@ -1,24 +1,23 @@
 """Reconnect to a broker that repeatedly denies the role that metadata assigns to it.
 
-The address may have moved to another broker of the same cluster: two pods that restart with each
-other's IP while their names are still cached, a proxy. Brokers from 4.4 on report this (KIP-1242).
-An older broker can't be asked for its id, and would answer NOT_LEADER_OR_FOLLOWER for as long as
-its connection lasts, while metadata still names the expected broker.
+The address may lead to another broker of the same cluster now: through a proxy, or if two pods
+restart with each other's IP while their names are still cached. Brokers from 4.4 on report this
+(KIP-1242). An older broker can't be asked for its id, and would answer NOT_LEADER_OR_FOLLOWER for
+as long as its connection lasts, while metadata still names the expected broker.
 
 In: errors of brokers that aren't the leader or coordinator. Out: their connections are closed, so
-that the name is resolved and the address connected again (R-RB-8). It takes several errors over
-some seconds, each for a request sent after the previous error, because a new leader may not know of
-its role yet, or a stale broker may have been asked. It happens less and less often, because a
-cluster without a controller returns such errors for hours. It never happens while a write is
-unanswered on the connection, whose outcome would be unknown, or a metadata request, whose failure
-would be reported as an outage: nothing new is sent until they are answered. Must not conclude
-anything about the address: it hasn't failed, and its backoff doesn't grow.
+that the name is resolved and the address connected again (R-RB-8). It takes three errors over three
+seconds, each for a request sent after the previous error: an election on busy brokers of 3.9, or a
+group's first join, may cause three errors within a second, and many clients would then reconnect
+and log in at the same moment. The intervals between such reconnects grow, because a cluster without
+a controller returns these errors for hours. A connection is never closed while a write is
+unanswered on it, whose outcome would be unknown, or a metadata request, whose failure would be
+reported as an outage. No new request is sent until they are answered, because a producer with a
+hundred partitions always has a write in flight. Must not: conclude anything about the address: it
+hasn't failed, and its backoff doesn't grow.
 
-Three errors over three seconds are required because an election on busy brokers of 3.9, or a
-group's first join, took three attempts of 10 ms to a second; otherwise many clients would reconnect
-and log in at the same moment. No new requests are sent meanwhile because a producer with a hundred
-partitions always has a write in flight. The next connection also negotiates the versions of APIs
-again; SASL permits no second ApiVersions on an open connection.
+The next connection also negotiates the versions of APIs again; SASL permits no second ApiVersions
+on an open connection.
 """
 
 from __future__ import annotations
@@ -42,34 +41,36 @@ logger = logging.getLogger("odradek.metadata")
 DENIALS = 3
 """Number of errors in a row that prove that another broker answers at the address."""
 AFTER = 3.0
-"""Minimum number of seconds from the first error on.
+"""Minimum number of seconds between the first error and a reconnect.
 
 Elections take a while in a busy cluster, and many clients would reconnect at the same moment.
 """
 IN_A_ROW = 5.0
-"""Maximum number of seconds between two errors in a row, or `BACKOFFS` of the longest backoffs."""
+"""Maximum number of seconds between two errors in a row.
+
+`BACKOFFS` of the longest backoffs, if those are longer.
+"""
 BACKOFFS = 3.0
 AGAIN = ExponentialBackoff(1.0, 10.0)
 """Seconds between two reconnects of an address, by the number of earlier ones."""
 FORGOTTEN = 60.0
-"""Seconds without an error after which earlier ones don't count any more."""
+"""Seconds without an error after which earlier reconnects don't count any more."""
 RUNS_DRY = 0.5
-"""Seconds for which nothing new is sent on a connection that waits for responses before it is
-closed."""
+"""Seconds without new requests on a connection that waits for responses before it is closed."""
 KEPT = frozenset((ProduceRequest.API_KEY, MetadataRequest.API_KEY))
-"""Requests that must be answered first."""
+"""Requests that must be answered before the connection is closed."""
 
 
 class Denied(NamedTuple):
     """The role that a connection's broker denies; one partition or coordinator is enough."""
 
     thing: Hashable
-    """A partition, or a coordinator's name."""
+    """The partition, or the coordinator's name."""
     named: Hashable
     """The leader or coordinator according to the cluster."""
     times: int
     counts_from: int
-    """Number of the response after which the next error counts."""
+    """Number of the metadata response from which on errors count."""
     since: float
     at: float
 
@@ -80,17 +81,17 @@ class Denials:
     def __init__(
         self, client: str, network: NetworkClient, metadata: Metadata, rng: Rng, backoff: float
     ) -> None:
-        """`client`: its name; `backoff`: seconds between its tries at most."""
+        """`client`: the client's name; `backoff`: maximum number of seconds between its retries."""
         self._client = client
         self._network, self._metadata, self._rng = network, metadata, rng
         self._in_a_row = max(IN_A_ROW, BACKOFFS * backoff)
         self._denied: dict[int, Denied] = {}
         self._ends: dict[tuple[Address, str], tuple[int, float]] = {}
-        """By address and purpose: how many connections were ended, when the next may be."""
+        """Number of closed connections by address and purpose, and when to close another one."""
         network.on_lost.append(self._lost)
 
     def leading(self, partition: TopicPartition, address: Address) -> None:
-        """Who answers at this address doesn't lead a partition."""
+        """Note that the broker at this address doesn't lead a partition."""
         metadata = self._metadata
         connection = self._network.connection(address)
         if connection is None or metadata.snapshot is None:
@@ -107,8 +108,8 @@ class Denials:
         """Note that the broker on a connection isn't the one that is `named` for a role.
 
         `answered` is the number of responses that have named it so far, `after` the number of the
-        first response that will be requested after this; both are 0 if the caller looks it up each
-        time.
+        first response that will be requested after this; both are 0 if the caller looks the broker
+        up each time.
         """
         if connection.ended or connection.secondary:
             return
@@ -128,7 +129,7 @@ class Denials:
     def _dial_anew(self, connection: Connection, denied: Denied, now: float) -> None:
         place = connection.address, connection.purpose
         ends, not_before = self._ends.get(place, (0, -math.inf))
-        if now < not_before:  # the next denial comes
+        if now < not_before:  # a later denial checks again
             return
         if any(r.body.API_KEY in KEPT for r in connection.in_flight):
             connection.rest(now + RUNS_DRY)  # a busy producer would never stop sending

@@ -27,12 +27,12 @@ class Partition(NamedTuple):
 
 
 def term(partition: Partition) -> int:
-    """Return the leader's epoch; if it is unknown, a number below -1 for each leader."""
+    """Return the leader's epoch; without one, a negative number that differs for each leader."""
     return partition.leader_epoch if partition.leader_epoch >= 0 else -2 - partition.leader
 
 
 def made_of(p: MetadataResponsePartition) -> Partition:
-    """Return the state of a partition in a response."""
+    """Return the state of a partition from its item in a response."""
     return Partition(
         p.partition_index,
         p.leader_id if p.error_code == 0 or p.leader_id >= 0 else -1,
@@ -45,7 +45,7 @@ def made_of(p: MetadataResponsePartition) -> Partition:
 
 
 class Partitions(Sequence[Partition]):
-    """Those of an answer's topic, by position; equal to a tuple of the same."""
+    """A topic's partitions in a response, by position; equal to a tuple of the same partitions."""
 
     __slots__ = ("_count", "made", "packed")
 
@@ -53,7 +53,7 @@ class Partitions(Sequence[Partition]):
         self.packed = packed
         self._count = len(packed)
         self.made: list[Partition | None] | None = None
-        """Partitions that were used, by position."""
+        """Partitions that were used so far, by position."""
 
     def __len__(self) -> int:
         return self._count
@@ -99,7 +99,7 @@ class SeenEpochs:
         self.packed = packed
 
     def by_partition(self) -> dict[int, tuple[bytes, int]]:
-        """Topic id and epoch, by partition."""
+        """Return the topic id and epoch of each partition."""
         return {n: (self.topic_id, epoch) for n, epoch in enumerate(self.packed.epochs())}
 
 
@@ -122,13 +122,13 @@ def none_lower(
 
 
 def brings_news(old: Sequence[Partition], new: Sequence[Partition]) -> bool:
-    """Whether there is a new partition, a higher epoch, or without epochs another leader."""
+    """Return whether a partition is new, an epoch higher, or without epochs a leader different."""
     if len(old) != len(new):
         return True
     if isinstance(old, Partitions) and isinstance(new, Partitions):
         if old.packed.numbered and new.packed.numbered:
             return new.packed.compare(old.packed)[1]
-    elif isinstance(new, Partitions) and new.packed.numbered:  # without an object for each
+    elif isinstance(new, Partitions) and new.packed.numbered:  # without creating an object for each
         pairs = zip(old, new.packed.epochs(), strict=True)
         return any(p.partition != n or epoch > p.leader_epoch for n, (p, epoch) in enumerate(pairs))
     for p, q in zip(old, new, strict=True):

@@ -1,6 +1,6 @@
 """Decide when an address's refusal becomes the error of every waiting call (R-CS-4).
 
-In: ends of connections, the ends of metadata rounds. Out: a refusal that holds until the next
+In: ends of connections, the ends of metadata rounds. Out: a refusal that applies until the next
 attempt. An error that waiting can't cure (`KafkaError.sticky`: a wrong password, an untrusted
 certificate) is raised immediately, but not while another broker may still accept the client: a
 client with a good connection continues; and if one broker of several refuses, the round first tries
@@ -23,12 +23,15 @@ RECENT = 10.0
 """Seconds before the first refusal in which a failure of another address counts as the same
 problem."""
 WEAK = (NotKafkaError, PlaintextPortError)
-"""Errors of other servers at an address. In an outage of a cluster that had accepted this client
-they prove nothing, since addresses are recycled, unless all addresses have them."""
+"""Errors of other servers at an address.
+
+If the cluster accepted this client before the outage, they prove nothing unless all addresses have
+them, since addresses are recycled.
+"""
 
 
 class Refusal(NamedTuple):
-    """One error for all, until the next attempt begins."""
+    """An error that applies to all calls until the next attempt begins."""
 
     error: KafkaError
     until: float
@@ -39,7 +42,7 @@ def _nobody(refusal: Refusal) -> None:
 
 
 class Refusals:
-    """Refusals of one client by address."""
+    """Refusals by the brokers of one client, by address."""
 
     def __init__(self, network: NetworkClient) -> None:
         self._network = network
@@ -49,7 +52,7 @@ class Refusals:
         self.tell: Callable[[Refusal], None] = _nobody
 
     def told_to(self, tell: Callable[[Refusal], None]) -> None:
-        """Tell of each refusal that begins."""
+        """Set the function that is called with each new refusal."""
         self.tell = tell
 
     def note(self, address: Address, error: KafkaError, now: float) -> None:
@@ -59,16 +62,16 @@ class Refusals:
             self._since = min(self._since, now)
 
     def forget(self) -> None:
-        """Forget all refusals, because a broker accepted our credentials."""
+        """Forget all refusals, because a broker accepted the client's credentials."""
         self._noted, self._since = {}, math.inf
 
     @property
     def due_at(self) -> float:
-        """When it is time to look, even if the round isn't over."""
+        """When to check for a refusal, even if the round isn't over."""
         return self._since + GRACE
 
     def look(self, now: float, until: float | None = None) -> None:
-        """Check whether a refusal holds; `until`: when the next round begins after this one."""
+        """Check whether a refusal applies; `until`: when the round after this one begins."""
         if self._since == math.inf or (until is None and now < self.due_at):
             return
         states, since = self._network.states, self._since
@@ -85,14 +88,14 @@ class Refusals:
         self.tell(self.last)
 
     def standing(self, now: float) -> KafkaError | None:
-        """Return the error of a call that begins now."""
+        """Return the error of a call that begins now, if a refusal applies."""
         last = self.last
         if last is None or now >= last.until or self._connected():
             return None
         return last.error
 
     def latest(self) -> KafkaError | None:
-        """Return the latest refusal that still holds: the cause of a timeout."""
+        """Return the latest refusal that still applies: the cause of a timeout."""
         for state in self._network.states.all():
             error = state.last_error
             if state.failures and isinstance(error, KafkaError) and error.sticky:
@@ -104,7 +107,8 @@ class Refusals:
         return self._network.states.proved_anywhere
 
     def _connected(self) -> bool:
-        # A copy: a call that begins reads this from its own thread, beside the host's thread.
+        # A copy, because a call that begins reads this from its own thread, beside the host's
+        # thread.
         connections = tuple(self._network.connections.values())
         return any(c.ready and not c.secondary for c in connections)
 

@@ -1,18 +1,19 @@
-"""Track leader epochs that a client knows from elsewhere than metadata (R-ID-4).
+"""Track leader epochs that a client knows from other sources than metadata (R-ID-4).
 
 In: the epoch of a committed offset, of a `seek`, of an `assign` or of a record; metadata responses
-with the addresses that they came from. Out: a snapshot in which a partition has no leader while its
+and the addresses that sent them. Out: a snapshot in which a partition has no leader while its
 metadata is older than such an epoch; the brokers whose metadata was older, so that others are
 asked; when the lower epoch is accepted after all. A broker that was frozen or cut off still acts as
 leader in an outdated epoch: its information about positions is wrong.
 
 A lower epoch may also be right: the topic was recreated and the offset belongs to the former topic,
-or the caller passed an epoch that never existed. So it is accepted when `ANSWERS` responses over
-`SECONDS` have had no newer one, and came from more than half of the brokers that they name (at most
-from `ANSWERS` of them): a broker that is cut off is alone, or with fewer than half. If that many
-can't be reached, the partition waits, and a WARNING and `explain()` report it: the client can't
-distinguish a minority from the majority, and reading everything again can't be undone. With another
-topic id, epochs start again; a response without an epoch is never older. Must not know connections.
+or the caller passed an epoch that never existed. So it is accepted after `ANSWERS` responses over
+`SECONDS` without a newer one. They must come from more than half of the brokers that they name (at
+most from `ANSWERS` of them), because a broker that is cut off is alone, or with fewer than half. If
+that many can't be reached, the partition waits, and a WARNING and `explain()` report it: the client
+can't distinguish a minority from the majority, and reading everything again can't be undone. With
+another topic id, epochs start again; a response without an epoch is never older. Must not: know
+connections.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from odradek.metadata.lower_epochs import ANSWERS, SECONDS
 logger = logging.getLogger("odradek.metadata")
 
 TELL_AFTER = 5.0
-"""Seconds after which a partition that waits for newer metadata is worth a WARNING."""
+"""Seconds after which a WARNING reports a partition that waits for newer metadata."""
 
 
 class HeardEpoch:
-    """The newest epoch of one partition that isn't from metadata."""
+    """The newest epoch of one partition that doesn't come from metadata."""
 
     __slots__ = ("answers", "believed", "epoch", "said", "since", "told", "topic_id")
 
@@ -44,13 +45,13 @@ class HeardEpoch:
         self.since = since
         self.answers = 0
         self.said: dict[Address, int] = {}
-        """The older epoch that each broker reported last."""
+        """Older epochs that brokers reported last, by address."""
         self.believed = believed
-        """Whether the lower epoch is accepted: this one belongs to a topic that was deleted."""
+        """Whether the lower epoch is accepted, because this one belongs to a deleted topic."""
         self.told = False
 
     def why(self) -> str:
-        """Return why the partition waits, as text."""
+        """Return why the partition waits."""
         of = " and ".join(map(str, self.said))
         epochs = " and ".join(map(str, dict.fromkeys(self.said.values())))
         older = f"metadata of {of} is older (epoch {epochs})" if of else "metadata is older"
@@ -84,12 +85,12 @@ class HeardEpochs:
             heard[number] = HeardEpoch(epoch, topic_id, 0.0, believed=True)
 
     def allows(self, partition: TopicPartition, epoch: int) -> bool:
-        """Whether a leader of this epoch isn't older than what is known (KIP-951)."""
+        """Return whether a leader's epoch isn't older than the known one (KIP-951)."""
         found = self._topics.get(partition.topic, {}).get(partition.partition)
         return found is None or found.believed or epoch >= found.epoch
 
     def why(self, partition: TopicPartition) -> str | None:
-        """Return why a partition waits for newer metadata, None if it doesn't."""
+        """Return why a partition waits for newer metadata; None if it doesn't."""
         found = self._topics.get(partition.topic, {}).get(partition.partition)
         return None if found is None or found.believed else found.why()
 
@@ -107,8 +108,8 @@ class HeardEpochs:
     ) -> Cluster:
         """Return the snapshot without the leaders that are older than a known epoch.
 
-        `at`: the address that it came from; `answered`: the topics of this response (None: there
-        was no request, an existing snapshot is checked again).
+        `at`: the address that sent it; `answered`: the topics of this response (None: there was no
+        request, an existing snapshot is checked again).
         """
         stale: dict[str, set[int]] = {}
         for name, number, heard in list(self._all()):

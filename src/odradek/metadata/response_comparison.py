@@ -16,7 +16,7 @@ from odradek.protocol.packed_metadata import PackedPartitions
 
 
 class LookedOver:
-    """One answer, as far as it was read."""
+    """A response and the result of the comparison so far."""
 
     def __init__(self, answer: MetadataResponse) -> None:
         self.answer = answer
@@ -31,7 +31,7 @@ class LookedOver:
 
     @classmethod
     def at_nothing(cls, answer: MetadataResponse) -> LookedOver:
-        """All of the answer is left."""
+        """Return a comparison that has not begun: all of the response is left."""
         looked = cls(answer)
         looked.left = answer.topics
         return looked
@@ -79,7 +79,7 @@ class LookedOver:
     def is_all_of(self, answer: MetadataResponse, asked: Container[str]) -> bool:
         """Return whether a response can be applied with this result.
 
-        It can if it was read to the end and contains each topic once, all of them requested.
+        It can if it was read to the end, and contains each topic once and only requested ones.
         """
         if answer is not self.answer or not self._done == len(self._names) == len(answer.topics):
             return False

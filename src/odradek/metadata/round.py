@@ -1,7 +1,7 @@
 """Hold the state of one round of a refresh, and of the request in flight.
 
 R-MD-3: a round is one pass over all candidates. In and out: plain state with one owner,
-`metadata_updater`. Must not decide anything.
+`metadata_updater`. Must not: decide anything.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class PendingRequest:
 
     @property
     def first(self) -> bool:
-        """Whether its connection answers it next, or after other metadata requests only."""
+        """Whether its connection waits for no other response before, except for metadata."""
         head = self.connection.in_flight.head
         return head is not None and isinstance(head.body, MetadataRequest)
 
     def is_on_its_way(self, now: float) -> bool:
-        """Return whether its response only takes long: its connection isn't silent or held."""
+        """Return whether its response only takes long: the connection isn't silent or held."""
         connection = self.connection
         return not (self.reply.done or connection.suspect or connection.is_held(now))
 
     def read_on(self) -> MetadataResponse | None:
-        """Read the next part of a response; return the response once it is complete, else None.
+        """Decode the next part of a response; return the response once it is complete, else None.
 
         Raises MalformedMessageError if it can't be decoded.
         """
@@ -63,7 +63,7 @@ class PendingRequest:
         return answer
 
     def failed(self, error: KafkaError) -> None:
-        """Its answer turned out to be none."""
+        """Set the error because of which the response can't be used."""
         self.reply = Completion()
         self.reply.fail(error)
 
@@ -78,8 +78,10 @@ class Round:
         self.failed: dict[Address, None] = {}
         self.dialled: list[Connection] = []
         self.known: list[Address] | None = None
-        """During a rebootstrap: the known brokers that take part besides the bootstrap addresses
-        and the connected ones, in the snapshot's order."""
+        """During a rebootstrap: known brokers that take part, in the snapshot's order.
+
+        The bootstrap addresses and the connected brokers take part as well.
+        """
         self.asked: PendingRequest | None = None
 
     def asks(self, request: PendingRequest) -> None:
@@ -87,7 +89,7 @@ class Round:
         self.asked = request
 
     def asks_no_more(self) -> None:
-        """Wait for no request: it has ended, or another broker is asked now."""
+        """Stop waiting for the request: it has ended, or another broker is asked now."""
         self.asked = None
 
     def keep_to(self, known: list[Address]) -> None:

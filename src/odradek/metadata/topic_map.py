@@ -26,8 +26,7 @@ class TopicMap(Mapping[str, T], Generic[T]):
     def __init__(self, topics: Mapping[str, T]) -> None:
         self._shared = dict(topics)
         self._changed: dict[str, T | None] | None = None
-        """Values of names that the successor changed; None if this map doesn't have the name.
-        """
+        """Entries that the successor changed, as they are in this map (None: missing here)."""
         self._next: TopicMap[T] | None = None
         self._drift = 0
         """Number of entries that have changed since the dict was created."""
@@ -40,8 +39,8 @@ class TopicMap(Mapping[str, T], Generic[T]):
             return self
         drift = self._drift + len(changes)
         if self._changed is not None or drift > len(shared):
-            # Copy the dict once as many entries have changed as there are: that is O(1) per change,
-            # and an old map keeps at most twice its own entries alive.
+            # Once as many entries have changed as there are, copy the dict: that is O(1) per
+            # change, and an old map keeps at most twice its own entries alive.
             made = self._now() | changes
             return TopicMap({k: v for k, v in made.items() if v is not None})
         following: TopicMap[T] = TopicMap.__new__(TopicMap)

@@ -1,4 +1,4 @@
-"""The connections of one client: the requests that are sent on them, and their ends.
+"""Hold the connections of one client: the requests that are sent on them, and their ends.
 
 In: requests, and errors that end a connection. Out: effects for the host; the replies of requests
 that were in flight fail with `DisconnectedError`. Must not: connect, or watch deadlines:
@@ -46,11 +46,11 @@ logger = logging.getLogger("odradek")
 FRAME_SLACK = 1 << 20
 
 LostListener = Callable[[Connection, KafkaError, bool, float], None]
-"""Gets the connection, why it ended, whether that was a failure, and `now`."""
+"""Called with the connection, the reason of its end, whether that was a failure, and `now`."""
 
 
 class ClientConnections:
-    """Holds the connections of one client, by address and purpose."""
+    """The connections of one client, by address and purpose."""
 
     def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
         self.engine = engine
@@ -59,7 +59,10 @@ class ClientConnections:
         self.mechanism: Mechanism | None = None
         """How connections authenticate; the facade sets it before the first connection attempt."""
         self.renewal: Completion[None] | None = None
-        """Ends when no credentials are renewed in the background (`sasl.renewal`)."""
+        """Completion of the flow that renews credentials in the background (`sasl.renewal`).
+
+        None without one.
+        """
         self.fetching: Completion[Any] | None = None
         """The last fetch of credentials in the background."""
         self.retry_backoff = config.backoff("retry.backoff")
@@ -83,11 +86,12 @@ class ClientConnections:
         self.on_lost: list[LostListener] = []
         self.request_timeout: float = config["request.timeout.ms"]
         self.frame_limit = frame_limit + FRAME_SLACK
-        self.buffers = FrameBuffers()  # of large answers; a client with many raises the limit
+        # For large responses; a client with many connections raises the limit.
+        self.buffers = FrameBuffers()
         self.refused_logins = 0
         """Connections that ended because their authentication was refused."""
         self._told_large: set[str] = set()
-        """APIs whose responses were too large, for one log line each."""
+        """APIs whose responses were too large; each is logged once."""
         self._by_id: dict[int, Connection] = {}
         self.resolving: dict[int, Completion[Sequence[str]]] = {}
         self.client_id: str = config["client.id"]
@@ -95,13 +99,13 @@ class ClientConnections:
         """Returns the cluster id and the broker id to expect at an address, for ApiVersions
         (KIP-1242)."""
         self.finalized: tuple[int, dict[str, int]] = (-1, {})
-        """The cluster's features (KIP-584) of the newest epoch seen so far."""
+        """The cluster's feature levels (KIP-584), with the newest epoch that a broker reported."""
         self._capped: dict[str, int] = {}
-        """Levels of features that connections allow, where a proxy hides versions of APIs."""
+        """Feature levels that connections allow, where a proxy hides versions of APIs."""
 
     @property
     def user(self) -> str | None:
-        """The user name with which this client authenticates (PLAIN, SCRAM), if it does."""
+        """User name with which this client authenticates (PLAIN, SCRAM); None without one."""
         name: str | None = getattr(getattr(self.mechanism, "credentials", None), "username", None)
         return name
 
@@ -126,7 +130,7 @@ class ClientConnections:
         return self.connections.get((address, purpose))
 
     def of_address(self, address: Address) -> list[Connection]:
-        """All connections to an address, whatever they are for."""
+        """Return all connections to an address, whatever their purpose."""
         return [c for (to, _), c in self.connections.items() if to == address]
 
     def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
@@ -186,11 +190,12 @@ class ClientConnections:
         past_the_gate: bool = False,
         answered: bool = True,
     ) -> InFlightRequest:
-        """Send with a version that was chosen before, which ApiVersions needs.
+        """Send a request with a version that the caller chose, as ApiVersions needs.
 
-        Raises UnsupportedVersionError if brokers read another meaning into a value in this version.
-        While a connection authenticates again, requests wait; only those of the authentication are
-        sent. A request without `answered` has an empty reply once it is written.
+        Raises UnsupportedVersionError if brokers would misread a value in this version. While a
+        connection authenticates again, requests wait; with `past_the_gate`, which the
+        authentication's own requests set, a request is sent at once. If a request has no response
+        (`answered` is false), its reply is completed once it is written.
         """
         if version < NEEDED.get(body.API_KEY, 0):
             connection.check_values(body, version)
@@ -218,21 +223,21 @@ class ClientConnections:
     def _transmit(self, connection: Connection, request: InFlightRequest, now: float) -> None:
         connection.sends(request, now)
         body, version, identity = request.body, request.version, request.correlation_id
-        # Like these tuples' `__new__`, but without a Python call.
+        # Like `__new__` of these tuples, but without a Python call.
         fields = (body, version, identity, self.client_id, request.answered)
         outgoing = tuple.__new__(OutgoingRequest, fields)
         self.engine.effects.append(tuple.__new__(Send, (connection.id, outgoing)))
 
-    # Ends
+    # Ends of connections
 
     def close(self, connection: Connection, now: float, reason: str) -> None:
-        """Close a connection; that is no failure of the address (R-CS-4)."""
+        """Close a connection without counting that as a failure of the address (R-CS-4)."""
         if not connection.ended:
             self._end(connection, DisconnectedError(f"closed: {reason}"), now, failure=False)
             self.engine.effects.append(Close(connection.id, reason))
 
     def disown(self, connection: Connection, error: KafkaError, now: float) -> None:
-        """Close a connection to another cluster: its proofs don't count."""
+        """Close a connection to another cluster, and withdraw its proofs."""
         if not connection.ended:
             connection.proves(False)
             if not connection.secondary:
@@ -240,7 +245,7 @@ class ClientConnections:
             self.fail(connection, error, now)
 
     def fail(self, connection: Connection, error: KafkaError, now: float) -> None:
-        """Close a connection because of what it did: a failure of the address."""
+        """Close a connection because of the peer's error, and count a failure of the address."""
         if not connection.ended:
             self._end(connection, error, now, failure=True)
             self.engine.effects.append(Close(connection.id, str(error)))
@@ -307,9 +312,11 @@ class ClientConnections:
     def _too_large(
         self, error: AnswerTooLargeError, address: Address, api: str
     ) -> AnswerTooLargeError:
-        """Name the request of a response that is too large; log it once, if it isn't a fetch.
+        """Convert the error of a too large response to one that names the request.
 
-        A consumer raises an error of its own for the partition of a fetch.
+        Log it once per API.
+
+        Fetches aren't logged: the consumer raises an error of its own for the partition.
         """
         text = (
             f"{address}: the response to {api} has {error.size} bytes, but this client accepts at "

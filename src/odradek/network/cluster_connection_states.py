@@ -1,9 +1,10 @@
-"""Remember each address's failures, and when it may be connected again (KIP-144).
+"""Remember the failures of each address, and when it may be connected again (KIP-144).
 
-In: connection attempts, their ends, proofs. Out: whether an attempt to an address is allowed, its
-setup timeout, and the next IP. Kept per host:port (R-CS-2), shared by bootstrap entries and brokers
-with the same address and by all connections to it; so a rebootstrap can't shorten a backoff. Must
-not: open anything, or count a TCP connection as a success (R-CS-3).
+In: connection attempts, their ends, proofs (responses to real requests). Out: whether an attempt to
+an address is allowed, its setup timeout, and the next IP. The state is kept per host:port (R-CS-2),
+and is shared by bootstrap entries and brokers with the same address and by all connections to it;
+so a rebootstrap can't shorten a backoff. Must not: open connections, or count a TCP connection as a
+success (R-CS-3).
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
 
 API_VERSIONS = (5, 4, 3, 0)
-"""Versions of ApiVersions, as brokers meet them that close on those they don't know (Azure Event
-Hubs, some proxies) instead of answering UNSUPPORTED_VERSION (KIP-511)."""
+"""Versions of ApiVersions to try, newest first.
+
+Some brokers (Azure Event Hubs, some proxies) close the connection on versions that they don't know,
+instead of answering UNSUPPORTED_VERSION (KIP-511).
+"""
 
 
 class AddressState:
-    """The record of one host:port. Times are the engine's `now` in seconds."""
+    """State of one host:port. Times are the engine's `now` in seconds."""
 
     __slots__ = (
         "address", "answered", "api_versions", "api_versions_answered", "backoff_until",
@@ -34,7 +38,7 @@ class AddressState:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.failures = 0
-        """Failures in a row since the address last proved itself."""
+        """Number of failures in a row since the address last proved itself."""
         self.backoff_until = -math.inf
         self.proved_at = -math.inf
         """Time of the first response to a real request on a connection."""
@@ -43,7 +47,10 @@ class AddressState:
         self.setup_failures = 0
         self.setup_timeout = 0.0
         self.unknown_since: float | None = None
-        """When a metadata answer first didn't name it any more."""
+        """Time of the first metadata response that no longer named the address.
+
+        None while one does.
+        """
         self.last_dial = -math.inf
         self.dialling = 0
         """Number of pending connection attempts."""
@@ -53,36 +60,39 @@ class AddressState:
         self.last_error_at = -math.inf
         self.last_ip: str | None = None
         self.through: str | None = None
-        """The IP of the proxy's name that was last used for it."""
+        """The proxy's IP that was last used for this address."""
         self.tried: list[str] = []
-        """IPs that shouldn't be tried first: tried since the last success, or just lost."""
+        """IPs to try last: those tried since the last success, or just lost."""
         self.failures_before_proof = 0
         """Failures that the last proof reset; restored if the proof turns out to be false."""
         self.suspicion = ""
-        """Question of the next attempt, to explain an end without an error (see `probe`)."""
+        """Question that the next attempt asks, to explain an end without an error (see `probe`)."""
         self.api_versions = API_VERSIONS[0]
-        """The version of ApiVersions with which a connection begins."""
+        """The version of ApiVersions with which the next connection begins."""
         self.api_versions_answered = -1
-        """The newest version that was answered: a connection closed without an error has another
-        cause then."""
+        """The newest version of ApiVersions that the address has answered.
+
+        A connection with this version that closes without an error has another cause.
+        """
         self.stepped_down = False
-        """Whether all versions were tried in vain: from now on an end without an error is a
-        failure."""
+        """Whether all versions were tried without success.
+
+        Then an end without an error is a failure.
+        """
         self.stepped_up = False
-        """Whether it was asked in a newer version once because it reported that it knows one."""
+        """Whether a newer version was tried once, because the broker reported that it knows one."""
         host = address.host
         self.numeric = ":" in host or host.replace(".", "").isdecimal()
         """Whether the host is an IP address, which isn't resolved."""
         self.latency = Sampled()
         """Response times in seconds, of connections that have ended."""
         self.sent = 0
-        """Number of requests sent on all its connections: a single counter, so that it never
-        decreases."""
+        """Number of requests sent on all connections to the address; it never decreases."""
         self.answered = 0
-        """Number of responses; connections add their own numbers to `latency` when they end."""
+        """Number of responses; a connection adds its response times to `latency` when it ends."""
 
     def opens_to(self, ip: str) -> None:
-        """Note an attempt at this IP."""
+        """Note an attempt to connect to this IP."""
         self.last_ip = ip
 
     def suspect_of(self, suspicion: str) -> None:
@@ -106,7 +116,7 @@ class AddressState:
         self.latency.take_over(measured, now)
 
     def take_over(self, other: AddressState, now: float) -> None:
-        """Count and measure for another address as well, which is forgotten."""
+        """Add the counters of another address, whose state is dropped."""
         self.sent += other.sent
         self.answered += other.answered
         self.latency.take_over(other.latency, now)
@@ -116,7 +126,7 @@ class AddressState:
         self.dialling -= 1
 
     def dialled_in_vain(self) -> None:
-        """Note that its latest attempt ended without a connection that proved itself."""
+        """Note that the latest attempt ended without a connection that proved itself."""
         self.dial_failed = True
 
 
@@ -126,7 +136,7 @@ class ClusterConnectionStates:
     def __init__(self, reconnect: ExponentialBackoff, setup: ExponentialBackoff, rng: Rng) -> None:
         self._reconnect = reconnect
         self.base = reconnect.shortest
-        """Seconds that an address waits after a first failure, but for the jitter."""
+        """Backoff after a first failure, in seconds and without the jitter."""
         self._setup = setup
         self._rng = rng
         self._answered_anywhere = -1
@@ -137,10 +147,10 @@ class ClusterConnectionStates:
         self.proved_anywhere = False
         """Whether some address has answered a real request."""
         self.reached_anywhere = False
-        """A connection to a broker was set up at some time (R-RB-10)."""
+        """Whether a connection to a broker was ever set up (R-RB-10)."""
         self.on_forgotten: list[Callable[[Address], object]] = []
         self.find = self._states.get
-        """Returns the state of an address that was tried, else None."""
+        """Return the state of an address, or None if it was never tried."""
 
     def state(self, address: Address) -> AddressState:
         """Return the state of an address; a new one has no failures and no backoff."""
@@ -168,12 +178,12 @@ class ClusterConnectionStates:
                     told(address)
 
     def standing(self, address: Address) -> tuple[bool, bool]:
-        """Return whether it failed since its last proof; whether its latest attempt was in vain."""
+        """Return two flags: failed since the last proof; latest attempt ended without a proof."""
         found = self._states.get(address)
         return (False, False) if found is None else (found.failures > 0, found.dial_failed)
 
     def all(self) -> list[AddressState]:
-        """Return every state, in the order of the first attempts."""
+        """Return the states of all addresses, in the order of their first attempts."""
         return list(self._states.values())
 
     def backoff_left(self, address: Address, now: float) -> float:
@@ -195,9 +205,10 @@ class ClusterConnectionStates:
         first_family = ":" in ips[0]
         ordered = [ip for ip in ips if (":" in ip) == first_family]
         ordered += [ip for ip in ips if (":" in ip) != first_family]
-        state.tried = [ip for ip in state.tried if ip in ordered]  # names may rotate for ever
+        # Names may rotate their IPs without end.
+        state.tried = [ip for ip in state.tried if ip in ordered]
         fresh = [ip for ip in ordered if ip not in state.tried]
-        if not fresh:  # all were tried: start again, but not with the last one
+        if not fresh:  # all IPs were tried: start again, but not with the last one
             state.tried = [state.last_ip] if state.last_ip in ordered[:1] else []
             fresh = [ip for ip in ordered if ip not in state.tried] or ordered
         state.last_ip = fresh[0]
@@ -205,9 +216,9 @@ class ClusterConnectionStates:
         return fresh[0]
 
     def pick_proxy(self, address: Address, ips: Sequence[str], proxies: Sequence[str]) -> str:
-        """Choose an IP of a proxy's name, if the broker's name has several IPs, too.
+        """Choose an IP of the proxy's name, if the broker's name has several IPs as well.
 
-        The IP with the last success is used; after all IPs of the broker failed through it, the
+        The IP with the last success is used; once all IPs of the broker have failed through it, the
         next one.
         """
         state, at = self.state(address), 0
@@ -219,7 +230,7 @@ class ClusterConnectionStates:
         return state.through
 
     def others_wait(self, address: Address, ips: Sequence[str]) -> bool:
-        """Return whether some IP of a name wasn't tried since the last proof."""
+        """Return whether a name has an IP that wasn't tried since the last proof."""
         state = self.state(address)
         return state.failures < len(ips) and any(ip not in state.tried for ip in ips)
 
@@ -228,8 +239,9 @@ class ClusterConnectionStates:
     ) -> float:
         """Note a failed attempt or connection; return when the next attempt is allowed.
 
-        KIP-144: doubled for each failure in a row; the jitter is drawn here, once (R-BO-3). With
-        `connecting`, the setup wasn't finished, which also increases the setup timeout.
+        The backoff doubles with each failure in a row (KIP-144); its jitter is drawn here, once
+        (R-BO-3). With `connecting`, the setup wasn't finished, which also increases the setup
+        timeout.
         """
         state = self.state(address)
         if connecting:
@@ -244,7 +256,10 @@ class ClusterConnectionStates:
         return state.backoff_until
 
     def closed(self, address: Address, now: float) -> float:
-        """Note an orderly end of an idle connection: no growth, one base wait (R-CS-4)."""
+        """Note that an idle connection was closed without an error.
+
+        Wait once for the base backoff (R-CS-4).
+        """
         state = self.state(address)
         state.tried = [state.last_ip] if state.last_ip else []
         wait = now + self._reconnect.delay(0, self._rng)
@@ -252,7 +267,7 @@ class ClusterConnectionStates:
         return state.backoff_until
 
     def setup_done(self, address: Address) -> None:
-        """ApiVersions was answered: the setup timeout starts over, the backoff doesn't yet."""
+        """Reset the setup timeout after a response to ApiVersions; the backoff isn't reset yet."""
         state = self.state(address)
         state.setup_failures, state.setup_timeout = 0, 0.0
 
@@ -261,18 +276,19 @@ class ClusterConnectionStates:
         self.reached_anywhere = True
 
     def step_down(self, address: Address, asked: int) -> bool:
-        """Use an older version next, after a connection closed without an error at ApiVersions.
+        """Choose an older version for the next ApiVersions, after the peer closed the connection.
 
-        Returns True if that isn't a failure of the address: while versions are tried for the first
-        time and neither it nor any other address has answered one of them. (Once a broker has
-        answered a version, the others of its cluster support it as well: an address that closes the
-        connection then isn't a broker.) After the oldest version the newest is tried again;
-        otherwise a broker that wasn't running yet would never be asked with the right one.
+        `asked` is the version that the peer closed on without an error. Returns True if that isn't
+        a failure of the address: while versions are tried for the first time, and no address has
+        answered one of them. Once a broker has answered a version, the other brokers of its cluster
+        support it as well, so an address that closes the connection then isn't a broker. After the
+        oldest version the newest is tried again; otherwise a broker that wasn't running yet would
+        never be asked with the right one.
         """
         state = self.state(address)
         if asked <= state.api_versions_answered:
             return False
-        if asked != state.api_versions:  # another connection's end has led to it already
+        if asked != state.api_versions:  # another connection's end has chosen it already
             return not state.stepped_down and asked > self._answered_anywhere
         older = [version for version in API_VERSIONS if version < state.api_versions]
         state.api_versions = older[0] if older else API_VERSIONS[0]
@@ -281,16 +297,16 @@ class ClusterConnectionStates:
         return excused
 
     def excused(self, address: Address, now: float, error: BaseException) -> None:
-        """Note an end that is no failure, but an attempt: errors and explain() show it."""
+        """Note an end that isn't a failure; errors and `explain()` show it as an attempt."""
         state = self.state(address)
         state.last_error, state.last_error_at = error, now
 
     def api_versions_known(self, address: Address, version: int, newest: int) -> None:
         """Note that ApiVersions was answered, and the newest version that the broker supports.
 
-        The next connection begins with this version, and with a newer one after an upgrade, or if
-        an earlier connection was closed for another reason; but only once, as the broker's
-        information may be wrong.
+        The next connection begins with the answered version. If the broker reported a newer one (it
+        was upgraded, or an earlier connection was closed for another reason), that one is tried,
+        but only once, because the broker's report may be wrong.
         """
         state = self.state(address)
         state.api_versions_answered = max(state.api_versions_answered, version)
@@ -302,7 +318,10 @@ class ClusterConnectionStates:
             state.stepped_up, state.api_versions = True, newest
 
     def proved(self, address: Address, now: float) -> None:
-        """Reset the backoff of an address that answered a real request, the only reset (R-CS-3)."""
+        """Reset the backoff of an address that answered a real request.
+
+        Nothing else resets it (R-CS-3).
+        """
         state = self.state(address)
         state.failures_before_proof = state.failures
         state.failures = 0
@@ -314,6 +333,6 @@ class ClusterConnectionStates:
         self.proved_anywhere = True
 
     def disproved(self, address: Address) -> None:
-        """Restore the backoff, because the answer was another cluster's (R-RB-5)."""
+        """Restore the backoff, because the response came from another cluster (R-RB-5)."""
         state = self.state(address)
         state.failures = max(state.failures, state.failures_before_proof)

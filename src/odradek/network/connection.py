@@ -1,7 +1,7 @@
 """Represent one connection in the engine: a state, a reader, its requests in flight.
 
-In: calls of the network client. Out: whether it can be used, whether it is suspect. Must not:
-decide anything about other connections or connection attempts.
+In: calls of the network client. Out: whether the connection can be used, whether it is suspect
+(silent for too long). Must not: decide anything about other connections or connection attempts.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
 BESIDE, ASIDE, PROBE, PUSH = "beside", "aside", "probe", "push"
-"""Purposes of connections in addition to the first one.
+"""Purposes of connections in addition to DATA, COORDINATOR and METADATA.
 
-A long fetch must never delay a heartbeat, a held write a metadata request, a held JoinGroup a
-commit, or a held fetch another request to its broker. METADATA, BESIDE and ASIDE are for the last
-three cases, and are only opened then. A PROBE only shows whether an address still answers (R-RB-9).
-A PUSH takes metrics, whose receiver may be slow (KIP-714).
-Backoff is per address anyway.
+A long fetch must never delay a heartbeat (COORDINATOR), a held write a metadata request (METADATA),
+a held JoinGroup a commit (BESIDE), or a held fetch another request to its broker (ASIDE). The last
+three are only opened in these cases. A PROBE only shows whether an address still answers (R-RB-9).
+A PUSH sends metrics, whose receiver may be slow (KIP-714). The backoff is per address, whatever the
+purpose.
 """
 SECONDARY = frozenset((ASIDE, PUSH))
 """Purposes of connections from which nothing is concluded (see `secondary_connections`)."""
 ASIDE_IDLE = 10.0
 """Seconds for which an unused secondary connection is kept."""
 CONNECT_SUSPICION = 1.5
-"""Seconds after which an attempt without TCP is suspect.
+"""Seconds after which an attempt without a TCP connection is suspect.
 
 A lost SYN is retransmitted after one second, and the kernel accepts connections even for a stopped
 process.
@@ -46,17 +46,18 @@ process.
 _BEFORE_TCP = frozenset((ConnectionState.RESOLVING, ConnectionState.CONNECTING))
 LEAST_BYTES = 1024
 WINDOW = 2.0
-"""Bytes of an unfinished response that must arrive within this number of seconds (R-TI-1).
+"""An unfinished response must receive `LEAST_BYTES` within this number of seconds (R-TI-1).
 
-Fewer are silence: a broker that sends a byte a second would otherwise delay its callers for ever.
-A full packet is more, so a slow line is read for as long as its packets come.
+With fewer bytes the connection counts as silent: a broker that sends one byte per second would
+otherwise delay its callers for ever. A full packet has more bytes, so a response on a slow line is
+read for as long as packets arrive.
 """
 HELD = 0.25
 """Seconds after which an unanswered write counts as held by the broker."""
 
 
 class Connection:
-    """One connection, from the attempt to its end. A new attempt creates a new object."""
+    """One connection, from the attempt to its end; a new attempt creates a new object."""
 
     __slots__ = (
         "address", "asked_whose", "asks", "beside", "broker_id", "dialled_at", "ended",
@@ -84,7 +85,7 @@ class Connection:
         self.ready = False
         """Whether ApiVersions is answered, so that requests may be sent."""
         self.ended = False
-        """It won't be used again."""
+        """Whether the connection has ended; it isn't used again."""
         self.reader = FrameReader()
         self.in_flight = InFlightRequests()
         self.versions: dict[int, tuple[int, int]] = {}
@@ -94,41 +95,46 @@ class Connection:
         self.last_used = dialled_at
         self.last_received = dialled_at
         self.heard_at = -math.inf
-        """Time of the last response, or of enough bytes of one (`LEAST_BYTES`)."""
+        """Time of the last complete response, or of `LEAST_BYTES` of one."""
         self.left_in_use = False
         """Whether the broker closed it cleanly right after a request, which means that it shuts
         down."""
         self.throttled_until = 0.0
         self.proved = False
         self.new_bytes = 0
-        """Number of bytes that came since the last step."""
+        """Number of bytes received since the last step."""
         self.window_at, self.window_bytes = -math.inf, 0
-        """Begin of the present `WINDOW`, and the bytes that came in it."""
+        """Start of the current `WINDOW`, and the number of bytes received since."""
         self.ours = False
-        """Whether no response contradicted that it belongs to the client's cluster (R-RB-5)."""
+        """Whether no response contradicts that the client's cluster answers here (R-RB-5)."""
         self.asked_whose = False
-        """Whether the broker was asked for its cluster id and hasn't answered."""
+        """Whether a request for the broker's cluster id is in flight."""
         self.for_metadata = False
         self.beside = False
-        """Whether it was opened while another attempt is silent; it has a shorter timeout."""
+        """Whether the connection was opened while another attempt is silent.
+
+        Its timeout is shorter.
+        """
         self.suspect = False
         """Whether nothing, or too little, was received for the suspicion time (R-RB-2, R-TI-1).
 
         A request is unanswered, or the attempt has been pending, for this time.
         """
         self.suspected_at = math.inf
-        """Time at which it became suspect last."""
+        """Time at which the connection last became suspect."""
         self.writable = True
         self.session: SaslSession | None = None
         """The SASL session, if the broker requires a new authentication after some time
         (KIP-368)."""
         self.steps_down = False
-        """Whether it was closed only because the broker doesn't know the version of ApiVersions, as
-        far as is known, which isn't a failure of the address."""
+        """Whether the broker closed it only because of the version of ApiVersions.
+
+        As far as is known; that isn't a failure of the address.
+        """
         self.asks = ""
-        """The question that it answers in addition to its purpose (see `probe`)."""
+        """Question that the connection asks in addition to its purpose (see `probe`)."""
         self.works_outside = False
-        """Whether its authentication waits for a function on this side: the broker isn't silent."""
+        """Whether the authentication waits for this client's function: the broker isn't silent."""
 
     def version_for(self, request: type[AnyRequest]) -> int:
         """Return the highest version of an API that both sides support."""
@@ -148,7 +154,7 @@ class Connection:
                 raise UnsupportedVersionError(self.lacks(type(body), value))
 
     def lacks(self, request: type[AnyRequest], value: VersionedValue) -> str:
-        """Return why the broker doesn't understand a value, and what to do."""
+        """Return why the broker doesn't support a value, and what to do."""
         return (
             f"{request.API_NAME}: {value.what} needs version {value.version} "
             f"(Kafka {value.kafka}), but broker {self.address} {self._supports(request)}: "
@@ -161,29 +167,32 @@ class Connection:
 
     @property
     def authenticates(self) -> bool:
-        """It does so now, for the first time or once more."""
+        """Whether an authentication is running, the first or a later one."""
         again = self.session is not None and self.session.gated
         return again or self.state is ConnectionState.AUTHENTICATING
 
-    # On its way to READY
+    # Setup
 
     def beside_of(self, first: Connection, now: float) -> None:
-        """Set the timeout of an attempt beside a silent one: the age of that one."""
+        """Set the timeout of an attempt beside a silent one: the time that attempt has lasted."""
         self.beside = True
         self.hurry(2 * now - first.dialled_at)
 
     def hurry(self, deadline: float) -> None:
-        """Its setup has less time than is usual."""
+        """Shorten the setup to this deadline."""
         self.setup_deadline = min(self.setup_deadline, deadline)
 
     def opens_to(self, ip: str) -> None:
-        """Set the IP that it is opened to."""
+        """Set the IP to which the connection is opened."""
         self.ip = ip
         self.record.opens_to(ip)
         self.move(ConnectionEvent.RESOLVED)
 
     def connected(self, now: float) -> None:
-        """TCP (and TLS) is up: if it was hurried for want of TCP, the rest has its whole time."""
+        """Note that TCP (and TLS) is established.
+
+        A setup that `hurry` shortened gets its full time.
+        """
         self.last_received = now
         if not (self.beside or self.asks):
             allowed = self.dialled_at + self.record.setup_timeout
@@ -191,14 +200,14 @@ class Connection:
         self.move(ConnectionEvent.CONNECTED)
 
     def speaks(self, versions: dict[int, tuple[int, int]], broker_id: int | None) -> None:
-        """Set the broker's versions, and its id if it confirmed one."""
+        """Set the API versions that the broker supports, and its id if it confirmed one."""
         self.versions, self.broker_id = versions, broker_id
 
     def outside(self, works: bool, now: float) -> None:
         """Note that a function for its authentication has started, or has ended."""
         self.works_outside = works
         if not works:
-            self.last_received = now  # silence counts from here on
+            self.last_received = now  # silence is measured from here on
 
     def became_ready(
         self, now: float, event: ConnectionEvent, limit: int, buffers: FrameBuffers
@@ -214,19 +223,19 @@ class Connection:
         self.session = session
 
     def finds_out(self, asks: str, left: str) -> None:
-        """Take over its address's question (see `probe`), of which `left` remains."""
+        """Take over the question of the address (see `probe`); `left` of it remains to be asked."""
         self.asks = asks
         self.record.suspect_of(left)
 
     # In use
 
     def take_bytes(self, count: int) -> list[memoryview]:
-        """So many bytes were received; the frames that they complete."""
+        """Return the frames that are complete after `count` received bytes."""
         self.new_bytes += count
         return self.reader.buffer_updated(count)
 
     def progresses(self, now: float) -> bool:
-        """Return whether an unfinished response comes at the least rate (R-TI-1)."""
+        """Return whether an unfinished response arrives at the minimum rate (R-TI-1)."""
         if now - self.window_at > WINDOW:
             self.window_at, self.window_bytes = now, 0
         self.window_bytes += self.new_bytes
@@ -245,24 +254,24 @@ class Connection:
         return True
 
     def sends(self, request: InFlightRequest, now: float) -> None:
-        """Note that a request is sent: it is in flight now."""
+        """Note that a request was sent and is in flight."""
         if self.in_flight.head is None:
-            # Silence counts from the question on, or from the end of a throttle.
+            # Silence is measured from the request on, or from the end of a throttle.
             self.last_received = max(self.throttled_until, now)
         self.in_flight.note(request)
         self.record.asked()
         self.last_used = now
 
     def uses_nothing(self, last_used: float) -> None:
-        """Ignore the last request for the idle time."""
+        """Restore `last_used`, so that the last request doesn't keep an idle connection open."""
         self.last_used = last_used
 
     def silent(self, now: float) -> None:
-        """R-RB-2: it is suspect from now on."""
+        """Mark the connection as suspect (R-RB-2)."""
         self.suspect, self.suspected_at = True, now
 
     def throttle(self, until: float, now: float) -> None:
-        """KIP-219: the broker reads nothing until then, so that its silence means nothing."""
+        """Note that the broker reads nothing until then (KIP-219): its silence proves nothing."""
         added = until - max(self.throttled_until, now)
         if added > 0.0:
             self.rest(until)
@@ -270,7 +279,7 @@ class Connection:
             self.in_flight.put_off(added)
 
     def rest(self, until: float) -> None:
-        """Send nothing until then."""
+        """Send no request until then."""
         self.throttled_until = max(self.throttled_until, until)
 
     def set_writable(self, ready: bool) -> None:
@@ -286,34 +295,34 @@ class Connection:
         self.asked_whose = asks
 
     def is_ours(self) -> None:
-        """R-RB-5: its cluster is ours, for as long as it lasts."""
+        """Note that the connection leads to the client's cluster, while it lasts (R-RB-5)."""
         self.ours = True
 
     # Ends
 
     def leaves_in_use(self) -> None:
-        """Note that the broker closes it properly although it has just been used."""
+        """Note that the broker closed the connection without an error although it was in use."""
         self.left_in_use = True
 
     def ends_for_its_version(self, steps_down: bool) -> bool:
-        """Note and return whether only the version of ApiVersions led to its end."""
+        """Set and return whether only the version of ApiVersions led to the end."""
         self.steps_down = steps_down
         return steps_down
 
     def lost(self, error: KafkaError) -> None:
-        """Go to the state in which it ended."""
+        """Change to the state in which a connection ends with this error."""
         refused = isinstance(error, AuthenticationError) and self.state not in _BEFORE_TCP
         event = ConnectionEvent.AUTHENTICATION_REFUSED if refused else ConnectionEvent.LOST
         self.move(event)
 
     def take_requests(self, now: float) -> list[InFlightRequest]:
-        """Take out all that wait for an answer or to be sent, in their order: it ends."""
+        """Remove and return all requests, sent or waiting, in their order."""
         requests = self.in_flight.clear()
         self.record.connection_ended(self.in_flight, now)
         return requests if self.session is None else requests + self.session.take_held()
 
     def move(self, event: ConnectionEvent) -> None:
-        """Change to the state in the table."""
+        """Change to the state that the transition table names for the event."""
         self.state = state = move(self.state, event)
         self.ready = state is ConnectionState.READY
         self.ended = state in ENDED
@@ -327,7 +336,10 @@ class Connection:
         return self.dialled_at + CONNECT_SUSPICION
 
     def suspect_at(self, suspicion: float) -> float | None:
-        """Return when it becomes suspect without bytes (R-RB-2); None with nothing in flight."""
+        """Return when the connection becomes suspect if no bytes arrive (R-RB-2).
+
+        None with no request in flight.
+        """
         if not self.ready:
             return self.dial_suspect_at(suspicion)
         head = self.in_flight.head
@@ -336,13 +348,13 @@ class Connection:
         return max(head.sent_at + head.patience, self.last_received) + suspicion
 
     def look_at(self, suspicion: float, idle: float, proof: float) -> float:
-        """When something is due on it: its setup, an answer, a proof, an end, a new session."""
+        """Set the time of the next check: setup, response, proof, idle end or end of session."""
         if not self.ready:
             due = self.setup_deadline
             return due if self.suspect else min(due, self.dial_suspect_at(suspicion))
         head = self.in_flight.head
         if head is None:
-            usual = self.session is None and not self.secondary  # `idle_at`, written out
+            usual = self.session is None and not self.secondary  # `idle_at` in line
             deadline = self.last_used + idle if usual else self.idle_at(idle)
             if not self.proved:
                 deadline = min(deadline, self.ready_at + proof)
@@ -350,7 +362,7 @@ class Connection:
             deadline = self.overdue_at(suspicion)
         else:
             sent, heard, deadline = head.sent_at, self.last_received, self.in_flight.deadline
-            if heard > sent and heard + suspicion > deadline:  # `overdue_at`, written out
+            if heard > sent and heard + suspicion > deadline:  # `overdue_at` in line
                 deadline = heard + suspicion
             silent = max(sent + head.patience, heard) + suspicion
             if silent < deadline:
@@ -358,16 +370,16 @@ class Connection:
         return deadline if self.session is None else min(deadline, self.session.due_at)
 
     def idle_at(self, idle: float) -> float:
-        """When it ends for want of use; never while requests wait in its session."""
-        if self.secondary:  # a place at the broker that others may need more
+        """Return when the idle connection ends; never while requests wait in its session."""
+        if self.secondary:  # it occupies a connection that others may need more
             idle = min(idle, ASIDE_IDLE)
         waited_for = self.session is not None and self.session.held
         return math.inf if waited_for else self.last_used + idle
 
     def may_hold(self) -> bool:
-        """Return whether a request that is sent now may rightly be answered late.
+        """Return whether the broker may answer a request that is sent now late, without a failure.
 
-        It may if a JoinGroup is unanswered, or waits itself for another authentication.
+        That is so if a JoinGroup is unanswered, or waits itself for another authentication.
         """
         held = () if self.session is None else self.session.held
         return self.in_flight.has_patient() or any(r.patience > 0.0 for r in held)
@@ -381,15 +393,16 @@ class Connection:
         return max(head.sent_at, self.last_received) + HELD
 
     def is_held(self, now: float) -> bool:
-        """Return whether a write that the broker may rightly hold is unanswered for a while."""
+        """Return whether a write that the broker may hold is unanswered since `HELD` seconds."""
         at = self.held_at
         return at is not None and now >= at
 
     def overdue_at(self, grace: float) -> float:
-        """When the oldest request counts as lost; bytes that arrive put it off by `grace`."""
+        """Return when the oldest request times out; bytes that arrive postpone that by `grace`."""
         head, deadline = self.in_flight.head, self.in_flight.deadline
         if head is None:
             return math.inf
-        # The first question of a quiet connection sets `last_received` as well: that is no byte.
+        # The first request on an idle connection sets `last_received` as well, without a received
+        # byte.
         heard = self.last_received > head.sent_at
         return max(deadline, self.last_received + grace) if heard else deadline

@@ -2,7 +2,7 @@
 
 In: attempts, failures, proofs. Out: when the next attempt is allowed. From the first failure until
 a connection has proved itself, all attempts of the client share one spacing: short for the first
-few addresses that haven't failed, doubling to 1 s for the others; a client without a failure isn't
+few addresses that haven't failed, doubling to 1 s for the others. A client without a failure isn't
 limited. If `reconnect.backoff.ms` is set, no spacing is longer than that, as far as the number of
 attempts per second allows. Must not: choose the address.
 """
@@ -18,19 +18,22 @@ from odradek.common.types import Rng
 SPACING = ExponentialBackoff(0.1, 1.2)
 """Wait before another attempt to a failed address: four in the first second, as in KIP-580.
 
-In the end it is 1 s ± 20 %, so that a total outage of five minutes costs 300 attempts.
+It grows to 1 s ± 20 %, so that a total outage of five minutes costs 300 attempts.
 """
 FRESH_SPACING = ExponentialBackoff(0.05, 0.1)
-"""Wait before an address that hasn't failed: 50 ms ± 20 %, so that five known brokers and a
-bootstrap address are tried within a third of a second."""
+"""Wait before an attempt to an address that hasn't failed: 50 ms ± 20 %.
+
+Five known brokers and a bootstrap address are then tried within a third of a second.
+"""
 FRESH = 6
 """Number of attempts with the short spacing before a proof; large clusters have more addresses."""
 MAX_PENDING = 6
 """Attempts that may be pending in one client while it is limited (R-MD-3)."""
 MAX_PER_SECOND = 6
-"""Attempts in any one second (R-RB-7).
+"""Maximum number of attempts in any one second (R-RB-7).
 
-The spacing alone doesn't limit bursts before the first failure, and short-lived proofs.
+The spacing alone doesn't limit bursts before the first failure, or after a proof that is soon
+followed by a failure.
 """
 
 
@@ -50,11 +53,14 @@ class DialGovernor:
         self._before_proof = 0
         self._fresh = 0
         self.again_at = -math.inf
-        """When an attempt to a failed address is allowed by this limit."""
+        """When this limit allows an attempt to a failed address."""
         self._recent: deque[float] = deque(maxlen=self._most)
         self.engaged = False
         self.metadata_only = False
-        """Whether no metadata is available: leaders wait for the round's success."""
+        """Whether no metadata is available.
+
+        Then connections to leaders wait for the round's success.
+        """
         self.next_dial_at = -math.inf
         self.pending = 0
 
@@ -63,26 +69,28 @@ class DialGovernor:
     ) -> float:
         """Return the seconds until an attempt is allowed; infinite if only another event allows it.
 
-        `failed` means that the address itself failed and hasn't proved itself since: then a proof
-        of another one doesn't lift the limit. `again` means that an attempt has failed since then.
+        `failed` means that the address has failed since its last proof: then a proof of another
+        address doesn't lift the limit. `again` means that an attempt to the address has failed
+        since then.
         """
         limited = self.engaged or failed
         if not limited and not for_metadata:
             return 0.0
         if self.engaged and self.metadata_only and not for_metadata:
             return math.inf
-        if self.pending >= MAX_PENDING:  # also after a proof, which ends no pending attempt
+        # A proof ends no pending attempt, so this holds after one as well.
+        if self.pending >= MAX_PENDING:
             return math.inf
         at = self.again_at if again else self.next_dial_at
         recent = self._recent
-        if len(recent) == self._most and recent[0] + 1.001 > at:  # a bit more: floats
+        if len(recent) == self._most and recent[0] + 1.001 > at:  # 1 ms more, because of rounding
             at = recent[0] + 1.001
         return at - now if at > now else 0.0
 
     def dialled(
         self, now: float, *, for_metadata: bool, failed: bool = False, again: bool = False
     ) -> None:
-        """Note an attempt; the wait for the next one is drawn here, once."""
+        """Note an attempt, and draw the wait until the next one."""
         self.pending += 1
         self._recent.append(now)
         if self.engaged or for_metadata or failed:
@@ -92,7 +100,7 @@ class DialGovernor:
                 self.next_dial_at = now + self._spacing(FRESH_SPACING)
             if fresh and not again:
                 self._fresh += 1
-                self._dials = max(self._dials, 1)  # all of them together are the first try
+                self._dials = max(self._dials, 1)  # these attempts together count as the first one
             else:
                 self._dials += 1
 
@@ -100,7 +108,7 @@ class DialGovernor:
         return min(spacing.delay(dials, self._rng), self._longest)
 
     def left(self, asked_at: float, now: float) -> None:
-        """Count an attempt from now on, because its name took time to resolve."""
+        """Count an attempt from `now` on, because resolving its name took time."""
         if asked_at in self._recent:
             self._recent.remove(asked_at)
         self._recent.append(now)
@@ -116,7 +124,7 @@ class DialGovernor:
         self.pending -= 1
 
     def failed(self, now: float) -> None:
-        """Note a failed attempt or connection: from now on attempts are spaced."""
+        """Space attempts from now on, because an attempt or connection failed."""
         if not self.engaged:
             self.engaged = True
             self.next_dial_at = max(self.next_dial_at, now + self._spacing(FRESH_SPACING))
@@ -131,5 +139,5 @@ class DialGovernor:
         self.next_dial_at = self.again_at = -math.inf
 
     def disproved(self) -> None:
-        """Restore the spacing, because the last proof was another cluster's answer."""
+        """Restore the spacing, because the last proof came from another cluster."""
         self._dials = max(self._dials, self._before_proof)

@@ -1,10 +1,11 @@
 """Decide which connection attempts are allowed: which address, when, and why not yet.
 
-In: questions about addresses; beginnings, ends and proofs of attempts, as they happen. Out: `when`
-for one address, and why not yet (explain() prints it); `whom` among several. It combines the states
-of the addresses (KIP-144) with the limit of the whole client (`DialGovernor`, R-CS-8): both must
-allow each attempt, whatever its purpose. Must not: open anything, know which address leads what, or
-create a state for an address that wasn't tried.
+In: questions about addresses; starts, ends and proofs of attempts. Out: `when` an attempt to one
+address is allowed, and why not yet (explain() prints it); `whom` to connect to among several
+addresses. It combines the states of the addresses (KIP-144) with the limit of the whole client
+(`DialGovernor`, R-CS-8): both must allow each attempt, whatever its purpose. Must not: open
+connections, know which broker leads a partition, or create a state for an address that wasn't
+tried.
 
 The wait before a client's first attempt begins with the engine, not with the first call of `when`,
 because `explain()` calls `when` as well, also from other threads. An engine that is recreated after
@@ -23,7 +24,7 @@ from odradek.network.cluster_connection_states import AddressState, ClusterConne
 from odradek.network.connection_limiter import FRESH_SPACING, MAX_PENDING, DialGovernor
 
 YOUNG = FRESH_SPACING.base
-"""Seconds for which a pending attempt is waited for before another address is tried (R-MD-2)."""
+"""Seconds for which a pending attempt is waited for before another address (R-MD-2)."""
 
 
 class Why(StrEnum):
@@ -69,7 +70,7 @@ class DialPolicy:
         self._first_wait = first_wait
         self._opens_at = -math.inf
 
-    # Questions
+    # Questions about the next attempt
 
     def when(self, address: Address, now: float, *, for_metadata: bool = False) -> When:
         """Return when an attempt to an address is allowed, and why not before."""
@@ -138,7 +139,7 @@ class DialPolicy:
 
     @property
     def full(self) -> bool:
-        """Return whether a pending attempt has to end before the next one (R-MD-3)."""
+        """Whether a pending attempt has to end before the next one may start (R-MD-3)."""
         return self._governor.pending >= MAX_PENDING
 
     @property
@@ -146,14 +147,14 @@ class DialPolicy:
         """Return the number of attempts that haven't ended yet."""
         return self._governor.pending
 
-    # Events
+    # Events of attempts
 
     def started(self, now: float) -> None:
         """Note the client's start: its first attempt waits from now on."""
         self._opens_at = now + self._first_wait
 
     def go_on(self) -> None:
-        """Take over from another engine, whose first attempt was long ago."""
+        """Skip the first wait: this engine replaces another one of the same client."""
         self._first_wait = 0.0
 
     def metadata_only(self, only: bool) -> bool:
@@ -168,7 +169,7 @@ class DialPolicy:
         return seconds
 
     def left(self, begun_at: float, now: float) -> None:
-        """Count an attempt from now on, because its name took time to resolve."""
+        """Count an attempt from `now` on, because resolving its name took time."""
         self._governor.left(begun_at, now)
 
     def ended(self, record: AddressState) -> None:
@@ -177,7 +178,7 @@ class DialPolicy:
         self._governor.ended()
 
     def alarmed(self, now: float) -> None:
-        """Space attempts, because something fails, though no single address."""
+        """Space attempts, although no single address has failed."""
         self._governor.failed(now)
 
     def failed(
@@ -191,8 +192,7 @@ class DialPolicy:
     ) -> float:
         """Note a failed attempt or connection; return when the address may be tried again.
 
-        `proved` means that the connection had proved itself, so its attempt wasn't in vain
-        (R-RB-2).
+        With `proved`, the connection had answered a real request before it failed (R-RB-2).
         """
         until = self._states.failed(record.address, now, error, connecting=connecting)
         if not proved:
@@ -206,6 +206,6 @@ class DialPolicy:
         self._governor.proved()
 
     def disproved(self, address: Address) -> None:
-        """Restore both limits, because the answer was another cluster's (R-RB-5)."""
+        """Restore both limits, because the response came from another cluster (R-RB-5)."""
         self._states.disproved(address)
         self._governor.disproved()

@@ -34,7 +34,7 @@ ENDED = frozenset((ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_
 
 
 def worded(state: str) -> str:
-    """Return the state of a connection, member or transaction as it is shown to users."""
+    """Return the text that users see for the state of a connection, member or transaction."""
     return STATES.get(state, state.replace("_", " "))
 
 
@@ -74,5 +74,5 @@ def move(state: ConnectionState, event: ConnectionEvent) -> ConnectionState:
     try:
         return TRANSITIONS[state, event]
     except KeyError:
-        # A bug, and not a KafkaError, which the caller would attribute to the broker.
+        # Not a KafkaError: callers would attribute this bug to the broker.
         raise RuntimeError(f"a connection that is {state.value} can't {event.value}") from None

@@ -1,8 +1,8 @@
-"""The whole vocabulary between the engine and its hosts.
+"""Define all objects and calls that an engine and its host exchange.
 
 Out of the engine: a queue of the effects below, in order. Into the engine: the methods of `Inputs`,
-which only record; state moves in `step(now)` alone. Must not: carry behaviour.
-TLS belongs to the host (the engine sees plain bytes), SASL to the engine.
+which only record; state changes in `step(now)` alone. Must not: contain behaviour. The host does
+TLS (the engine sees plain bytes), the engine does SASL.
 """
 
 from __future__ import annotations
@@ -49,14 +49,17 @@ class Open(NamedTuple):
 
 
 class OutgoingRequest(NamedTuple):
-    """A request as a host gets it: hosts with byte streams encode it, a message host doesn't."""
+    """A request for a host, which encodes it for a byte stream or delivers the object."""
 
     body: AnyRequest
     version: int
     correlation_id: int
     client_id: str
     answered: bool = True
-    """False: there is no response (Produce with acks=0), so the host reports when it is written."""
+    """Whether the broker sends a response.
+
+    If not (Produce with acks=0), the host reports the write.
+    """
 
     def encode(self) -> list[bytes | memoryview]:
         """Return the buffers of one frame, length prefix included; records aren't copied."""
@@ -78,7 +81,7 @@ class Close(NamedTuple):
 
 
 class Call(NamedTuple):
-    """Run user code or a slow outsider; the host answers with `called(token, result | error)`."""
+    """Run user code or a slow function; the host answers with `called(token, result | error)`."""
 
     token: int
     function: Callable[..., Any]
@@ -91,41 +94,44 @@ Effect = Resolve | Open | Send | Close | Call
 
 
 class IncomingResponse(NamedTuple):
-    """A response from a message host, which is an object already."""
+    """A response that a message host delivers as an object."""
 
     correlation_id: int
     message: Message
 
 
 class Inputs(Protocol):
-    """Calls of a host to the engine. Every method only records; `step` does the rest."""
+    """The calls of a host to the engine, which only record: `step` processes them."""
 
     def connected(self, connection: int) -> None:
         """Note that TCP (and TLS, if it is used) is established."""
 
     def disconnected(self, connection: int, error: BaseException | str | None) -> None:
-        """Note that the connection is gone, or couldn't be opened; None: closed by the peer."""
+        """Note that the connection ended or couldn't be opened.
+
+        The error is None if the peer closed it.
+        """
 
     def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
         """Note that a request couldn't be encoded: nothing was sent, the connection stays open."""
 
     def sent(self, connection: int, correlation_id: int) -> None:
-        """Note that a request without a response was written to the host's kernel."""
+        """Note that a request without a response was written to the socket."""
 
     def get_buffer(self, connection: int) -> memoryview:
-        """Where the next received bytes belong; never empty."""
+        """Return the buffer for the next received bytes, which is never empty."""
 
     def buffer_updated(self, connection: int, count: int) -> None:
-        """So many bytes were put into the buffer that `get_buffer` gave."""
+        """Note that `count` bytes were written into the buffer that `get_buffer` returned."""
 
     def received(self, connection: int, response: IncomingResponse) -> None:
         """Note a whole response (message hosts only)."""
 
     def writable(self, connection: int, ready: bool) -> None:
-        """Note whether the host's queue is below its high-water mark."""
+        """Note whether the host accepts more bytes: its queue is below the high-water mark."""
 
     def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
-        """Note the addresses of a name as numeric texts, or why there are none."""
+        """Note the numeric addresses of a name, or the error of resolving it."""
 
     def called(self, token: int, result: Any, error: BaseException | None) -> None:
-        """Note the end of a `Call`."""
+        """Note the result or the error of a `Call`."""

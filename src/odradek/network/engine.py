@@ -3,8 +3,8 @@
 In: a host's inputs, flows that the clients start. Out: a queue of effects and the next deadline.
 Components (the network client, the sender, the fetcher …) advance in a fixed order after the flows,
 until nothing changes any more. Must not: do I/O, read a clock, call user code. An exception that
-escapes a step marks the engine broken and ends every future with it; one from outside (a signal
-handler) is raised in the caller as well.
+escapes a step marks the engine broken and ends every future with it; an exception from outside, as
+from a signal handler, is also raised in the caller.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class Component(Protocol):
     """A part of a client that moves when the engine steps."""
 
     resting: bool
-    """Whether it has nothing to do and waits for no time: it isn't called until this changes."""
+    """Whether the component waits for an input only: it isn't advanced until this changes."""
 
     def advance(self, now: float) -> bool:
         """Do everything that is possible now; return whether anything changed."""
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when it wants to be advanced again without any input."""
+        """Return when the component must be advanced again if no input arrives."""
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """End every open future with this error at the client's end."""
+        """End all open futures with this error, because the client ends."""
 
 
 class Engine:
-    """Runs flows and components; knows nothing of connections."""
+    """Runs flows and components; connections are unknown here."""
 
     def __init__(self, events: EventLog) -> None:
         self.events = events
@@ -57,11 +57,11 @@ class Engine:
         """Why the client can't continue: closed, failed fatally or broken."""
         self.ended_at: float | None = None
         self.torn = False
-        """Whether an exception from outside interrupted a step, which is no bug."""
+        """Whether an exception from outside (not a bug) interrupted a step."""
         self._from_outside: Callable[[BaseException], bool] = _no_exception
         self.inputs: deque[Callable[[float], None]] = deque()
-        """Work of the next step; if there is any, a step is due at once."""
-        # Inputs only record. Appending to a deque is atomic, so any thread may call them.
+        """Functions to run in the next step; while there are any, a step is due at once."""
+        # Only recorded: appending to a deque is atomic, so any thread may post.
         self.post = self.inputs.append
         """Run a function with `now` inside the next step."""
         self._ready: deque[Task[Any]] = deque()
@@ -72,7 +72,7 @@ class Engine:
         self._next_token = 0
 
     def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
-        """Learn from a host which exceptions aren't the engine's own."""
+        """Set a host's function that tells which exceptions aren't the engine's own."""
         self._from_outside = from_outside
 
     # Inputs
@@ -91,11 +91,11 @@ class Engine:
         """Note the end of a `Call`."""
         self.post(lambda now: self._call_ended(token, result, error))
 
-    # Moving
+    # Steps
 
     @property
     def flows(self) -> int:
-        """How many flows run."""
+        """Number of running flows."""
         return len(self._tasks)
 
     def step(self, now: float) -> float | None:
@@ -109,7 +109,8 @@ class Engine:
             broken.__cause__ = error
             self.end(broken, "broken", error=repr(error))
             if self._from_outside(error):
-                # like Ctrl-C in the middle of a step: the state is half changed, so the engine ends
+                # An exception from outside, such as Ctrl-C: the state is half changed, so the
+                # engine ends.
                 raise
             return None
 
@@ -136,7 +137,7 @@ class Engine:
 
     def _next_deadline(self, now: float) -> float | None:
         timers = self._timers
-        while timers:  # waits that are over must not wake the host
+        while timers:  # drop timers of waits that have ended: they mustn't wake the host
             _, _, task, serial = timers[0]
             if serial == task.serial and not task.completion.done:
                 break
@@ -184,15 +185,15 @@ class Engine:
         return timer[3] != timer[2].serial or timer[2].completion.done
 
     def cancel_now(self, completion: Completion[Any], error: KafkaError) -> None:
-        """Cancel a flow from within a step: it doesn't run any more in this one."""
+        """Cancel a flow from within a step; it isn't resumed in this step any more."""
         for task in self._tasks:
             if task.completion is completion:
                 task.cancel(error)
                 return
-        if not completion.done:  # started in this step: it won't begin
+        if not completion.done:  # it was started in this step, and won't begin
             completion.fail(error)
 
-    # Calls to user code and slow outsiders
+    # Calls to user code and slow functions
 
     def call(
         self,
@@ -204,7 +205,7 @@ class Engine:
     ) -> Completion[T]:
         """Let the host run a function in the caller's thread, or in a worker thread.
 
-        At the deadline it fails with `TimeoutError`; the function may continue.
+        At the deadline the completion fails with `TimeoutError`; the function may continue to run.
         """
         token = self.new_token()
         completion: Completion[T] = Completion()
@@ -226,10 +227,10 @@ class Engine:
         else:
             completion.fail(error)
 
-    # The end
+    # End of the engine
 
     def end(self, why: KafkaError, kind: str, /, **fields: Any) -> None:
-        """End the client for good: every flow and every future gets `why` (R-RB-5, R-CS-4)."""
+        """End the client for good: all flows and futures fail with `why` (R-RB-5, R-CS-4)."""
         if self.ended is not None:
             return
         self.ended, self.ended_at = why, self.now
@@ -251,10 +252,10 @@ class Engine:
         self._calls.clear()
 
     def let_go(self) -> None:
-        """Close the flows of an ended engine, rather than in the garbage collector.
+        """Close the generators of an ended engine here, rather than in the garbage collector.
 
-        In the collector, an exception from outside during a `finally` would be lost. Here it is
-        raised, and another call continues with the remaining flows.
+        The collector would swallow an exception from outside that occurs during a `finally`. Here
+        it is raised, and another call continues with the remaining flows.
         """
         for task in list(self._tasks):
             try:
@@ -266,7 +267,7 @@ class Engine:
 
 
 def _no_exception(error: BaseException) -> bool:
-    """Return whether this package never raises the error, without a host that knows better."""
+    """Return whether the error can't be this package's own, if no host decides that."""
     return not isinstance(error, Exception)
 
 

@@ -2,8 +2,9 @@
 
 In: an exception, a text or None (closed by the peer), and the address. Out: a `KafkaError` that
 says where, what happened and what to do. OpenSSL's errors are recognized by their attributes,
-because this package knows no sockets. Must not: decide whether it counts as a failure, or guess: an
-end without an error may have many causes, and remains unexplained (`probe` finds out some of them).
+because this package imports no sockets. Must not: decide whether the end counts as a failure, or
+guess: an end without an error may have many causes, and remains unexplained (`probe` finds out some
+of them).
 """
 
 from __future__ import annotations
@@ -68,8 +69,10 @@ _OF_CLIENTS = {
     "TLSV1_ALERT_UNKNOWN_CA": "the broker doesn't trust the issuer of this client's certificate",
     "TLSV1_ALERT_ACCESS_DENIED": "the broker denies access to this client's certificate",
 }
-"""Alerts about the client's certificate. With TLS 1.3 they come after the handshake, as the
-response to the first request."""
+"""Alerts about the client's certificate.
+
+With TLS 1.3 they arrive after the handshake, as the response to the first request.
+"""
 REFUSED = "the broker refused the TLS handshake without saying why"
 REFUSED_CURE = (
     "Usually there is no cipher in common (ssl.cipher.suites), or the broker requires a client "
@@ -83,7 +86,7 @@ ENDED_CURE = (
 
 
 def in_words(error: BaseException) -> str:
-    """Class and text."""
+    """Return the error's class and text."""
     text = str(error)
     name = type(error).__name__
     return f"{name}: {text}" if text else name
@@ -124,13 +127,16 @@ def as_error(
 
 
 def _said(error: BaseException) -> str:
-    """OpenSSL's words without its prefix and the line of Python's source."""
+    """Return OpenSSL's message without its prefix and the source line."""
     text = str(getattr(error, "strerror", None) or error)
     return text.partition("] ")[2].partition(" (_ssl")[0] or text
 
 
 def _of_tls(error: BaseException, address: Address | None) -> TlsError:
-    """Classify TLS errors that need an action; others may pass on their own."""
+    """Return the error for a TLS failure that needs an action.
+
+    None for one that may pass on its own.
+    """
     code, reason = getattr(error, "verify_code", None), str(getattr(error, "reason", None) or "")
     if code:
         return _of_certificate(code, str(getattr(error, "verify_message", "")), address)

@@ -1,6 +1,6 @@
 """Define flows and the objects that they wait for.
 
-A flow is a generator that yields `Wait` and gets the time back: it reads no clock and calls no user
+A flow is a generator that yields `Wait` and is sent the time: it reads no clock and calls no user
 code. `Completion` is a one-shot result, `Signal` a repeated notification. In: the engine resumes
 flows. Out: completions that hosts return to callers.
 """
@@ -21,19 +21,20 @@ class Waitable:
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: dict[Callable[[], None], None] = {}  # a dict keeps the order: determinism
+        # A dict keeps the order, so that runs are deterministic.
+        self._waiters: dict[Callable[[], None], None] = {}
 
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Call `wake` at the next notification."""
         self._waiters[wake] = None
 
     def unsubscribe(self, wake: Callable[[], None]) -> None:
-        """Take a `subscribe` back."""
+        """Undo a `subscribe`."""
         self._waiters.pop(wake, None)
 
     @property
     def awaited(self) -> bool:
-        """Return whether a flow waits for it."""
+        """Whether a flow waits for this object."""
         return bool(self._waiters)
 
     def _wake_all(self) -> None:
@@ -52,39 +53,41 @@ class Signal(Waitable):
         self.serial = 0
 
     def notify(self) -> None:
-        """Wake all that wait now."""
+        """Wake all flows that wait now."""
         self.serial += 1
         if self._waiters:
             self._wake_all()
 
 
 class Completion(Waitable, Generic[T]):
-    """A result that is set exactly once. Threads other than the engine's may read it."""
+    """A result that is set exactly once; threads other than the engine's may read it."""
 
     __slots__ = ("_callbacks", "_result", "done", "error")
 
     def __init__(self) -> None:
-        self._waiters = {}  # without a super().__init__ call: each request and each batch has one
+        # Without a call of super().__init__: each request and each batch has one.
+        self._waiters = {}
         self.done = False
         self._result: T | None = None
         self.error: BaseException | None = None
-        """Why it failed, if it did."""
+        """The exception with which it failed, if any."""
         self._callbacks: list[Callable[[Completion[T]], None]] = []
 
     def fail(self, error: BaseException) -> None:
-        """End with an error. A second end is a bug and raises."""
+        """Set the error; raise if there is a result already, which is a bug."""
         if not self.done:
             self.error = error
         self.complete(None)  # type: ignore[arg-type]  # it has no value
 
     def complete(self, result: T) -> None:
-        """End well. A second end is a bug and raises."""
+        """Set the result; raise if there is one already, which is a bug."""
         if self.done:
-            # No KafkaError: that would only end the flow which does it, and so hide the bug.
+            # Not a KafkaError: that would only end the flow that caused the bug, and hide it.
             raise RuntimeError("a completion was completed twice")
         self._result = result
         self.done = True
-        # popped from the end: popping 160,000 from the front would take quadratic time
+        # Callbacks are removed from the end: removing 160,000 from the front would take quadratic
+        # time.
         self._callbacks.reverse()
         while self._callbacks:
             try:
@@ -96,14 +99,15 @@ class Completion(Waitable, Generic[T]):
             self._wake_all()
 
     def when_done(self, callback: Callable[[Completion[T]], None]) -> None:
-        """Call back in the engine's thread, or at once when it is done already."""
+        """Call back in the engine's thread, or at once if there is a result already."""
         over = self.done
         if not over:
             self._callbacks.append(callback)
             over = self.done
             if not over:
                 return
-            try:  # done in the meantime: only the thread that removes it from the list calls it
+            # Completed meanwhile: only the thread that removes the callback from the list calls it.
+            try:
                 self._callbacks.remove(callback)
             except ValueError:
                 return
@@ -115,7 +119,7 @@ class Completion(Waitable, Generic[T]):
         return bool(self._callbacks)
 
     def forget(self, callback: Callable[[Completion[T]], None]) -> None:
-        """Take a `when_done` back, if it wasn't called yet."""
+        """Undo a `when_done`, if the callback wasn't called yet."""
         try:
             self._callbacks.remove(callback)
         except ValueError:
@@ -134,18 +138,18 @@ class Completion(Waitable, Generic[T]):
 
 
 class Wait(NamedTuple):
-    """Wait for any of these, or for the deadline; with neither, for the next step."""
+    """Wait for any of the waitables or for the deadline; without either, for the next step."""
 
     on: tuple[Waitable, ...] = ()
     deadline: float | None = None
 
 
 Flow = Generator[Wait, float, T]
-"""Yields waits, gets `now` back, returns its result."""
+"""A generator that yields waits, is sent `now`, and returns its result."""
 
 
 START = Wait()
-"""Every flow opens with `now = yield START`, and so learns the time."""
+"""The first wait of every flow: `now = yield START` returns the time."""
 
 
 class Task(Generic[T]):
@@ -164,7 +168,7 @@ class Task(Generic[T]):
         self._ready = ready
 
     def cancel(self, why: BaseException) -> None:
-        """End it with this error at its next turn, which is at once."""
+        """End the flow with this error at its next turn, which is due at once."""
         self.cancelled = why
         self.wake()
 
@@ -175,7 +179,7 @@ class Task(Generic[T]):
             self._ready(self)
 
     def resume(self, now: float) -> Wait | None:
-        """Run to the next wait; None when the flow has ended. A bug in it is raised."""
+        """Run to the next wait; return None if the flow has ended. A bug in the flow is raised."""
         self.queued = False
         self.serial += 1
         if self.completion.done:

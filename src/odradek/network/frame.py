@@ -1,10 +1,10 @@
 """Split the byte stream of one connection into frames.
 
-In: bytes that the host put into the buffer it got. Out: whole frames without their length prefix.
-Small responses share one scratch buffer; a large one gets a separate buffer, in which its records
-can be decoded without a copy. Must not allocate memory for a length before bytes arrive: the limit
-is 1 MiB until ApiVersions is answered, then the configured one; a mapping gets its pages as bytes
-arrive, and without mappings a buffer of more than 16 MiB grows.
+In: bytes that the host wrote into the buffer from `get_buffer`. Out: complete frames without their
+length prefix. Small responses share one scratch buffer; a large one gets a separate buffer, in
+which its records can be decoded without a copy. Must not: allocate memory for a length before bytes
+arrive. The limit of a length is 1 MiB until ApiVersions is answered, then the configured one; a
+mapping gets its pages as bytes arrive, and without mappings a buffer of more than 16 MiB grows.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ class FrameReader:
         self.limit = limit
         self.buffers = buffers
         """Source of buffers for large responses; None: a new buffer for each."""
-        self._scratch = bytearray()  # created for the first byte: most attempts in outages get none
-        self._start = 0  # of the unread bytes in the scratch
+        # Created with the first byte: most attempts in outages receive none.
+        self._scratch = bytearray()
+        self._start = 0  # start of the unread bytes in the scratch buffer
         self._filled = 0
         self._body: Buffer | None = None
-        self._room = memoryview(b"")  # the body's; holding it keeps the buffer from others
-        self._expected = 0  # bytes of the body, if it has a separate buffer
+        self._room = memoryview(b"")  # view of the body's buffer, which keeps it from being reused
+        self._expected = 0  # size of the body, if it has a separate buffer
         self._refused = False
 
     def allow(self, limit: int, buffers: FrameBuffers) -> None:
@@ -47,13 +48,13 @@ class FrameReader:
 
     @property
     def amid(self) -> bool:
-        """A part of an answer is here."""
+        """Whether a part of a response has been received."""
         return self._body is not None or self.received > 0
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """Return the buffer for the next bytes, which is never empty."""
         if self._body is not None:
-            if self._filled == len(self._room):  # grows only when what it has is full
+            if self._filled == len(self._room):  # grow only once the buffer is full
                 buffers = self.buffers or FrameBuffers()
                 self._begin(buffers.grow(self._body, self._filled, self._expected))
             return self._room[self._filled :]
@@ -128,6 +129,6 @@ class FrameReader:
         text = (
             f"a response has {length} bytes (limit {self.limit}), first bytes {head[:8].hex(' ')}"
         )
-        if length > self.limit > FIRST_LIMIT:  # it has shown that it is a broker
+        if length > self.limit > FIRST_LIMIT:  # the peer has shown that it is a broker
             return AnswerTooLargeError(text, length)
         return MalformedMessageError(text)

@@ -1,11 +1,11 @@
 """Reuse receive buffers of large responses once nothing refers to their content.
 
 In: the size of a response, from `network/frame`. Out: a buffer of at least that size that isn't in
-use. Buffers aren't returned explicitly: a buffer is free when no view of it is left, so a holder of
-a view (records that aren't decoded yet, columns that lie in the response) keeps its buffer. Must
-not: wait for a free one, or keep more than `limit` bytes.
+use. Buffers aren't returned explicitly: a buffer is free when no view of it is left, so the owner
+of a view (records that aren't decoded yet, columns that share the response's memory) keeps its
+buffer. Must not: wait for a free buffer, or keep more than `limit` bytes.
 
-Writing into pages that the kernel has just allocated costs ten times as much as writing into warm
+Writing into pages that the kernel has just allocated costs ten times as much as writing into used
 memory, and a consumer at full speed receives more than a gigabyte per second. If the kernel
 allocates pages as they are written to, a large buffer is a mapping: it costs nothing before its
 bytes arrive, and no event loop waits 25 ms for 50 MiB of zeros.
@@ -19,7 +19,7 @@ import sys
 STEP = 16 << 20
 """Initial size of a buffer that isn't a mapping.
 
-The rest follows as bytes arrive, until responses of such a size have been seen.
+It grows as bytes arrive, until responses of this size have been seen.
 """
 MAPPED = 1 << 20
 """Size from which on a buffer is a mapping, which takes a system call and whole pages."""
@@ -39,13 +39,13 @@ class FrameBuffers:
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
-        """Bytes that are kept, those in use included; a buffer beyond that is used once."""
+        """Maximum number of bytes kept, in use or free; a buffer beyond that isn't reused."""
         self.kept = 0
         self.made = 0
         """Number of created buffers, which doesn't change in a steady state."""
         self.reused = 0
         self._believed = STEP
-        self._buffers: list[Buffer] = []  # the latest used last
+        self._buffers: list[Buffer] = []  # the most recently used last
 
     def __repr__(self) -> str:
         return (
@@ -58,10 +58,12 @@ class FrameBuffers:
         self.limit = limit
 
     def take(self, size: int) -> Buffer:
-        """Return a buffer for a response of `size` bytes: a large enough free one, or a new one.
+        """Return a buffer for a response of `size` bytes.
 
-        A new one may be smaller: call again when it is full. The caller must hold a view of it
-        before it requests the next one.
+        A free one that is large enough, or a new one.
+
+        A new buffer may be smaller: call again when it is full. The caller must hold a view of a
+        buffer before it requests the next one.
         """
         found = -1
         buffers = self._buffers
@@ -113,12 +115,13 @@ def _mapped(size: int) -> mmap.mmap | None:
         return None
     try:
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, ValueError):  # a limit of addresses: what is written to may still fit
+    # Address space is limited; the bytes that really arrive may still fit.
+    except (OSError, ValueError):
         return None
 
 
 def _is_free(buffer: Buffer) -> bool:
-    """Return whether no view of a buffer is left: otherwise it can't be resized."""
+    """Return whether no view of a buffer is left; with one, it can't be resized."""
     try:
         if isinstance(buffer, mmap.mmap):
             buffer.resize(len(buffer))

@@ -1,8 +1,8 @@
-"""Set a connection up until it is READY: name, TCP, ApiVersions (KIP-511), and SASL if configured.
+"""Set up a connection: resolve the name, connect TCP, negotiate versions (KIP-511), authenticate.
 
-In: a connection that was just created. Out: the versions that the broker supports, or a typed
-error. Must not: send anything else before the response. `network.sasl` is imported by the clients
-that use it, so that the others start as quickly as without.
+In: a connection that was just created. Out: the API versions that the broker supports, or a typed
+error. Must not: send anything else before the response to ApiVersions. `network.sasl` is imported
+by the clients that use it, so that the others start faster.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from odradek.protocol.messages.metadata import MetadataRequest
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.2.0"
 """Name and version of this client, which brokers log (KIP-511)."""
 SAYS_WHO_IS_MEANT = 5
-"""From this version on, ApiVersions names the expected cluster and broker (KIP-1242)."""
+"""First version of ApiVersions that names the expected cluster and broker (KIP-1242)."""
 OLDEST = {0: ("Produce", 3), 1: ("Fetch", 4)}
 """The versions of Produce and Fetch in Kafka 0.11, the first with this client's record batches."""
 BROKER_REGISTRATION = 62  # an API of controllers
@@ -42,8 +42,11 @@ CONTROLLER_CURE = (
     "(controller.listener.names) is for brokers and other controllers."
 )
 NEXT_IP = 2.0
-"""Seconds for TCP to be established while the name has other IPs that weren't tried in this outage:
-one dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)."""
+"""Seconds for TCP to be established while the name has untried IPs.
+
+One dead address among several mustn't take the whole setup timeout (R-CS-6, R-RB-7). An IP is
+untried if it wasn't tried in this outage.
+"""
 
 
 def api_versions_request(cluster_id: str | None = None, node_id: int = -1) -> ApiVersionsRequest:
@@ -52,15 +55,16 @@ def api_versions_request(cluster_id: str | None = None, node_id: int = -1) -> Ap
 
 
 class Handshake:
-    """Brings one connection from the connection attempt to READY."""
+    """Takes one connection from the connection attempt to READY."""
 
     def __init__(self, network: ClientConnections, connection: Connection) -> None:
         self._network, self._connection = network, connection
 
     def begin(self, now: float) -> None:
-        """Open the connection, after its address is resolved if need be.
+        """Open the connection, after resolving its address if necessary.
 
-        A numeric address needs no flow: most connection attempts of an outage are refused.
+        A numeric address needs no flow, which saves time: most connection attempts of an outage are
+        refused.
         """
         network, connection = self._network, self._connection
         if connection.record.numeric and network.proxy is None:
@@ -73,9 +77,9 @@ class Handshake:
             network.engine.start(self._resolve_and_open())
 
     def _open(self, ip: str, now: float, through: str = "") -> None:
-        """Open a connection to an IP of the address, or to the IP of a proxy that is asked for it.
+        """Open a connection to an IP of the address, or to a proxy's IP (`through`).
 
-        A proxy that resolves names gets the name instead, and `ip` is the proxy's.
+        A proxy that resolves names receives the name instead, and `ip` is the proxy's.
         """
         network, connection = self._network, self._connection
         connection.opens_to(ip)
@@ -170,7 +174,7 @@ class Handshake:
         except KafkaError as error:
             network.fail(connection, error, network.engine.now)
             return
-        if self._gone():  # it may have happened meanwhile, which type checkers don't know
+        if self._gone():  # it may have happened during the yield, which type checkers don't know
             return
         connection.became_ready(now, event, network.frame_limit, network.buffers)
         network.states.setup_done(connection.address)
@@ -186,7 +190,7 @@ class Handshake:
         network.changed.notify()
 
     def _check_api_versions(self, now: float) -> Flow[float]:
-        """Request the broker's API versions, in an older version if it doesn't know the newest.
+        """Request the broker's API versions, in an older version if it rejects the newest.
 
         A broker that doesn't know the version answers UNSUPPORTED_VERSION in the oldest layout,
         with the range that it knows (KIP-511). From version 5 on the request names the expected
@@ -234,7 +238,7 @@ class Handshake:
 
 
 def not_usable(versions: Mapping[int, tuple[int, int]]) -> UnsupportedServerError | None:
-    """Return why a server that answers ApiVersions is no broker for this client, if so."""
+    """Return why a server that answers ApiVersions can't serve this client; None if it can."""
     if MetadataRequest.API_KEY not in versions:
         kind = "is a Kafka controller" if BROKER_REGISTRATION in versions else "isn't a broker"
         what = f"the server {kind}: of {number(len(versions), 'API')}, none is Metadata"

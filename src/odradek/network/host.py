@@ -27,99 +27,99 @@ class EngineInputs(Inputs, Protocol):
 
     @property
     def inputs(self) -> Sized:
-        """Where there are any a step is due now."""
+        """Recorded inputs; while there are any, a step is due at once."""
 
     def step(self, now: float) -> float | None:
-        """Move state; return when to step again without input."""
+        """Process the inputs; return when to step again if no input arrives."""
 
 
 class Host(Protocol):
-    """The runner of an engine, which is set by `attach` after its creation."""
+    """Runs an engine, which `attach` sets after the host's creation."""
 
     @property
     def lock(self) -> Lock:
-        """The lock held by `send()`, and by the step while it collects open batches."""
+        """Lock that `send()` holds, and the step while it collects open batches."""
 
     @property
     def interrupted(self) -> bool:
-        """Return whether this thread was interrupted during a call of this client.
+        """Whether this thread was interrupted during a call of this client.
 
-        It may run a signal handler, a finaliser or a listener. Nothing may wait then (R-HO-2).
+        A signal handler, a finaliser or a listener may be running. Nothing may wait then (R-HO-2).
         """
 
     @property
     def inside(self) -> bool:
-        """This very thread is in a callback of the client: it can't wait for the client."""
+        """Whether this thread is in a callback of the client: it can't wait for the client."""
 
     @property
     def torn(self) -> bool:
-        """An exception from outside ended a step halfway: the client needs a new engine."""
+        """Whether an exception from outside interrupted a step: the client needs a new engine."""
 
     callers_first: bool
     """Whether callers that a step has woken run before the next step that is due at once."""
 
     @property
     def on_its_own(self) -> bool:
-        """Return whether it runs without calls, so that callers may wait by other means."""
+        """Whether the host runs without calls, so that callers may wait by other means."""
 
     @property
     def gone(self) -> bool:
-        """Return whether its event loop was closed: nothing can arrive any more."""
+        """Whether the host's event loop was closed: nothing can arrive any more."""
 
     surfacing: bool
-    """Whether calls raise what `surface` was given; not while the client closes."""
+    """Whether calls raise the errors that were passed to `surface`; not while the client closes."""
 
     @property
     def cut_off(self) -> bool:
-        """Whether nothing can be done here any more.
+        """Whether the host can't do anything any more.
 
         This is a forked child of the process that created it, or the interpreter is ending and has
-        stopped the thread that works.
+        stopped the host's thread.
         """
 
     @property
     def in_use(self) -> bool:
-        """Return whether a thread runs or a socket is open, so that it must be closed."""
+        """Whether a thread runs or a socket is open, so that the host must be closed."""
 
     def check(self) -> None:
         """Raise `ClientForkedError` in a forked child, or an error passed to `surface`.
 
-        It is called before any lock is taken.
+        Call it before any lock is taken.
         """
 
     def surface(self, error: BaseException) -> None:
-        """Raise an error of a callback during a step in a call of the program (R-HO-5)."""
+        """Pass a callback's error to the program, which gets it from its next call (R-HO-5)."""
 
     def renew(self, engine: EngineInputs) -> None:
-        """Go on with another engine, after `torn`."""
+        """Continue with another engine, after `torn`."""
 
     def drop(self) -> None:
         """Drop everything without waiting: the client isn't referenced any more (R-HO-4)."""
 
     def attach(self, engine: EngineInputs) -> None:
-        """Run this engine from now on; nothing is started or opened before the first call."""
+        """Run this engine from now on; start or open nothing before the first call."""
 
     def now(self) -> float:
-        """Monotonic seconds: the engine's time."""
+        """Return the engine's time, in monotonic seconds."""
 
     def wall_clock(self) -> float:
-        """Seconds since the epoch, for record timestamps."""
+        """Return the seconds since the epoch, for record timestamps."""
 
     def rng(self) -> Rng:
-        """Return a random generator of this client's own."""
+        """Return the random generator of this client."""
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Drive or wait until the completion is done or the deadline passed; return which.
+        """Drive the engine or wait until the completion is done or the deadline has passed.
 
-        Returns True if it is done. Calls with `where="caller"` run inside this. Raises
+        Returns whether it is done. Calls with `where="caller"` run inside this. Raises
         `ClientForkedError` in a forked child.
         """
 
     def drive(self) -> None:
-        """Do everything that is due now without waiting (hosts with a thread: nothing)."""
+        """Do everything that is due now without waiting; a host with a thread does nothing."""
 
     def wake(self) -> None:
-        """Report new inputs, from any thread. This is cheap unless the host sleeps."""
+        """Report new inputs, from any thread; this is cheap unless the host sleeps."""
 
     def close(self, deadline: float) -> object:
         """Carry out the remaining effects, close all sockets, end the thread if any.
@@ -148,7 +148,7 @@ class LoopHost(Host, Protocol):
 
     @property
     def overdue(self) -> bool:
-        """Whether the loop was asked to run this client and hasn't for too long."""
+        """Whether a step that the loop was asked to run is overdue."""
 
     async def breathe(self) -> None:
-        """Let the event loop run other tasks, if it couldn't for some time."""
+        """Let the event loop run other tasks, if it hasn't for some time."""

@@ -2,7 +2,7 @@
 
 In: sent requests. Out: the request that a response belongs to, those that are overdue, all of them
 when the connection ends. Correlation ids are handled here: the response to a cancelled call is
-recognized by its id and dropped. Must not decode.
+recognized by its id and dropped. Must not: decode.
 """
 
 from __future__ import annotations
@@ -46,16 +46,21 @@ class InFlightRequest:
         self.sent_at = sent_at
         self.deadline = deadline
         self.patience = patience
-        """Seconds for which the broker may wait before it answers (a fetch's max wait)."""
+        """Seconds for which the broker may hold the response (a fetch's max wait)."""
         self.answered = answered
-        """False: there is no response (Produce with acks=0); the request ends when it is
-        written."""
+        """Whether the broker sends a response.
+
+        If not (Produce with acks=0), the request ends once written.
+        """
         self.held = False
-        """Whether the broker may hold it for longer without a failure (`acks=all`: until all
-        in-sync replicas have it, or the controller has removed one of them)."""
+        """Whether the broker may hold the request for longer without a failure.
+
+        With `acks=all`, it does so until all in-sync replicas have the records, or the controller
+        has removed a replica.
+        """
 
     def waited(self, now: float) -> None:
-        """Set the time at which it is sent, which is later than its creation."""
+        """Set the time at which the request is sent, if that is later than its creation."""
         self.deadline += now - self.sent_at
         self.sent_at = now
 
@@ -71,12 +76,15 @@ class InFlightRequests(Sampled):
     def __init__(self) -> None:
         super().__init__()
         self.head: InFlightRequest | None = None
-        """The request whose response comes next; otherwise, the oldest that isn't written yet."""
+        """The request whose response comes next.
+
+        Without one, the oldest request that isn't written yet.
+        """
         self.deadline = math.inf
         """Deadline of the first request."""
         self._queue: deque[InFlightRequest] = deque()
         self._writing: dict[int, InFlightRequest] = {}
-        """Those that get no answer, until they are written."""
+        """Requests without a response, until they are written."""
         self._next_id = 0
 
     def __len__(self) -> int:
@@ -113,19 +121,19 @@ class InFlightRequests(Sampled):
         self.deadline = min(self.deadline, request.deadline)
 
     def _look_again(self) -> None:
-        """Update the state after requests were removed."""
+        """Update the head and its deadline after requests were removed."""
         queue, writing = self._queue, self._writing
         self.head = queue[0] if queue else next(iter(writing.values())) if writing else None
         self.deadline = min((r.deadline for r in (*queue, *writing.values())), default=math.inf)
 
     def put_off(self, seconds: float) -> None:
-        """Let the broker answer all of these later, because it announced that (R-TI-1)."""
+        """Postpone all deadlines, because the broker announced a delay (R-TI-1)."""
         for request in (*self._queue, *self._writing.values()):
             request.deadline += seconds
         self.deadline += seconds
 
     def patience_ends(self, since: float = math.inf) -> float:
-        """Return until when a broker may wait before it answers a new request, because of these.
+        """Return until when the broker may hold these requests, and so delay a new one.
 
         Only requests that were sent by the time `since` count.
         """
@@ -133,7 +141,7 @@ class InFlightRequests(Sampled):
         return max(found, default=-math.inf)
 
     def has_patient(self) -> bool:
-        """Return whether one of these may be answered late without a failure."""
+        """Return whether the broker may answer one of these late without a failure."""
         return any(r.patience > 0.0 for r in self._queue)
 
     def take(self, correlation_id: int, now: float) -> InFlightRequest:
@@ -144,7 +152,7 @@ class InFlightRequests(Sampled):
                 f"the response has correlation id {correlation_id}, expected {expected}"
             )
         found = self._queue.popleft()
-        waited = now - found.sent_at  # `record`, written out
+        waited = now - found.sent_at  # `record` in line
         if now >= self._until:
             self._turn(now)
         self._count += 1
@@ -164,7 +172,7 @@ class InFlightRequests(Sampled):
         return found
 
     def give_back(self, correlation_id: int, error: BaseException) -> None:
-        """Fail a request that was never sent, because it can't be encoded."""
+        """Fail a request that couldn't be encoded, and so was never sent."""
         found = self._writing.pop(correlation_id, None)
         if found is None:
             found = next((r for r in self._queue if r.correlation_id == correlation_id), None)
@@ -177,7 +185,7 @@ class InFlightRequests(Sampled):
             found.reply.fail(error if known else InvalidRequestError(in_words(error)))
 
     def clear(self) -> list[InFlightRequest]:
-        """Take out all, in the order they were sent."""
+        """Remove and return all requests, in the order they were sent."""
         requests = [*self._queue, *self._writing.values()]
         self._queue.clear()
         self._writing.clear()

@@ -3,7 +3,7 @@
 In: requests of the packages above and the host's inputs. Out: effects for the host, replies
 (`Completion`s) and the signal `changed` whenever a connection was established or ended. It keeps
 one connection per (address, purpose) and reports every proof to `cluster_connection_states`. Must
-not know what a broker leads, or retry a request.
+not: know what a broker leads, or retry a request.
 """
 
 from __future__ import annotations
@@ -51,12 +51,14 @@ SUSPICION = 2.0
 IN_USE = 2.0
 """Seconds after its last request in which a connection counts as in use when it ends."""
 PROOF_BY_AGE = 1.0
-"""Seconds after which a connection that was ready and idle has proved itself as well (R-CS-3)."""
+"""Seconds after which an idle connection that is ready has proved itself as well (R-CS-3)."""
 LONGEST_THROTTLE = 60.0
-"""Maximum time for which a client sends nothing because of one response (KIP-219). Brokers request
-at most their quota's window, 11 s by default; the field can hold 24 days."""
+"""Maximum time for which a client sends nothing because of one response (KIP-219).
+
+Brokers request at most their quota's window, 11 s by default; the field can hold 24 days.
+"""
 MUTES_FROM = 2
-"""The newest version of ApiVersions of brokers that respond first and then read nothing."""
+"""Newest version of ApiVersions of brokers that throttle by reading nothing after the response."""
 THROTTLED = frozenset((0, 1))
 """Produce and Fetch, whose throttling Kafka's clients measure."""
 
@@ -81,7 +83,7 @@ class NetworkClient(ClientConnections):
     # Inputs of a host, from any thread: recorded here, processed in the next step
 
     def connected(self, connection: int) -> None:
-        """TCP (and TLS) is up."""
+        """Note that TCP (and TLS) is established."""
         self.engine.post(lambda now: self._connected(connection, now))
 
     def disconnected(self, connection: int, error: BaseException | str | None) -> None:
@@ -89,16 +91,16 @@ class NetworkClient(ClientConnections):
         self.engine.post(lambda now: self._disconnected(connection, error, now))
 
     def sent(self, connection: int, correlation_id: int) -> None:
-        """Note that a request without a response is written."""
+        """Note that a request without a response was written."""
         self.engine.post(lambda now: self._written(connection, correlation_id))
 
     def get_buffer(self, connection: int) -> memoryview:
-        """Where received bytes belong."""
+        """Return the buffer for received bytes."""
         found = self._by_id.get(connection)
         return found.reader.get_buffer() if found is not None else memoryview(bytearray(65536))
 
     def buffer_updated(self, connection: int, count: int) -> None:
-        """Bytes were received."""
+        """Take in received bytes."""
         if (found := self._by_id.get(connection)) is None:
             return
         try:
@@ -122,7 +124,7 @@ class NetworkClient(ClientConnections):
         """Note a name's addresses."""
         self.engine.post(lambda now: self._resolved(token, result))
 
-    # For the rooms above
+    # Calls of the packages above
 
     def ready(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
@@ -142,9 +144,9 @@ class NetworkClient(ClientConnections):
     def prompt(self, address: Address, now: float) -> Connection | None:
         """Return a connection for a request that shouldn't wait for a fetch that the broker holds.
 
-        That is a secondary connection (see `secondary_connections`), unless it isn't ready when the
-        fetch ends, or fails. The caller checks its cluster first, and asks on the other one if the
-        response is an error. Wait for `changed`, or until `prompt_at`, and ask again.
+        That is a secondary connection (see `secondary_connections`), unless it fails or isn't ready
+        when the fetch ends. The caller checks its cluster id first, and uses the first connection
+        if the response is an error. Wait for `changed`, or until `prompt_at`, and call again.
         """
         if not self._holds_fetch(address):
             return self.ready(address, now)
@@ -178,9 +180,10 @@ class NetworkClient(ClientConnections):
         return self.ready(address, now, purpose=PUSH)
 
     def _aside_until(self, aside: Connection) -> float:
-        """Return until when a request waits for this secondary connection to get ready.
+        """Return until when a request waits for this secondary connection to be ready.
 
-        On the first connection it would be answered after the fetch anyway.
+        Waiting costs nothing: on the first connection the request would be answered after the fetch
+        anyway.
         """
         begun = aside.dialled_at
         data = self.connections.get((aside.address, DATA))
@@ -204,7 +207,7 @@ class NetworkClient(ClientConnections):
     ) -> float:
         """Return when an attempt is allowed; infinite if another event has to come first."""
         found = self.connections.get((address, purpose))
-        if found is not None:  # it exists: only a throttle ends at a known time
+        if found is not None:  # a connection exists: only a throttle ends at a known time
             return found.throttled_until if found.throttled_until > now else math.inf
         return self.dials.when(address, now, for_metadata=for_metadata).at
 
@@ -225,10 +228,10 @@ class NetworkClient(ClientConnections):
         return connection
 
     def dial_for_metadata(self, address: Address, now: float) -> Connection:
-        """Connect for a metadata request, perhaps beside an attempt that is still pending.
+        """Connect for a metadata request, if necessary beside an attempt that is still pending.
 
-        So an address has at most two attempts at a time, begun after about 0, 2, 4 and 8 seconds:
-        any of them may reach a broker that answers, and the first has the whole setup timeout.
+        An address then has at most two pending attempts, started after about 0, 2, 4 and 8 seconds:
+        any of them may reach a broker that answers, and the first one has the whole setup timeout.
         """
         data = self.connection(address)
         first = data or self.connection(address, METADATA)
@@ -242,7 +245,7 @@ class NetworkClient(ClientConnections):
         """End the longest pending attempts, until `DialPolicy` allows one more (R-MD-3)."""
         hanging = [c for c in self._by_id.values() if c.suspect and not c.ready]
         while self.dials.full and hanging:
-            oldest = hanging.pop(0)  # in the order of their attempts
+            oldest = hanging.pop(0)  # oldest attempt first
             seconds = now - oldest.dialled_at
             text = (
                 f"not ready after {seconds:.1f} s ({worded(oldest.state)}); "
@@ -250,7 +253,7 @@ class NetworkClient(ClientConnections):
             )
             self.fail(oldest, ConnectionSetupTimeoutError(text), now)
 
-    # The component's part
+    # Component
 
     def advance(self, now: float) -> bool:
         """Fail overdue requests, note proofs (R-CS-5) and close idle connections (R-CS-7)."""
@@ -302,13 +305,13 @@ class NetworkClient(ClientConnections):
         self.fail(connection, ResponseTimeoutError(text, received), now)
 
     def _close_unheard(self, address: Address, since: float, now: float) -> None:
-        """Close idle connections to the address of a silent one: they may fail as well."""
+        """Close idle connections to the address of a silent one, as they may fail as well."""
         for other in self.of_address(address):
             if other.ready and not len(other.in_flight) and other.heard_at < since:
                 self.close(other, now, "another connection to that address got no response")
 
     def _authenticate_again(self, connection: Connection) -> None:
-        """Have a connection authenticate once more, as its session ends soon (KIP-368)."""
+        """Start another authentication on a connection whose session ends soon (KIP-368)."""
         session, mechanism = connection.session, self.mechanism
         if session is None or mechanism is None:
             return
@@ -318,7 +321,7 @@ class NetworkClient(ClientConnections):
         self.engine.start(reauthenticate(self, connection, mechanism, session))
 
     def _suspect(self, connection: Connection, now: float) -> None:
-        """Mark a silent connection: it proves nothing until bytes come or it times out (R-RB-2)."""
+        """Mark a silent connection: it proves nothing until bytes arrive or it ends (R-RB-2)."""
         if connection.secondary:  # its requests are sent on another connection
             waited = now - connection.last_used
             self.fail(connection, DisconnectedError(f"no response for {waited:.0f} s"), now)
@@ -384,7 +387,7 @@ class NetworkClient(ClientConnections):
         if connection is not None and connection.state is ConnectionState.CONNECTING:
             Handshake(self, connection).opened(now)
 
-    # Answers
+    # Responses
 
     def _frames(self, number: int, frames: list[memoryview], now: float) -> None:
         connection = self._by_id.get(number)
@@ -403,13 +406,14 @@ class NetworkClient(ClientConnections):
             try:
                 message = decode_answer(type(request.body), request.version, frame)
             except MalformedMessageError as error:
-                if not request.reply.done:  # it may have been carried out: as good as no answer
+                # The broker may have processed the request, as if the response were lost.
+                if not request.reply.done:
                     lost = DisconnectedError(f"{connection.address}: {in_words(error)}")
                     request.reply.fail(lost)
                 self._malformed(number, error, now)
                 return
             self._answered(connection, request, message, now)
-            if number not in self._by_id:  # that answer has ended it
+            if number not in self._by_id:  # the response has ended the connection
                 return
 
     def _message(self, number: int, identity: int, message: Message, now: float) -> None:
@@ -465,14 +469,14 @@ class NetworkClient(ClientConnections):
         self.events.emit(now, "proved", address=str(connection.address))
         self.changed.notify()
 
-    # Ends, as the host reports them
+    # Ends of connections, as the host reports them
 
     def _malformed(self, number: int, error: MalformedMessageError, now: float) -> None:
         if number in self._by_id:
             self.fail(self._by_id[number], error, now)
 
     def _after_the_answer(self, number: int, error: BaseException | str | None) -> Flow[None]:
-        """Let callers read a refusal that arrived in one step with the end of the connection."""
+        """Close the connection after the step's responses: callers can read a refusal first."""
         now = yield START
         self._disconnected(number, error, now, late=True)
 
@@ -495,17 +499,18 @@ class NetworkClient(ClientConnections):
         aside = connection.secondary
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed instead of answering ApiVersions: the next attempt uses another version"
-            self.dials.alarmed(now)  # a hundred new addresses may all do so
+            self.dials.alarmed(now)  # a hundred new addresses may all do the same
             excused = DisconnectedError(why)
             self.states.excused(connection.address, now, excused)
             self._end(connection, excused, now, failure=False)
             return
         idle = connection.proved and not len(connection.in_flight)
-        # R-CS-4: an orderly end of an idle connection that had proved itself isn't a failure.
+        # R-CS-4: the end of an idle connection that had proved itself isn't a failure without an
+        # error.
         failure = not (idle and error is None)
         if not failure and not aside and now < connection.last_used + IN_USE:
-            # Brokers close connections that were idle for minutes; this one shuts down, and perhaps
-            # others do.
+            # Brokers close connections that were idle for minutes; a broker that closes one in use
+            # shuts down, and others may follow.
             connection.leaves_in_use()
             self.dials.alarmed(now)
         self._end(connection, as_error(error, setting_up=setting_up), now, failure=failure)

@@ -2,13 +2,13 @@
 
 A broker that receives TLS on a plaintext port, or no SASL on a port that requires it, just closes
 the connection; so does a proxy without a broker, which may work again in a minute. Only a question
-distinguishes them: the next attempt to an address that never proved itself asks it, once. In
-plaintext only if `security.protocol.probe.enable` allows it: an attacker who can interrupt TLS on
-the network path would receive the question too, and could forge the client's errors.
+distinguishes them: the next attempt to an address that never proved itself asks it, once. It asks
+in plaintext only if `security.protocol.probe.enable` allows that: an attacker who can interrupt TLS
+on the network path would receive the question too, and could forge the client's errors.
 
-In: the network client's ends and attempts. Out: `PlaintextPortError`, `SaslExpectedError`, or
-nothing, and then the end was an ordinary failure. Must not: cost an attempt of its own, or send a
-credential: in plaintext only ApiVersions is sent.
+In: ends and starts of connections, from the network client. Out: `PlaintextPortError`,
+`SaslExpectedError`, or None if the end was an ordinary failure. Must not: need an attempt of its
+own, or send a credential: in plaintext only ApiVersions is sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 PATIENCE = 2.0
-"""Seconds for a port to answer in plaintext; one that expects TLS may wait for more bytes."""
+"""Seconds for a port to answer in plaintext; a port that expects TLS may wait for more bytes."""
 WITH_LIST = 1
 """The version of SaslHandshake that is sent."""
 
@@ -49,7 +49,10 @@ class Suspicion(StrEnum):
     PLAINTEXT_PORT = "plaintext"
     SASL_PORT = "sasl"
     ASKED = "asked"
-    """Known as well as can be, until the address proves itself."""
+    """State of an address that was asked.
+
+    The question isn't repeated until the address proves itself.
+    """
 
 
 def suspect(
@@ -86,9 +89,9 @@ def ask(
     connection: Connection,
     now: float,
 ) -> Flow[float]:
-    """After the response to ApiVersions, raise the error that it proves, or ask once more."""
+    """Send the question after ApiVersions; raise the error that the answer proves."""
     if in_plaintext(connection):
-        # while that is so, this question is asked again
+        # While the connection is open, another one asks the same question.
         connection.record.suspect_of(connection.asks)
         raise PlaintextPortError("the port answers in plaintext, but this client speaks TLS")
     if connection.asks is not Suspicion.SASL_PORT:
@@ -112,7 +115,7 @@ def ask(
 
 
 def in_plaintext(connection: Connection) -> bool:
-    """Return whether it was opened without TLS, only to ask: the peer isn't trusted."""
+    """Return whether the connection is in plaintext only to ask: then the peer isn't trusted."""
     return connection.asks is Suspicion.PLAINTEXT_PORT
 
 
@@ -120,8 +123,9 @@ def judged(connection: Connection, error: KafkaError) -> KafkaError:
     """Return the error of a connection, corrected if it was opened in plaintext only to ask.
 
     A peer that isn't Kafka, such as a proxy that answers HTTP to plaintext, proves nothing about
-    the port: with TLS it may lead to a broker again in a moment. Nor does an attempt without TCP:
-    the next listener there is asked again, if it closes connections without an error.
+    the port: with TLS it may lead to a broker again in a moment. An attempt without TCP proves
+    nothing either: the next listener at the port is asked again, if it closes connections without
+    an error.
     """
     if in_plaintext(connection) and connection.state is ConnectionState.CONNECTING:
         connection.record.suspect_of(Suspicion.NONE)

@@ -1,8 +1,8 @@
-"""Talk to a proxy before the broker: SOCKS5 (RFC 1928, 1929) and HTTP CONNECT.
+"""Ask a proxy for a connection to the broker: SOCKS5 (RFC 1928, 1929) and HTTP CONNECT.
 
-In: the proxy, the broker's host and port. Out: a conversation, a generator of `Exchange`s that
-receives the bytes it asked for and ends when the connection is the broker's, or raises a
-`ProxyError`. Must not: do I/O, show a password, or repeat the proxy's words: they might contain it.
+In: the proxy, the broker's host and port. Out: a conversation, which is a generator of `Exchange`s:
+it receives the bytes it asked for, and returns once the connection leads to the broker, or raises a
+`ProxyError`. Must not: do I/O, show a password, or repeat the proxy's text, which might contain it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ REPLIES = {
 }
 END_OF_HEAD = b"\r\n\r\n"
 BROKER_AWAY = frozenset((404, 408, 429, 500, 502, 503, 504))
-"""HTTP's codes that may pass by themselves: the proxy is busy, or doesn't reach the broker."""
+"""HTTP status codes that may pass by themselves: the proxy is busy, or doesn't reach the broker."""
 NOT_FOR_TUNNELS = frozenset((400, 405, 426, 501))
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Bytes to send, and the number of bytes to read; 0: all up to an empty line."""
+    """Bytes to send, and the number of bytes to read; 0 reads up to an empty line."""
 
     send: bytes = field(repr=False)
     count: int = 0
@@ -106,7 +106,7 @@ def _place(target: Address) -> bytes:
 
 def host_bytes(host: str) -> bytes:
     """Encode a name for DNS. Raises `ValueError` for an invalid one."""
-    if not is_host(host):  # a line break would begin another line in a request's head
+    if not is_host(host):  # a line break would start another header line in the request
         raise ValueError("the host contains invalid characters")
     return host.encode("ascii" if host.isascii() else "idna")
 
@@ -127,7 +127,7 @@ def _not_connected(proxy: Proxy, reply: int) -> ProxyError:
         return ProxyRefusedError(
             what, cure="Try socks5:// in proxy.url: this machine then resolves the names."
         )
-    if reply == NO_SUCH_KIND:  # the name's next IP may be of the other kind
+    if reply == NO_SUCH_KIND:  # the name's next IP may be of the other address family
         return ProxyError(
             what, cure="Try socks5h:// in proxy.url: the proxy then resolves the names."
         )
@@ -175,7 +175,10 @@ def _request(proxy: Proxy, target: Address) -> bytes:
 
 
 def _status(head: bytes) -> int | None:
-    """Return the code in a response's first line; raise nothing, as it may repeat a secret."""
+    """Return the status code in a response's first line.
+
+    0 if invalid, as an error might repeat a secret.
+    """
     words = head.split(b"\r\n", 1)[0].split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
         return None

@@ -1,18 +1,19 @@
-"""Open secondary connections: a held fetch delays no other request, and a push of metrics none.
+"""Open secondary connections, so that a held fetch or a push of metrics delays no other request.
 
 A broker answers the requests of a connection in order, and holds a fetch for `fetch.max.wait.ms`
-while there are no records; a receiver of metrics (KIP-714) may be slow. In: attempts and ends of
-such connections. Out: whether one may be opened now. It is optional, so nothing is concluded from
-it: its failures don't count as failures of the address, its responses aren't proof. If it is
-unavailable, silent or returns an error, the request is sent on the first connection instead (a push
-of metrics isn't), and another secondary connection is only tried after a while. Must not delay a
-request beyond the end of the fetch, except for a moment.
+while there are no records; a receiver of metrics (KIP-714) may be slow. In: connection attempts to
+secondary connections, and their ends. Out: whether one may be opened now. A secondary connection is
+optional, so nothing is concluded from it: its failures don't count as failures of the address, and
+its responses don't prove that the address works. If it is unavailable, silent or returns an error,
+the request is sent on the first connection instead (a push of metrics isn't), and another secondary
+connection is only tried after a while. Must not: delay a request beyond the end of the fetch,
+except for a moment.
 
-A secondary connection has its own state, and its cluster id is checked first. When it
-shared the state of the address, a broker that accepted no further connection made a healthy client
-report an outage, and a broker that led to another cluster returned its offsets. It uses the IP of
-the first connection, and never a proxy. Checks of leader epochs stay on the first connection
-because they move positions; metadata requests stay there because a refresh isn't urgent.
+A secondary connection has its own state, and its cluster id is checked first. When it shared the
+state of the address, a broker that accepted no further connection made a healthy client report an
+outage, and a broker of another cluster returned its own offsets. It uses the IP of the first
+connection, and never a proxy. Checks of leader epochs stay on the first connection because they
+move positions; metadata requests stay there because a refresh isn't urgent.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import SECONDARY
 
 AGAIN = ExponentialBackoff(1.0, 300.0)
-"""Seconds until the next attempt after a failure, so that a broker which accepts no further
-connection or login isn't asked for it all the time."""
+"""Seconds until the next attempt after a failure.
+
+A broker that accepts no further connection or login mustn't be asked for one all the time.
+"""
 PATIENCE = 0.25
-"""Least time in seconds for which a request waits for such a connection."""
+"""Minimum time in seconds for which a request waits for a secondary connection."""
 
 
 class AsideState(AddressState):
-    """State of the address for such a connection, which only counts requests."""
+    """State of an address for a secondary connection, which only counts requests."""
 
     __slots__ = ("_of",)
 
@@ -53,7 +56,7 @@ class AsideState(AddressState):
 
 
 class Asides:
-    """One client's: how often they failed, by address and purpose."""
+    """One client's secondary connections: how often they failed, by address and purpose."""
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
@@ -68,8 +71,8 @@ class Asides:
     def failed(self, address: Address, purpose: str, now: float, *, refused: bool) -> None:
         """Note a failed or useless attempt.
 
-        With `refused`, its credentials were refused, and the others' would be, until the account is
-        locked.
+        `refused` means that the broker refused the credentials: later attempts would be refused as
+        well, until the broker locks the account.
         """
         if refused:
             self._none_before = now + AGAIN.maximum
@@ -78,7 +81,7 @@ class Asides:
         self._again_at[address, purpose] = now + AGAIN.delay(failures, self._rng)
 
     def worked(self, address: Address, purpose: str) -> None:
-        """One has answered."""
+        """Note that a secondary connection has received a response."""
         self._failures.pop((address, purpose), None)
         self._again_at.pop((address, purpose), None)
 

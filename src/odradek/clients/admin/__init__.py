@@ -1,1 +1,5 @@
-"""The admin client: topics and cluster, one call at a time, each retried until its deadline."""
+"""The calls of the admin client.
+
+In: arguments of a call. Out: an `AdminCall`, which sends its requests and retries them until its
+deadline.
+"""

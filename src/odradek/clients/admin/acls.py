@@ -1,7 +1,7 @@
-"""Access control lists: made, described, deleted.
+"""Create, describe and delete access control lists.
 
-In: what a caller gave. Out: `AdminCall`s. Words are Kafka's: TOPIC, READ, ALLOW, PREFIXED. Must
-not: judge what an ACL allows.
+In: arguments of a call. Out: `AdminCall`s. Texts are Kafka's names: TOPIC, READ, ALLOW, PREFIXED.
+Must not: judge what an ACL allows.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _filter(name: str, given: Any) -> AclBindingFilter:
 
 
 def _fields(f: AclBindingFilter) -> tuple[int, str | None, int, str | None, str | None, int, int]:
-    """As both requests have them."""
+    """Return the fields that the describe and the delete request share."""
     return (
         _number("resource_type", RESOURCE_TYPES, f.resource_type),
         f.resource_name,

@@ -37,8 +37,8 @@ class NewTopic:
     """A topic to create.
 
     A `num_partitions` or `replication_factor` of -1 selects the broker's default. `configs` uses
-    Kafka's option names. `replica_assignment` maps each partition to the ids of its brokers; it can
-    be set instead of both numbers.
+    Kafka's option names. `replica_assignment` maps each partition to the ids of its brokers, and
+    replaces both numbers.
     """
 
     name: str
@@ -178,7 +178,7 @@ def _assignment(of: str, given: NewTopic) -> dict[int, list[int]]:
 
 
 def _or_default(name: str, value: Any, most: int) -> int:
-    """-1 means the broker's default; the broker refuses 0 and other negative numbers."""
+    """Check a number for which -1 means the broker's default; brokers refuse 0 and less."""
     return whole_number(name, value, -INT16_MAX, most)
 
 

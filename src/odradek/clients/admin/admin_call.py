@@ -1,7 +1,7 @@
 """Define a call of an admin client: a text, and a flow that sends its requests.
 
-In: an `Inquiry` and its items. Out: an `AdminCall`, which a facade runs with its engine and
-timeout; both facades run the same. Must not: read arguments, or know an API.
+In: an `Inquiry` and its items. Out: an `AdminCall`, which the sync and the asyncio facade run with
+an engine and a timeout. Must not: read arguments, or know an API.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ U = TypeVar("U")
 
 
 class AdminCall(NamedTuple, Generic[T]):
-    """One admin call: `what` follows "timed out waiting for"; `flow` takes engine and deadline."""
+    """One call: `what` follows "timed out waiting for"; `flow` takes engine and deadline."""
 
     what: str
     flow: Callable[[AdminEngine, float], Flow[T]]
@@ -42,7 +42,7 @@ class AdminCall(NamedTuple, Generic[T]):
 
 
 def by_any(question: Inquiry[K, M, V], items: Iterable[K]) -> AdminCall[dict[K, V]]:
-    """Send a request to any broker, which forwards to the controller what only that can do."""
+    """Send a request to any broker, which forwards it to the controller if necessary."""
     wanted = list(items)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
@@ -63,15 +63,15 @@ def by_leaders(
 ) -> AdminCall[dict[TopicPartition, V]]:
     """Send requests to the leaders of partitions; retry at new leaders.
 
-    Partitions with different values of `apart` have requests of their own, so that one which a
-    leader doesn't support fails alone.
+    Partitions with different values of `apart` have separate requests: if a leader doesn't support
+    one of them, the others succeed.
     """
     wanted: dict[object, list[TopicPartition]] = {}
     for partition in partitions:
         wanted.setdefault(apart(partition), []).append(partition)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[TopicPartition, V]]:
-        with first_use():  # an Admin starts without it
+        with first_use():  # imported here: an Admin starts without it
             from odradek.clients.descriptions import leaders
 
         brokers = engine.brokers
@@ -123,7 +123,7 @@ def by_coordinator_of_each(
 
 
 def merged(outcomes: Iterable[Outcome[K, V]]) -> dict[K, V]:
-    """Merge the results of several outcomes; raise the first error, which refers to all others."""
+    """Merge several outcomes; raise the first error, whose `errors` include the others."""
     whole: Outcome[K, V] = Outcome()
     for outcome in outcomes:
         whole.add(outcome)

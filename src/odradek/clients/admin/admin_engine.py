@@ -1,8 +1,8 @@
-"""The engine of one admin client: what its calls share.
+"""Hold the engine of one admin client, which its calls share.
 
-In: calls, each a flow of its own (`AdminCall`). Out: their results. KIP-580: each call backs off by
-itself; R-RT-2: its deadline is the only limit. A KRaft broker forwards changes to the controller,
-so no broker has to be chosen for them. Must not: change the client's own snapshot.
+In: calls, each with its own flow (`AdminCall`). Out: their results. Each call has its own backoff
+(KIP-580), and its deadline is the only limit (R-RT-2). A KRaft broker forwards changes to the
+controller, so no broker has to be chosen for them. Must not: change the client's own snapshot.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.common.config import Config
 from odradek.common.types import Rng
 
 HEARSAY = 30.0
-"""Seconds for which a new topic may be unknown to a broker that hasn't heard of it."""
+"""Seconds for which a broker may not know a topic that another broker has created."""
 
 
 class AdminEngine(ClientEngine):
@@ -24,7 +24,7 @@ class AdminEngine(ClientEngine):
     def __init__(self, config: Config, rng: Rng) -> None:
         super().__init__(config, rng)
         self._fresh: dict[str, float] = {}
-        """Topics that this client created, and until when a broker may not know them."""
+        """Topics that this client created, and the time until which a broker may not know them."""
         self.coordinators = KnownCoordinators(self.brokers)
 
     def made(self, topics: Iterable[str]) -> None:

@@ -1,9 +1,9 @@
-"""Which versions of which APIs each broker speaks (KIP-35), asked of every broker at once.
+"""Ask every broker at once which versions of which APIs it supports (KIP-35).
 
-In: a deadline. Out: one `BrokerApiVersions` per broker, with its ranges or with the error that it
-ended with. R-RT-1: each broker's question backs off by itself; R-RT-2: the deadline is the only
-limit, and one broker that doesn't answer holds up no other. Must not: use the answer of a
-handshake, which may be hours old on a connection that lasted.
+In: a deadline. Out: one `BrokerApiVersions` per broker, with its ranges or its error. Each broker's
+request has its own backoff (R-RT-1); the deadline is the only limit (R-RT-2), and a broker that
+doesn't answer delays no other. Must not: use the response of a handshake, which may be hours old on
+a long-lived connection.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The cluster as a whole: its brokers, its features, its controllers' quorum.
+"""Describe and change the cluster as a whole: brokers, features, the controllers' quorum.
 
-In: what a caller gave. Out: `AdminCall`s. Must not: change the client's own snapshot (R-MD-4).
+In: arguments of a call. Out: `AdminCall`s. Must not: change the client's own snapshot (R-MD-4).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ClusterDescription(Shown):
 
 @dataclass(frozen=True, slots=True)
 class FeatureVersions:
-    """The levels of one feature that a broker supports, and the active `level` (0 if it is off)."""
+    """The levels of one feature that a broker supports, and the active `level` (0: off)."""
 
     lowest: int
     highest: int
@@ -142,7 +142,8 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
     fenced = flag("include_fenced_brokers", include_fenced_brokers)
 
     def allowed(bits: int) -> frozenset[str] | None:
-        return authorized_operations(bits) if operations else None  # Kafka 2.3 says 0, unasked
+        # Kafka 2.3 returns 0 although they weren't requested.
+        return authorized_operations(bits) if operations else None
 
     def found(answer: d.DescribeClusterResponse) -> ClusterDescription:
         brokers = {b.broker_id: b for b in answer.brokers}
@@ -159,7 +160,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
         )
 
     def before_2_8(answer: MetadataResponse) -> ClusterDescription:
-        """Describe the cluster by Metadata, where DescribeCluster doesn't exist."""
+        """Describe the cluster by Metadata, for brokers without DescribeCluster."""
         brokers = {b.node_id: b for b in answer.brokers}
         return ClusterDescription(
             answer.cluster_id or "",
@@ -244,7 +245,7 @@ def update_features(
 
     def read(answer: f.UpdateFeaturesResponse) -> list[tuple[str, int, str | None, None]]:
         said = {r.feature: (r.error_code, r.error_message) for r in answer.results}
-        # From version 2 on an answer without an error speaks of all.
+        # From version 2 on a response without an error means that all updates succeeded.
         return [(n, *said.get(n, (0, None)), None) for n in given]
 
     question: Inquiry[str, f.UpdateFeaturesResponse, None] = Inquiry(
@@ -271,7 +272,7 @@ def _update(name: str, update: Any) -> f.FeatureUpdateKey:
     return f.FeatureUpdateKey(name, level, upgrade_type=kind)
 
 
-# The controllers
+# Controllers
 
 
 def quorum() -> AdminCall[QuorumDescription]:

@@ -1,6 +1,6 @@
-"""Configurations of topics, brokers, brokers' loggers, groups and client metrics (KIP-339).
+"""Describe and change configurations of topics, brokers, loggers, groups and metrics (KIP-339).
 
-In: what a caller gave. Out: `AdminCall`s. Must not: know what an option means.
+In: arguments of a call. Out: `AdminCall`s. Must not: know what an option means.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESOURCE_TYPES = {
     "CLIENT_METRICS": 16,
     "GROUP": 32,
 }
-"""Kafka's names and numbers of what has a configuration."""
+"""Kafka's names and numbers of the kinds of resources that have a configuration."""
 METRICS = "CLIENT_METRICS"
 _TYPE_NAMES = {number: name for name, number in RESOURCE_TYPES.items()}
 OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
@@ -40,7 +40,7 @@ SOURCES = (
     *("STATIC_BROKER_CONFIG", "DEFAULT_CONFIG", "DYNAMIC_BROKER_LOGGER_CONFIG"),
     *("DYNAMIC_CLIENT_METRICS_CONFIG", "DYNAMIC_GROUP_CONFIG"),
 )
-"""Where a value comes from, by Kafka's numbers."""
+"""Names of a value's source, by Kafka's numbers."""
 TYPES = (
     *("UNKNOWN", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS"),
     "PASSWORD",
@@ -221,7 +221,7 @@ def _resource(at: ConfigResource) -> ConfigResource:
     choice("the type of a ConfigResource", at.type, RESOURCE_TYPES)
     text("the name of a ConfigResource", at.name)
     if at.type in _ON_BROKERS and at.name:
-        # The length comes first: Python raises for thousands of digits.
+        # The length is checked first: Python raises for thousands of digits.
         plain = at.name.isdecimal() and len(at.name) <= 10
         if not plain or int(at.name) > INT32_MAX:
             raise ConfigurationError(
@@ -253,7 +253,7 @@ _ON_BROKERS = ("BROKER", "BROKER_LOGGER")
 def _by_whom(
     question: Inquiry[ConfigResource, Any, Any], wanted: Iterable[ConfigResource]
 ) -> AdminCall[Any]:
-    """Return the brokers to ask: a broker's own settings are only known to itself."""
+    """Return the brokers to ask: only a broker itself knows its own settings."""
     own: dict[int, list[ConfigResource]] = {}
     others = []
     for at in wanted:

@@ -1,9 +1,10 @@
-"""Where groups and transactional ids are coordinated, as one admin client knows it.
+"""Find and cache the coordinators of groups and transactional ids for one admin client.
 
-In: keys. Out: brokers' ids, from memory or asked for (many keys in one request, KIP-699); outcomes
-of questions that a coordinator answers for many keys at once. Only ids are kept: each request looks
-the address up in the snapshot. An id is forgotten when its broker isn't the coordinator any more,
-has left, is silent, or belongs to another cluster. Must not: know what an API is for.
+In: keys (group ids, transactional ids). Out: broker ids, cached or requested (many keys in one
+request, KIP-699); outcomes of calls that a coordinator executes for many keys at once. Only ids are
+cached: each request looks the address up in the snapshot. An id is removed when its broker isn't
+the coordinator any more, has left, is silent, or belongs to another cluster. Must not: know what an
+API is for.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ M = TypeVar("M", bound=Message)
 V = TypeVar("V")
 
 MOST_KNOWN = 10_000
-"""Keys whose coordinators are kept at most; the oldest are forgotten."""
+"""Maximum number of cached keys; the oldest are removed first."""
 KEPT_FOR = 300.0
-"""Seconds for which the coordinator of a key that isn't asked for is kept."""
+"""Seconds for which the coordinator of a key is cached after its last use."""
 MOST_IN_ONE = 500
-"""Keys in one request: the response for each may be long."""
+"""Maximum number of keys in one request: the response for each may be long."""
 
 
 class KnownCoordinators:
@@ -46,7 +47,7 @@ class KnownCoordinators:
         self._engine = brokers.engine
         self._metadata = brokers.metadata
         self._ids: dict[tuple[CoordinatorKind, str], tuple[int, float]] = {}
-        """The broker, and when it was asked for last, the oldest first."""
+        """Broker id and time of the last use by key, the oldest first."""
         self._cluster: str | None = None
 
     def get(self, kind: CoordinatorKind, key: str) -> int | None:
@@ -78,7 +79,7 @@ class KnownCoordinators:
         self._ids.pop((kind, key), None)
 
     def _one_cluster(self) -> None:
-        """Another cluster's brokers may have the same ids."""
+        """Empty the cache if the cluster changed, as broker ids may be the same there."""
         if self._cluster != (now := self._metadata.cluster_id):
             self._ids.clear()
             self._cluster = now
@@ -92,13 +93,13 @@ class KnownCoordinators:
     ) -> Flow[dict[str, Outcome[K, V]]]:
         """Send the coordinator of each key a separate request for the items of this key.
 
-        For changes, where it matters whether a response was lost.
+        Changes need this: each request records whether its response may have been lost.
         """
         yield START
 
         def one(key: str, those: Collection[K]) -> Flow[Outcome[K, V]]:
             yield START
-            # Whether an answer was lost is kept by it, so each call has one of its own.
+            # Each call has its own Coordinator, which records whether a response was lost.
             coordinator = Coordinator(self._brokers, kind, key)
             coordinator.broker = self.get(kind, key)
             found = yield from ask_coordinator(
@@ -112,7 +113,7 @@ class KnownCoordinators:
 
         def those(keys: list[str], *, find: bool) -> Flow[dict[str, Outcome[K, V]]]:
             yield START
-            if find and len(keys) > 1:  # what isn't found so, each looks for by itself
+            if find and len(keys) > 1:  # keys that aren't found here are looked up one by one
                 yield from self._find(kind, keys, FindCall(self._brokers, kind, deadline))
             found = yield from gather(self._engine, [one(key, items[key]) for key in keys])
             return dict(zip(keys, found, strict=True))
@@ -156,14 +157,15 @@ class KnownCoordinators:
             leaders,
             lambda key: self.forget(kind, key),
         )
-        for key, broker in outcome.led.items():  # one that was silent for a while was forgotten
+        # A broker that was silent for a while was removed from the cache.
+        for key, broker in outcome.led.items():
             self.found(kind, key, broker)
         return outcome
 
     def _find(
         self, kind: CoordinatorKind, keys: Collection[str], finder: FindCall
     ) -> Flow[Outcome[str, int]]:
-        """Return the coordinators of keys, as far as brokers know them now.
+        """Return the coordinators of keys that are known now.
 
         If some are known, only those are returned, without waiting for the others.
         """

@@ -1,14 +1,14 @@
 """Examine a cluster for `odradek doctor` beyond its addresses: permissions, and a group's lag.
 
 In: names of topics, a group's id, a deadline. Out: one `Examination`; a part that couldn't be
-examined contains the error, so that one refusal hides nothing else. Must not: join a group, commit,
-create a topic, or change the client's own snapshot.
+examined contains its error, so that the other parts are still shown. Must not: join a group,
+commit, create a topic, or change the client's own snapshot.
 
 The permission to use a group is tested with a heartbeat of an unknown member: only a missing ACL
 makes a broker answer it with an authorization error, for classic and KIP-848 groups alike.
-DescribeGroups returns less for the latter. The cluster's clock is that of its controller, which
-reports in DescribeQuorum when it last caught up with itself (KIP-836), which is now; no other
-response of Kafka contains a clock.
+DescribeGroups wouldn't show this for KIP-848 groups. The cluster's clock is that of its controller.
+DescribeQuorum returns the time at which the controller last caught up with itself (KIP-836), which
+is the present; no other response of Kafka contains a clock.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ T = TypeVar("T")
 NEEDED = (MetadataRequest, ProduceRequest, FetchRequest, ListOffsetsRequest)
 """Requests that any use of a cluster begins with."""
 SLACK = 0.2
-"""Seconds before the caller's deadline at which what is known by then is told."""
+"""Seconds before the caller's deadline at which the results so far are returned."""
 LEADERS_TIME = 3.0
-"""Seconds in which leaders say where their logs end; one that is away holds up no other."""
+"""Seconds to wait for leaders' log ends; a leader that doesn't answer delays no other."""
 NOBODY = "odradek-doctor"
 """A member id that no coordinator has assigned."""
 
@@ -117,7 +117,7 @@ def examine(
     now = yield START
     until = deadline - min(SLACK, (deadline - now) / 2)
     yield from _first_contact(engine, until)
-    # Rights are a question of their own for each topic, so not where they are many.
+    # Each topic's permissions need a separate request, so they are omitted for all topics.
     looks = describe_reachability(engine, names, until, rights=names is not None)
     reached = engine.start(looks)
     stands = None if group is None else engine.start(_group(engine, group, names or (), until))
@@ -134,7 +134,7 @@ def examine(
         for other in others:
             while not other.done:
                 yield Wait((other,))
-    finally:  # also when the caller gave up
+    finally:  # also if the caller gave up
         for each in (reached, *others):
             engine.cancel(each, KafkaTimeoutError("the caller no longer waits"))
     standing: GroupStanding | None = None
@@ -151,7 +151,7 @@ def _known(answer: Completion[T | None]) -> T | None:
 
 
 def _lacking(engine: ClientEngine) -> dict[str, tuple[str, ...]]:
-    """Return the missing APIs by broker, from the brokers' handshakes; nothing is sent."""
+    """Return the missing APIs by broker, as its handshake reported; nothing is sent."""
     found: dict[str, tuple[str, ...]] = {}
     for connection in engine.network.connections.values():
         texts = []
@@ -166,7 +166,7 @@ def _lacking(engine: ClientEngine) -> dict[str, tuple[str, ...]]:
 
 
 def _first_contact(engine: ClientEngine, deadline: float) -> Flow[None]:
-    """Wait for a first snapshot, unless no bootstrap address will return one soon."""
+    """Wait for a first snapshot, unless all bootstrap addresses fail."""
     now = yield START
     states = engine.network.states
     while engine.metadata.snapshot is None:
@@ -207,7 +207,7 @@ def _group(
 def _offsets(
     engine: ClientEngine, wanted: Mapping[TopicPartition, int], deadline: float
 ) -> Flow[dict[TopicPartition, int]]:
-    """Beginnings or ends, of those partitions whose leaders say it soon."""
+    """Return log starts or ends of those partitions whose leaders answer soon."""
     now = yield START
     found: dict[TopicPartition, int] = {}
 
@@ -225,7 +225,7 @@ def _offsets(
 
 
 def _check_right(coordinator: Coordinator, deadline: float) -> Flow[None]:
-    """Check the permission to join: only with it, a heartbeat fails for its unknown member."""
+    """Check the permission to join: only with it, the heartbeat's error is UNKNOWN_MEMBER."""
     group = coordinator.key
     body = HeartbeatRequest(group_id=group, generation_id=-1, member_id=NOBODY)
 

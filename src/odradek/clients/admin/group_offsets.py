@@ -1,8 +1,7 @@
-"""The offsets of groups: what they have committed, and where share groups begin.
+"""List, alter and delete committed offsets of groups, and start offsets of share groups.
 
-In: what a caller gave. Out: `AdminCall`s. A group that is in use refuses changes by others; of
-share groups (KIP-932) one offset for each partition is kept, where the group's reading begins.
-Must not: take part in a group.
+In: arguments of a call. Out: `AdminCall`s. A group with members refuses changes by other clients. A
+share group (KIP-932) has one start offset per partition. Must not: be a member of a group.
 """
 
 from __future__ import annotations
@@ -36,10 +35,12 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 NAMES_TOPICS = 9
-"""The newest version of OffsetFetch and OffsetCommit that has topics' names, not ids: an offset of
-a topic that was deleted has no other."""
+"""Newest version of OffsetFetch and OffsetCommit with topic names instead of ids.
+
+Offsets of a deleted topic can only be requested by name.
+"""
 WITH_ONE_GROUP = 7
-"""The newest version of OffsetFetch that is about one group."""
+"""Newest version of OffsetFetch with a single group per request."""
 NOTHING = -1
 
 Wanted = Sequence[str] | str | Mapping[str, Sequence[TopicPartition] | None]
@@ -99,7 +100,7 @@ def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committ
     )
 
     def alone(group: str) -> Inquiry[str, f.OffsetFetchResponse, Committed]:
-        """Before version 8 (Kafka 3.0) a request is about one group."""
+        """List the offsets of one group, as brokers before Kafka 3.0 require (version 8)."""
 
         def read(answer: f.OffsetFetchResponse) -> Iterator[Said[str, Committed]]:
             code, found = found_of(answer.topics)
@@ -289,7 +290,7 @@ def delete_share(group: str, topics: Sequence[str] | str) -> AdminCall[dict[str,
     return _of_one(group, question, wanted)
 
 
-# Helpers of these calls
+# Helpers
 
 
 def _wanted(groups: Any) -> dict[str, list[TopicPartition] | None]:
@@ -302,7 +303,7 @@ def _wanted(groups: Any) -> dict[str, list[TopicPartition] | None]:
 
 
 def _by_topic(partitions: Iterable[TopicPartition] | None, make: Any) -> list[Any] | None:
-    """`make(topic, its partitions' numbers)` for each topic."""
+    """Return `make(topic, partition numbers)` for each topic."""
     if partitions is None:
         return None
     found: dict[str, list[int]] = {}
@@ -318,7 +319,7 @@ def _each(question: Inquiry[str, Any, V], groups: Iterable[str]) -> AdminCall[di
 def _of_one(
     group: str, question: Inquiry[Any, Any, None], items: Iterable[Any]
 ) -> AdminCall[dict[Any, None]]:
-    """Ask one group's coordinator, about partitions or topics of the group."""
+    """Ask the coordinator of one group about its partitions or topics."""
     return by_coordinator_of_each(
         CoordinatorKind.GROUP, lambda _: question, {group: list(items)}, question.what
     )

@@ -1,7 +1,7 @@
-"""Groups of all kinds: listed, described, deleted, rid of members.
+"""List, describe and delete groups of all kinds, and remove members.
 
-In: what a caller gave. Out: `AdminCall`s. A group is its coordinator's affair; the list of all is
-put together of what every broker coordinates. Must not: take part in a group.
+In: arguments of a call. Out: `AdminCall`s. Each group is managed by its coordinator; the list of
+all groups is merged from the lists of all brokers. Must not: be a member of a group.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ class GroupMember:
 class GroupDescription(Shown):
     """One group with its members. `type` and `state` use Kafka's names: Consumer, Stable, ….
 
-    `assignor` is the assignor's name; for classic groups that aren't consumer groups (Connect), the
-    protocol's. `epoch` and `assignment_epoch` are None for classic groups. `authorized_operations`:
-    the operations that this client may do; None if they weren't requested.
+    `assignor` is the assignor's name; for classic groups of other kinds (Connect), the protocol's.
+    `epoch` and `assignment_epoch` are None for classic groups. `authorized_operations`: the
+    operations that this client may do; None if they weren't requested.
     """
 
     group_id: str
@@ -161,8 +161,8 @@ def of_coordinators(
 ) -> AdminCall[list[T]]:
     """List what every broker coordinates, by key and without duplicates.
 
-    Two brokers may list a key that moves at this time. The next call about a key goes to the broker
-    that listed it.
+    Two brokers may list a key whose coordinator changes at this moment. The next call for a key
+    goes to the broker that listed it.
     """
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[list[T]]:
@@ -179,17 +179,14 @@ def of_coordinators(
 def of_all_brokers(
     question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
 ) -> AdminCall[dict[int, Any]]:
-    """Send every broker (or these) a request for its own items.
-
-    Results and errors are by broker.
-    """
+    """Send every broker (or these) a request for its own items; return the results by broker."""
     return outcome_of_brokers(question, brokers).then(lambda outcome: outcome.settled())
 
 
 def outcome_of_brokers(
     question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
 ) -> AdminCall[Outcome[int, Any]]:
-    """Send every broker (or these) a request; errors are returned instead of raised."""
+    """Send every broker (or these) a request; return errors instead of raising them."""
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[Outcome[int, Any]]:
         ids = brokers
@@ -320,7 +317,7 @@ def _described(
 
 
 def _led(outcome: Outcome[str, GroupDescription]) -> Outcome[str, GroupDescription]:
-    """Return the outcome with the coordinators that described the groups."""
+    """Return the outcome, and cache the coordinators that described the groups."""
     led = {g: replace(d, coordinator=outcome.led[g]) for g, d in outcome.results.items()}
     return Outcome(led, outcome.errors, outcome.moved, outcome.unsettled, outcome.led)
 
@@ -332,7 +329,7 @@ def _ids(groups: Any) -> list[str]:
 def _classic(operations: bool) -> Inquiry[str, d.DescribeGroupsResponse, GroupDescription]:
     def read(answer: d.DescribeGroupsResponse) -> Iterator[Said[str, GroupDescription]]:
         for g in answer.groups:
-            # Before version 6, a group that doesn't exist is described as a dead one.
+            # Before version 6, a group that doesn't exist is described with the state Dead.
             missing = g.group_state == DEAD and not g.error_code
             code = GroupIdNotFoundError.code if missing else g.error_code
             yield g.group_id, code, g.error_message, _classic_group(g)
@@ -380,7 +377,7 @@ def _owned(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def _read_of(read: Callable[[bytes], tuple[Any, ...]], data: Any) -> tuple[Any, ...]:
-    """Decode data that members exchange; nothing if it isn't a consumer's."""
+    """Decode the data of a member; return None if its format isn't a consumer's."""
     try:
         return read(bytes(data)) if len(data) else ()
     except MalformedMessageError:
@@ -461,7 +458,7 @@ def _tasks(tasks: Iterable[st.TaskIds]) -> tuple[StreamsTask, ...]:
     return tuple(StreamsTask(t.subtopology_id, p) for t in tasks for p in t.partitions)
 
 
-# Ending
+# Deleting
 
 
 def delete(groups: Sequence[str] | str) -> AdminCall[dict[str, None]]:

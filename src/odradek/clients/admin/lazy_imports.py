@@ -1,7 +1,8 @@
 """Import the modules of admin calls on first use.
 
-Out: `topics`, `configs` …, proxies of the modules of these names. Each module imports up to ten
-modules of messages, and most programs use one or two. Must not: import one by itself.
+In: an attribute of a proxy (`topics`, `configs` …). Out: the attribute of the module with this
+name. Each module imports up to ten modules of messages, and most programs use one or two. Must not:
+import a module before its first use.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from odradek.common.errors import first_use
 
 
 class Family:
-    """Stand-in for a module, which imports it on first use."""
+    """Proxy of a module, which is imported on first use."""
 
     def __init__(self, module: str) -> None:
         self._module = module

@@ -1,6 +1,7 @@
-"""The directories of brokers' logs: described, and replicas moved between them (KIP-113).
+"""Describe brokers' log directories, and move replicas between them (KIP-113).
 
-In: what a caller gave. Out: `AdminCall`s. Each broker knows its own only. Must not: know disks.
+In: arguments of a call. Out: `AdminCall`s. Each broker only knows its own directories. Must not:
+access disks.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def _describing() -> Inquiry[None, d.DescribeLogDirsResponse, dict[str, LogDirDe
         lambda *_: d.DescribeLogDirsRequest(None),
         d.DescribeLogDirsResponse,
         lambda answer: [
-            # Each broker has a directory. One that speaks versions without an error code for the
-            # whole says so that the right is missing, as Java's client knows, too.
+            # Every broker has a directory. In versions without an error code for the whole
+            # response, an empty list means that the permission is missing, as in Java's client.
             (
                 None,
                 0 if answer.results else ClusterAuthorizationError.code,
@@ -122,8 +123,8 @@ def describe_replicas(
 ) -> AdminCall[dict[TopicPartitionReplica, ReplicaLogDir]]:
     """Describe the log directories of these replicas.
 
-    A replica that isn't found has the error of a directory that its broker can't read, if there is
-    one.
+    If a replica isn't found and its broker can't read some directory, the replica has that
+    directory's error.
     """
     wanted = [_replica(r) for r in iterable("replicas", replicas, "a list of replicas")]
 
@@ -139,7 +140,7 @@ def describe_replicas(
             place = _place(replica, directories)
             unread = [one.error for one in directories.values() if one.error is not None]
             if place.current is None and unread:
-                places.errors[replica] = copy(unread[0])  # it may lie there
+                places.errors[replica] = copy(unread[0])  # the replica may be in that directory
             else:
                 places.results[replica] = place
         return places.settled()

@@ -1,7 +1,7 @@
-"""The offsets of partitions, by a word or by a time, asked of their leaders.
+"""List offsets of partitions by a keyword (EARLIEST …) or a time, from their leaders.
 
-In: what a caller gave. Out: an `AdminCall`. One request to each leader, however many partitions it
-leads. Must not: know what was committed.
+In: arguments of a call. Out: an `AdminCall`. Each leader gets one request, however many partitions
+it leads. Must not: use committed offsets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPECS = {
 """Kafka's names of positions in a log, and the timestamps that represent them."""
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 EARLIEST = SPECS["EARLIEST"]
-"""All brokers know EARLIEST, LATEST and times; the timestamps below it need newer versions."""
+"""EARLIEST and LATEST work with all brokers; smaller timestamps need newer versions."""
 NOTHING = -1
 
 OffsetSpec = str | int

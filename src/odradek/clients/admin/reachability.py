@@ -2,8 +2,8 @@
 
 In: a deadline, names of topics. Out: one `AddressReach` for each bootstrap address and each address
 that a broker advertises, one `TopicReach` for each topic with a problem. Each address is connected
-and asked separately; one that doesn't answer delays no other. Must not: wait for an address that
-keeps failing while all others have answered, or change the client's own snapshot.
+and asked separately; an address that doesn't answer delays no other. Must not: wait for an address
+that keeps failing while all others have answered, or change the client's own snapshot.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class TopicReach:
 
 @dataclass(frozen=True, slots=True)
 class TopicStanding:
-    """An existing topic: under-replicated partitions, and operations that this client may do."""
+    """An existing topic: under-replicated partitions, and the client's permissions."""
 
     topic: str
     partitions: int
@@ -100,7 +100,7 @@ class Looked:
     """Findings about the topics: leaders by broker, unusable topics, missing brokers."""
 
     leads: dict[int, int]
-    """How many partitions each broker leads."""
+    """Number of led partitions by broker id."""
     wrong: tuple[TopicReach, ...]
     absent: tuple[int, ...]
     standings: tuple[TopicStanding, ...] = ()
@@ -170,7 +170,7 @@ def describe_reachability(
             engine.cancel_now(looked, KafkaTimeoutError("no broker answers"))
         while not looked.done:
             yield Wait((looked,))
-    finally:  # also when the caller gave up
+    finally:  # also if the caller gave up
         everything: list[Completion[Any]] = [*asked.values(), looked]
         for each in everything:
             engine.cancel(each, KafkaTimeoutError("the caller no longer waits"))
@@ -180,7 +180,7 @@ def describe_reachability(
 def _answers(
     engine: ClientEngine, asked: dict[Address, Completion[Any]], deadline: float
 ) -> Flow[None]:
-    """Wait until each address has answered, or has failed as often as is enough."""
+    """Wait until each address has answered, or has failed `ENOUGH_FAILURES` times."""
     states = engine.network.states
     failures = {address: states.state(address).failures for address in asked}
     now = yield START
@@ -201,7 +201,7 @@ def _answers(
 
 
 def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[float]:
-    """Return the throttle time in the response, in seconds."""
+    """Send a request to an address; return the throttle time in the response, in seconds."""
     call = AnyBrokerCall(engine.brokers, f"a response of {address}", deadline, lambda _: [address])
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
@@ -220,7 +220,7 @@ def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[float]
 def _look(
     engine: ClientEngine, names: Sequence[str] | None, deadline: float, *, rights: bool
 ) -> Flow[Looked]:
-    """Ask any broker for the topics, and look at their partitions."""
+    """Request the topics from any broker, and check their partitions."""
     call = AnyBrokerCall(engine.brokers, "the description of topics", deadline)
     wanted = None if names is None else [MetadataRequestTopic(name=n) for n in names]
     body = MetadataRequest(
@@ -232,7 +232,7 @@ def _look(
     response: MetadataResponse | None = None
     with suppress(UnsupportedVersionError):
         response = yield from call.ask(lambda _: body, MetadataResponse, check)
-    if response is None:  # before Kafka 2.3
+    if response is None:  # the brokers are older than Kafka 2.3
         body.include_topic_authorized_operations = False
         response = yield from call.ask(lambda _: body, MetadataResponse, check)
     standings: list[TopicStanding] = []

@@ -1,7 +1,7 @@
-"""Replicas of partitions moved between brokers (KIP-455), and leaders elected (KIP-460).
+"""Move replicas of partitions between brokers (KIP-455), and elect leaders (KIP-460).
 
-In: what a caller gave. Out: `AdminCall`s. The controller does it; any broker forwards the request.
-Must not: wait until replicas have moved.
+In: arguments of a call. Out: `AdminCall`s. The controller carries the changes out; any broker
+forwards the request. Must not: wait until replicas have moved.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ELECTIONS = {"PREFERRED": 0, "UNCLEAN": 1}
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """Reassignment of a partition: all current replicas, those being added, those being removed."""
+    """Reassignment of a partition: its replicas, those being added, those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -82,7 +82,7 @@ def alter(
 def listing(
     partitions: Sequence[TopicPartition] | None,
 ) -> AdminCall[dict[TopicPartition, PartitionReassignment]]:
-    """List the partitions being moved, of these or of all."""
+    """List the reassignments in progress, of these partitions or of all."""
     wanted = None if partitions is None else by_topic(some_partitions(partitions))
 
     def read(answer: m.ListPartitionReassignmentsResponse) -> Iterator[Said[None, Any]]:
@@ -140,7 +140,7 @@ def elect(
         right="ALTER",
         changes=True,
     )
-    # Who is asked for all speaks only of those that had something to elect.
+    # If all partitions are requested, the response only contains those with an election.
     of_all: Inquiry[None, e.ElectLeadersResponse, Outcome[TopicPartition, bool]] = Inquiry(
         what,
         "",

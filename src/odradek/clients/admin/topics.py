@@ -1,6 +1,6 @@
-"""Topics: made, deleted, listed, described, given more partitions, and records deleted from them.
+"""Create, delete, list and describe topics, add partitions, and delete records.
 
-In: what a caller gave. Out: `AdminCall`s. Must not: wait.
+In: arguments of a call. Out: `AdminCall`s. Must not: block a thread.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _await_leaders(
         why = KafkaError(f"{number(left, 'partition')} without a leader")
         try:
             yield from call.retry(None, why, engine.now)
-        except KafkaError as late:  # at the deadline: it is one topic's error, and not the others'
+        except KafkaError as late:  # at the deadline: an error of this topic, not of the others
             waiting = [name for name, topic in found.results.items() if topic.leaderless]
             for name in waiting:
                 del found.results[name]
@@ -113,10 +113,10 @@ def _await_leaders(
 
 
 class DeleteTopicsRequest(d.DeleteTopicsRequest):
-    """A request that names its topics twice; each version has one of both."""
+    """DeleteTopics with both lists of topics, of which each version has one."""
 
     def write(self, out: Output, version: int) -> None:
-        """Leave `topics` out where a version has names only, unless it has ids."""
+        """Write the request; versions with names only have no `topics`, unless there are ids."""
         if version < WITH_IDS and len(self.topic_names) == len(self.topics):
             d.DeleteTopicsRequest([], self.topic_names, self.timeout_ms).write(out, version)
         else:
@@ -201,7 +201,7 @@ def add_partitions(
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, None]]:
         done = yield from ask(engine.brokers, question, wanted, deadline)
         if not only_checked:
-            engine.made(done.results)  # not every broker has heard of the new partitions
+            engine.made(done.results)  # some brokers may not know the new partitions yet
         return done.settled()
 
     return AdminCall(question.what, flow)

@@ -1,7 +1,7 @@
-"""Producers and transactions: described, listed, ended by force, and those that hang (KIP-664).
+"""Describe, list and end producers and transactions, also hanging ones (KIP-664).
 
-In: what a caller gave. Out: `AdminCall`s. A partition's leader knows the producers that write to
-it, an id's coordinator its transaction. Must not: know a producer of this process.
+In: arguments of a call. Out: `AdminCall`s. A partition's leader knows the producers that write to
+it, the coordinator of a transactional id its transaction. Must not: use a producer of this process.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ STATES = (
     *("Dead", "PrepareEpochFence"),
 )
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-"""The states of transactions that will end by themselves: an id's coordinator sees to it."""
+"""States of transactions that the coordinator will end."""
 NEVER = -1
 LONGEST = 900.0
-"""Seconds: `transaction.max.timeout.ms` of brokers, unless it was changed."""
+"""Default of the brokers' `transaction.max.timeout.ms`, in seconds."""
 MOST_TIMEOUT = 60_000
-"""Milliseconds: brokers refuse a transaction timeout above transaction.max.timeout.ms."""
+"""Transaction timeout in milliseconds; brokers refuse more than transaction.max.timeout.ms."""
 INT16_MAX = 2**15 - 1
 OVER = (
     ProducerFencedError,
@@ -287,7 +287,7 @@ def abort(spec: Any) -> AdminCall[None]:
     partition = one_partition(spec.partition)
     producer_id = whole_number("producer_id", spec.producer_id, 0, INT64_MAX)
     epoch = whole_number("producer_epoch", spec.producer_epoch, 0, INT16_MAX)
-    # A transaction whose coordinator wrote nothing yet has none; any will do then.
+    # A transaction without a marker so far has no coordinator epoch; then any number is valid.
     coordinator = max(0, whole_number("coordinator_epoch", spec.coordinator_epoch, -1, INT32_MAX))
 
     def read(answer: w.WriteTxnMarkersResponse) -> Iterator[Said[TopicPartition, None]]:
@@ -391,7 +391,7 @@ def end(
     return AdminCall(what, flow)
 
 
-# Those that hang
+# Hanging transactions
 
 
 def hanging(
@@ -444,7 +444,7 @@ def _known(
     errors = {
         key: error
         for key, error in asked.errors.items()
-        if not isinstance(error, TransactionalIdNotFoundError)  # it has expired meanwhile
+        if not isinstance(error, TransactionalIdNotFoundError)  # the id has expired meanwhile
     }
     settled = Outcome(asked.results, errors).settled()
     return {(t.producer_id, at) for t in settled.values() for at in t.partitions}

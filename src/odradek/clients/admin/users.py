@@ -1,7 +1,7 @@
-"""Users' passwords (SCRAM, KIP-554), clients' quotas (KIP-546), delegation tokens (KIP-48).
+"""Change users' SCRAM passwords (KIP-554), quotas (KIP-546) and delegation tokens (KIP-48).
 
-In: what a caller gave. Out: `AdminCall`s. A password leaves this process salted and hashed only,
-and neither it nor a token's HMAC is ever shown. Must not: log in by them.
+In: arguments of a call. Out: `AdminCall`s. A password only leaves this process salted and hashed,
+and neither it nor a token's HMAC is ever shown. Must not: use them to log in.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
 SALT_BYTES = 20
 EXACTLY, THE_DEFAULT, SPECIFIED = 0, 1, 2
 BY_DEFAULT = -1
-"""The broker's usual time for a token; for its end: at once."""
+"""The broker's default lifetime of a token; as an expiry it means at once."""
 
 
 # Passwords
@@ -137,7 +137,7 @@ def _outcome(said: Iterator[Said[str, Any]]) -> Outcome[str, Any]:
 def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[dict[str, None]]:
     """Set and delete SCRAM passwords; results and errors are by user.
 
-    If a change of a user fails, the changes of this user that follow aren't made.
+    After a failed change, later changes of the same user aren't sent.
     """
     kinds = (UserScramCredentialUpsertion, UserScramCredentialDeletion)
     cure = "use UserScramCredentialUpsertion(user, mechanism, password)"
@@ -159,7 +159,7 @@ def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[d
                 changes[user].append((yield from _salted(engine, one_of, deadline)))
         found: Outcome[str, None] = Outcome(dict.fromkeys(changes))
         for turn in range(max(map(len, changes.values()), default=0)):
-            # A controller takes one change of each user in a request.
+            # The controller accepts one change of each user per request.
             now = {u: c[turn] for u, c in changes.items() if turn < len(c) and u in found.results}
             asked = yield from ask(engine.brokers, _altering(now), now, deadline)
             found.errors.update(asked.errors)
@@ -196,7 +196,7 @@ def _altering(
 
 
 class _Unsalted(NamedTuple):
-    """A password to be set, before the expensive step."""
+    """A SCRAM password to set, not yet salted and hashed, which is expensive."""
 
     user: str
     mechanism: str
@@ -220,10 +220,10 @@ def _unsalted(given: UserScramCredentialUpsertion, rng: Rng) -> _Unsalted:
 def _salted(
     engine: AdminEngine, change: au.ScramCredentialDeletion | _Unsalted, deadline: float
 ) -> Flow[ScramChange]:
-    """Return the change as it is sent.
+    """Return the change with the salted password.
 
-    Salting takes some milliseconds, so a thread does it: an event loop, and all other calls of this
-    client, continue meanwhile.
+    Salting takes some milliseconds, so a worker thread does it: an event loop, and all other calls
+    of this client, continue meanwhile.
     """
     if not isinstance(change, _Unsalted):
         return change
@@ -243,7 +243,7 @@ def _salted(
 
 @dataclass(frozen=True, slots=True)
 class ClientQuotaEntity:
-    """The subject of a quota: a user, a client id, both together, or an IP address.
+    """The entity that a quota limits: a user, a client id, both together, or an IP address.
 
     `ClientQuotaEntity.DEFAULT` instead of a name means all users, client ids or addresses that have
     no separate quota; in a filter, `ClientQuotaEntity.ANY` matches any name.

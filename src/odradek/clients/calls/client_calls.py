@@ -1,8 +1,8 @@
-"""The caller's half of every client: calls that end in time, a new engine, closing in order.
+"""Run the calls that all clients share in their caller: deadlines, a new engine, closing.
 
-In: an engine that was just built, and its host. Out: `call`, which has a flow of the engine run to
-its end or to the caller's deadline; `close`. Must not: know what a flow does.
-R-RT-2: no public call outlives its timeout by more than 100 ms.
+In: an engine that was just built, and its host. Out: `call`, which runs a flow of the engine to its
+end or to the caller's deadline; `close`. Must not: know what a flow does. R-RT-2: no public call
+takes more than 100 ms longer than its timeout.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT = 5.0
 GRACE = 0.02
-"""Seconds that a flow gets to raise its own, better error at the deadline."""
+"""Seconds after the deadline in which a flow may still raise its own, better error."""
 LAST_PUSH_TIMEOUT = 0.5
-"""Seconds that the last push of metrics gets at `close`, at most."""
+"""Maximum number of seconds for the last push of metrics at `close`."""
 TAKES_METRICS = 71
-"""GetTelemetrySubscriptions: brokers with a receiver of metrics offer it."""
+"""Key of GetTelemetrySubscriptions, which brokers with a receiver of metrics support."""
 EVENTS_TIMEOUT = 1.0
-"""Seconds that the last events get at `close`, at most."""
+"""Maximum number of seconds for the last events at `close`."""
 
 
 class LeftOpen(Protocol):
-    """Watches a client that may never be closed; it doesn't know the calls."""
+    """Watches a client that may never be closed, and knows nothing else of it."""
 
     engine: ClientEngine
 
@@ -66,20 +66,20 @@ class LeftOpen(Protocol):
 
 
 class CredentialsShown(Protocol):
-    """Another user of a client's credentials: the producer of its events, a client of its own."""
+    """Another user of this client's credentials, such as the producer of its events."""
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from now on."""
+        """Use this name and password from now on."""
 
 
 class ClientCalls(Generic[E]):
     """Calls that all kinds of clients share."""
 
     least_to_close = 0.0
-    """Seconds that the end of the connections has, also where no time is left."""
+    """Minimum number of seconds for closing the connections, even if no time is left."""
 
     def __init__(self, kind: str, config: Config, host: Host, build: Callable[[Host], E]) -> None:
-        """`kind`: the client's class, as its users know it; `build` makes an engine."""
+        """Set `kind`, the client's class as users know it, and `build`, which creates an engine."""
         self.kind = kind
         self.config = config
         self.host = host
@@ -93,13 +93,12 @@ class ClientCalls(Generic[E]):
         self._listeners: list[Listener] = []
         self._push: MetricsPush | None = None
         self._instance_id = bytes(16)
-        """Id that a broker assigned to this client's former engine for metrics; else 0.
-        """
+        """Id for metrics that a broker assigned to this client's former engine; 0 without one."""
         self.engine.events.surfaces_by(host.surface)
         self._hear_of_connections(self.engine)
 
     def publishes_to(self, topic: CredentialsShown) -> None:
-        """Register the topic of its events, which must learn of replaced credentials."""
+        """Register the topic of the client's events, whose producer needs replaced credentials."""
         self.event_topic = topic
 
     def watched_by(self, left_open: LeftOpen) -> None:
@@ -107,11 +106,11 @@ class ClientCalls(Generic[E]):
         self.left_open = left_open
 
     def use(self, mechanism: Mechanism | None) -> None:
-        """Authenticate by this from the first connection on."""
+        """Authenticate by this mechanism from the first connection on."""
         self.engine.network.authenticates_by(mechanism)
 
     def listen(self, listener: Listener) -> None:
-        """Hand each event to this one, too."""
+        """Pass each event to this listener, too."""
         function("listener", listener)
         self._listeners.append(listener)
         self.engine.events.listen(listener)
@@ -148,7 +147,7 @@ class ClientCalls(Generic[E]):
         """Return the seconds for closing a client after an error, or at the program's end."""
         return CLOSE_TIMEOUT
 
-    # Metrics, also those that brokers ask for (KIP-714)
+    # Metrics, also those that brokers request (KIP-714)
 
     work: WorkTotals | None = None
     """Totals of a consumer's workers, once it has some."""
@@ -165,7 +164,7 @@ class ClientCalls(Generic[E]):
             engine.events.listen(self._note_connection)
 
     def _note_connection(self, event: Event) -> None:
-        """Push metrics once there is a connection to a broker that takes some."""
+        """Push metrics once a broker is connected that accepts them."""
         if event.kind == "group" and self._push is not None:
             self._push.note_member()
         if event.kind != "ready":
@@ -188,12 +187,12 @@ class ClientCalls(Generic[E]):
             raise IllegalStateError(text)
         network = self.engine.network
         if self._push is None:
-            self.engine.metadata.request("the id of this client")  # on a connection, at last
+            self.engine.metadata.request("the id of this client")  # so that there is a connection
         while True:
             push, changed = self._push, [network.changed]
             if push is not None:
                 if any(push.instance_id):
-                    from uuid import UUID  # only here: most clients start without it
+                    from uuid import UUID  # imported here: most clients start without it
 
                     return UUID(bytes=push.instance_id)
                 if push.refused is not None:
@@ -220,9 +219,9 @@ class ClientCalls(Generic[E]):
         what: str,
         option: str = API_TIMEOUT,
     ) -> CallerFlow[T]:
-        """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried.
+        """Run `flow(deadline)` to its end, or raise at the deadline with all attempts.
 
-        `what` is what the call waits for, a text to follow "timed out waiting for".
+        `what` follows "timed out waiting for" in the error.
         """
         self.check_open()
         seconds, now = self.seconds(timeout, option), (yield START)
@@ -236,7 +235,7 @@ class ClientCalls(Generic[E]):
         what: str,
         unreached_until: float = math.inf,
     ) -> CallerFlow[T]:
-        """Run a flow for a call that has checked that the client is open, and has a deadline."""
+        """Run a flow until its end or the deadline; the client is known to be open."""
         engine, host = self.engine, self.host
         completion = engine.start(flow(deadline))
         engine.track(completion, what, deadline, unreached_until)
@@ -244,7 +243,8 @@ class ClientCalls(Generic[E]):
             host.wake()
             # A `Wait`, without a Python call.
             now = yield tuple.__new__(Wait, ((completion,), deadline + GRACE))
-        except BaseException:  # Ctrl-C, a fork, no descriptors: its result isn't needed any more
+        # Ctrl-C, a fork, no descriptors: the flow's result isn't needed any more.
+        except BaseException:
             engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
             raise
         if not completion.done:
@@ -255,19 +255,20 @@ class ClientCalls(Generic[E]):
             try:
                 raise error
             finally:
-                del error, completion  # or the error holds this frame, which holds the error
+                # Otherwise the error refers to this frame, which refers to the error.
+                del error, completion
         ended = engine.ended
         if completion.error is not None:
             _name_user(completion.error, engine.network.user)
         if ended is not None and completion.error is ended:
-            raise ended.with_traceback(None)  # it is raised again by every later call
+            raise ended.with_traceback(None)  # the same error is raised by every later call
         try:
             return completion.result()
         finally:
             del completion
 
     def check_open(self) -> None:
-        """Before anything is done, and before any lock is taken."""
+        """Raise if the client is closed, before anything is done and any lock is taken."""
         if self.closed:
             raise ClientClosedError(f"this {self.kind} is closed")
         self.host.check()
@@ -275,7 +276,7 @@ class ClientCalls(Generic[E]):
             self._renew()
 
     def check_here(self) -> None:
-        """Also a client that is closed hears of a fork, unless it had been closed before."""
+        """Raise in a forked child, even if the client is closed, unless it was before the fork."""
         if not self.closed:
             self.host.check()
 
@@ -285,7 +286,7 @@ class ClientCalls(Generic[E]):
         self.check_uninterrupted(what)
 
     def check_uninterrupted(self, what: str) -> None:
-        """Refuse what can't be done amid something else of this client, by its own caller."""
+        """Raise if this call interrupts another one of this client in its thread."""
         if self.host.interrupted:
             raise IllegalStateError(
                 f"{what} was called while another call of this {self.kind} is running in the same "
@@ -295,9 +296,9 @@ class ClientCalls(Generic[E]):
     def _renew(self) -> None:
         """Continue with a new engine after an exception from outside interrupted the old one.
 
-        The old one is only read, and its flows are closed (R-HO-1). Only what its user has done is
-        kept: listeners, an assignment, positions. If this is interrupted, it begins again at the
-        next call.
+        The old one is only read, and its flows are closed (R-HO-1). Settings of the user are kept:
+        listeners, an assignment, positions. If this method is interrupted, the next call starts it
+        again.
         """
         old, new = self.engine, self._build(self.host)
         if old.ended is not None and not old.torn:
@@ -326,7 +327,7 @@ class ClientCalls(Generic[E]):
     def carry_over(self, old: E, new: E) -> None:
         """Pass what the user told the old engine to the new one."""
 
-    # The end
+    # Closing
 
     def close(
         self, timeout: float, work: Callable[[float], CallerFlow[None]] | None = None
@@ -359,7 +360,8 @@ class ClientCalls(Generic[E]):
         The host also ends if Ctrl-C comes before that.
         """
         first, self.closed = not self.closed, True
-        deadline, begun = until[0], False  # this call's own: another thread may close as well
+        # Of this call: another thread may close the client as well.
+        deadline, begun = until[0], False
 
         def end_host() -> object:
             nonlocal begun
@@ -389,7 +391,7 @@ class ClientCalls(Generic[E]):
             self.host.check()
 
     def noting(self, error: BaseException, close: Callable[[float], object]) -> CallerFlow[None]:
-        """Close after an error, which is what its caller has to hear of, and soon."""
+        """Close after an error, and pass that error on without a long wait."""
         try:
             yield Do(partial(close, self.close_timeout))
         except KafkaError as another:
@@ -406,7 +408,7 @@ class ClientCalls(Generic[E]):
 
 
 def _name_user(failure: BaseException | None, user: str | None) -> None:
-    """Have refusals say who lacks the right, those of a call's items too."""
+    """Add the user's name to authorization errors, also to those of a call's items."""
     if isinstance(failure, KafkaError):
         for error in (failure, *failure.errors.values()):
             if isinstance(error, AuthorizationError):

@@ -2,7 +2,7 @@
 
 In: assignments, positions, timeouts. Out: flows that run in the caller: they wait for records, run
 the callbacks that are due before them, and decode. Must not: return records; the caller that runs a
-flow does so (`handed_over`), as the last step before the user has them.
+flow does so (`handed_over`), as its last action before the user has them.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ logger = logging.getLogger("odradek.consumer")
 
 T = TypeVar("T")
 Take = Callable[[float], T]
-"""Takes records at a time, and makes something of them."""
+"""Takes buffered records at a time, and returns them in the caller's form."""
 
 LULL = 0.001
-"""Seconds after a step without another step while records are buffered.
+"""Seconds after a step without another one while records are buffered.
 
-They are returned in less time, and a check of the sockets for each record would take as long. And a
-caller that comes back in less time gets the buffered records before the next fetch is created.
+They are returned in less time, and checking the sockets for each record would take as long. A
+caller that returns sooner gets buffered records before the next fetch is created.
 """
 
 
@@ -82,7 +82,7 @@ class Reader(Protocol):
     """Whether the current or the next call must return without records."""
 
     def wake(self) -> None:
-        """Set `woken`, and have iterations end before their next record."""
+        """Set `woken`, and end iterations before their next record."""
 
 
 class ConsumerCalls(GroupCalls):
@@ -97,7 +97,7 @@ class ConsumerCalls(GroupCalls):
         reader: Reader,
         arrow_rows: int = ARROW_ROWS,
     ) -> None:
-        """Set `arrow_rows`, the number of rows that ends the decoding of an Arrow batch."""
+        """Set `arrow_rows`, the number of rows at which decoding an Arrow batch stops."""
         super().__init__(kind, config, host, build)
         self._arrow_rows = arrow_rows
         self._whole_rows: tuple[bool, str, Callable[[float], pa.RecordBatch | None]] | None = None
@@ -105,15 +105,15 @@ class ConsumerCalls(GroupCalls):
         self._reader = reader
         self._seconds_noted = False
         self._left_at = -math.inf
-        """When a caller went away with what it asked for."""
+        """When a caller left with the requested records."""
 
     def carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
-        """Pass the user's assignment, positions and pauses on."""
+        """Copy the user's assignment, positions and pauses to a new engine."""
         new.take_over(old.subscription)
         new.delivery.take_over(old.delivery)
 
     def work_totals(self) -> WorkTotals:
-        """Where all workers of this consumer, one after another, tell what they have done."""
+        """Return the totals that all workers of this consumer add to, one after another."""
         with first_use():
             from odradek.clients.workers.work_totals import WorkTotals
 
@@ -123,7 +123,7 @@ class ConsumerCalls(GroupCalls):
     # Reading
 
     def callback(self) -> str | None:
-        """Which of the user's functions runs just now."""
+        """Return the name of the user's callback that is running; None without one."""
         return None if self.engine.group is None else self.engine.group.callbacks.running
 
     def poll(
@@ -132,7 +132,7 @@ class ConsumerCalls(GroupCalls):
         """Return the next records, at most `most`; none after `timeout` seconds."""
         if timeout_ms is not None:
             timeout = deprecated_milliseconds(timeout_ms)
-        elif type(timeout) is int:  # as most who mean milliseconds write it
+        elif type(timeout) is int:  # milliseconds are usually written as an int
             self._note_seconds(timeout)
         most: int = self.config["max.poll.records"]  # checked already
         if max_records is not None:
@@ -142,7 +142,7 @@ class ConsumerCalls(GroupCalls):
     def runs(
         self, timeout: float, most: int
     ) -> CallerFlow[list[list[ConsumerRecord[Any, Any]]] | None]:
-        """As `poll`; records of one partition that follow each other are in a list of their own."""
+        """Return records as `poll` does, in lists of consecutive records of one partition."""
         return self._read(timeout, lambda now: self.engine.delivery.runs(most, now))
 
     def iterated(
@@ -165,19 +165,20 @@ class ConsumerCalls(GroupCalls):
     def iterated_as(
         self, timeout: float | None, made: Callable[[list[ConsumerRecord]], list[T]]
     ) -> CallerFlow[Iterator[T] | None]:
-        """Return the next records of a loop as a facade's own, which `made` converts in bulk."""
+        """Return the next records of a loop, which `made` converts in bulk to a facade's class."""
         seconds = math.inf if timeout is None else timeout
         return self._read(seconds, lambda now: self.engine.delivery.iterated(now, made))
 
     def there(self, timeout: float, of: Selector) -> CallerFlow[bool | None]:
-        """Wait until there are records or errors of these partitions, and leave them there."""
+        """Wait until these partitions have records or errors, without taking them."""
         return self._read(timeout, lambda _: True, of)
 
     def taken(self, take: Take[T], now: float, of: Selection) -> T | None:
-        """Return what `take` makes of what is here, also while another task waits in `there`.
+        """Return the result of `take` for buffered records.
 
-        `of`: what the caller reads, so it is through with what it was handed of these. Returns
-        None while a callback of the group waits or runs: it comes first, in the call that waits.
+        Another task may wait in `there` meanwhile. `of` names the partitions that the caller reads:
+        it has processed all earlier records of these. Returns None while a callback of the group
+        waits or runs, because that comes first, in the call that waits.
         """
         self.check_open()
         engine, group = self.engine, self.engine.group
@@ -216,7 +217,7 @@ class ConsumerCalls(GroupCalls):
         return lambda: self._unless_unreached(self._read(seconds, take))
 
     def wakeup(self) -> None:
-        """End a call that waits for records, or else the next one."""
+        """Wake a call that waits for records, or else the next one."""
         if not self.closed:
             self._reader.wake()
             self.engine.rouse()
@@ -228,7 +229,7 @@ class ConsumerCalls(GroupCalls):
         """Return a function for the next Arrow batch; read the arguments before any timeout."""
         kept = self._whole_rows
         if kept and columns is None and include_headers is kept[0] and layout is kept[1]:
-            return kept[2]  # each poll_arrow() asks for the same
+            return kept[2]  # each poll_arrow() passes the same arguments
         chosen = None if columns is None else names("columns", columns, "columns' names")
         with_headers = flag("include_headers", include_headers)
         kind: Layout = text("layout", layout)  # type: ignore[assignment]  # looked at below
@@ -243,7 +244,7 @@ class ConsumerCalls(GroupCalls):
         return take
 
     def _note_seconds(self, timeout: Any) -> None:
-        """Say once what a timeout means that was probably meant in milliseconds."""
+        """Warn once if a timeout in seconds was probably meant in milliseconds."""
         if not self._seconds_noted and looks_like_milliseconds(timeout):
             self._seconds_noted = True
             logger.warning(IN_SECONDS, timeout, timeout, timeout)
@@ -251,9 +252,9 @@ class ConsumerCalls(GroupCalls):
     def _read(
         self, timeout: float, take: Take[T], of: Selector | None = None
     ) -> CallerFlow[T | None]:
-        """Return what `take` makes of the next records; wait for some, at most `timeout` seconds.
+        """Return the result of `take` for the next records; wait for some up to `timeout` seconds.
 
-        `of` returns the partitions that the caller reads now; what others have doesn't end it.
+        `of` returns the partitions that the caller reads; records of others don't end the wait.
         """
         self.check_open()
         self.check_uninterrupted("poll()")
@@ -266,7 +267,8 @@ class ConsumerCalls(GroupCalls):
         delivery, group = engine.delivery, engine.group
         now = yield START
         deadline = now + seconds
-        if not host.on_its_own:  # who was back at once will be so again: then the next fetch goes
+        # A caller that returned at once will do so again: the next fetch is sent then.
+        if not host.on_its_own:
             engine.fetcher.readers_first = now - self._left_at < LULL
         try:
             delivery.take_back()
@@ -279,7 +281,7 @@ class ConsumerCalls(GroupCalls):
                     host.wake()
                     due = True
                 if due:
-                    now = yield DUE  # the next fetch goes out while the caller has this to do
+                    now = yield DUE  # the next fetch is sent while the caller processes these
             while True:
                 if reader.woken:
                     reader.woken = False
@@ -297,9 +299,10 @@ class ConsumerCalls(GroupCalls):
                     except KafkaTimeoutError:
                         if self.engine.unavailable_until() <= (yield START):
                             raise
-                        came = False  # a host that is late brings nothing
+                        came = False  # a host that is late delivers nothing
                     except (IllegalStateError, ClientClosedError):
-                        if self.closing:  # another has left the group, and shuts the client next
+                        # Another caller has left the group, and closes the client next.
+                        if self.closing:
                             raise ClientClosedError(f"this {self.kind} is closed") from None
                         raise
                     now = yield START
@@ -309,7 +312,7 @@ class ConsumerCalls(GroupCalls):
                     if group is not None and group.calls:
                         continue
                 if group is not None and group.ownership.unannounced:
-                    group.announce_all()  # before the first record of what was assigned
+                    group.announce_all()  # before the first record of a new assignment
                 found = take(now)
                 if group is not None:
                     now = yield START
@@ -324,7 +327,8 @@ class ConsumerCalls(GroupCalls):
             if isinstance(error, AuthorizationError):
                 error.of(engine.network.user)
             if group is not None:
-                left = isinstance(error, GeneratorExit)  # by its caller, who doesn't tell the time
+                # The caller abandoned the flow, and sends no time.
+                left = isinstance(error, GeneratorExit)
                 group.left(max(now, engine.now) if left else (yield START))
             raise
         if group is not None:
@@ -343,7 +347,7 @@ class ConsumerCalls(GroupCalls):
         self.host.wake()
 
     def seek(self, partition: TopicPartition, offset: Any) -> None:
-        """Go on reading a partition at an offset."""
+        """Continue to read a partition at an offset."""
         self.check_free("seek()")
         chosen, where = one_partition(partition), place("offset", offset)
 
@@ -355,7 +359,7 @@ class ConsumerCalls(GroupCalls):
         self.engine.hear({chosen: where})
 
     def reset(self, partitions: Collection[TopicPartition] | None, to: str, what: str) -> None:
-        """Have positions looked up: the beginning, the end."""
+        """Look positions up: the beginning or the end."""
         self.check_free(what)
         chosen = some_or_all(partitions)
         self._change(lambda subscription: subscription.request_reset(chosen, to))
@@ -363,7 +367,7 @@ class ConsumerCalls(GroupCalls):
     def seek_to_committed(
         self, partitions: Collection[TopicPartition] | None, timeout: float | None
     ) -> CallerFlow[None]:
-        """Go back to what the group has committed, and wait until it is known."""
+        """Seek to the group's committed offsets, and wait until they are known."""
         self.check_free("seek_to_committed()")
         self.group("seek_to_committed()")
         chosen = some_or_all(partitions)
@@ -377,15 +381,15 @@ class ConsumerCalls(GroupCalls):
         return self.call(lambda d: self.engine.position(chosen, d), timeout, what)
 
     def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
-        """Hold partitions back, or no longer; at any place."""
+        """Pause or resume partitions; possible at any place."""
         self.check_open()
         announced = self.engine.subscription.announced
         self.hold([announced(partition) for partition in partitions], paused=paused)
 
     def hold(self, states: list[PartitionState], *, paused: bool) -> None:
-        """Do the same for reasons of this client's own, whatever its caller knows of them."""
+        """Pause or resume partitions for this client's own reasons, unknown to the caller."""
         engine = self.engine
-        if self.host.interrupted:  # this very caller is amid the state that this would change
+        if self.host.interrupted:  # this caller interrupted a change of the same state
             engine.post(lambda _: engine.subscription.hold(states, paused=paused))
             self.host.wake()
             return

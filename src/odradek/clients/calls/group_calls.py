@@ -1,7 +1,7 @@
-"""The caller's half of a group consumer: subscriptions, commits, callbacks, leaving in order.
+"""Run a group consumer's calls in its caller: subscriptions, commits, callbacks, leaving.
 
-In: topics, callbacks, offsets. Out: flows that run in the caller, and the callbacks as what it has
-to do. The engine's `ConsumerGroup` decides what becomes of the group. Must not: know of threads.
+In: topics, callbacks, offsets. Out: flows that run in the caller, and callbacks for the caller to
+run. The engine's `ConsumerGroup` decides how the group proceeds. Must not: know threads.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.consumer")
 
 LEAVING_GRACE = 0.05
-"""Seconds beyond the deadline, for what needs no broker."""
+"""Seconds after the deadline for work that needs no broker."""
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], object]
-"""A rebalance callback: the consumer, and the partitions that it is about."""
+"""A rebalance callback; it takes the consumer and the partitions."""
 
 
 class GroupCalls(ClientCalls[ConsumerEngine]):
     """Calls of a consumer for its group."""
 
     def group(self, what: str) -> ConsumerGroup:
-        """Return the group; raise if there is none."""
+        """Return the group; raise if the consumer has none."""
         group = self.engine.group
         if group is None:
             raise IllegalStateError(
@@ -109,7 +109,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         yield from self._leave(group, deadline, through=True)
 
     def enforce_rebalance(self, reason: str | None) -> None:
-        """Make the group assign its partitions again, soon (KIP-568)."""
+        """Make the group assign its partitions again (KIP-568)."""
         self.check_open()
         membership = self.group("enforce_rebalance()").membership
         if membership is None:
@@ -124,12 +124,12 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
     def commit(
         self, offsets: Any, timeout: float | None
     ) -> CallerFlow[dict[TopicPartition, OffsetAndMetadata]]:
-        """Commit, and wait for it; callbacks of earlier commits come first."""
+        """Commit and wait for the result; run callbacks of earlier commits first."""
         group = self.group("commit()")
         chosen = None if offsets is None else offsets_to_commit(offsets)
 
         def begin(deadline: float) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
-            with self.engine.lock:  # it counts for what the caller knows now
+            with self.engine.lock:  # commit the positions that the caller knows now
                 asked = group.commits.asked(chosen, read=not isinstance(offsets, Mapping))
                 return group.commits.commit(asked, deadline)
 
@@ -153,10 +153,13 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         self.host.wake()
         yield DUE
 
-    # The end
+    # Closing
 
     def leave_and_close(self, timeout: float, *, through: bool = True) -> CallerFlow[None]:
-        """Commit, leave the group, close; `through`: the caller is done with what it was handed."""
+        """Commit, leave the group, close.
+
+        `through`: the caller has processed all returned records.
+        """
         alone = self.host.interrupted
         if self.engine.group is not None and not (self.closed or self.host.cut_off):
             self.check_uninterrupted("close()")
@@ -166,7 +169,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         host, engine, group = self.host, self.engine, self.engine.group
         if not self.closed and group is not None and not host.cut_off:
             rest = group.tell_the_rest(host.wake)
-            with suppress(ClientForkedError):  # the member is the parent's
+            with suppress(ClientForkedError):  # the member belongs to the parent process
                 if engine.ended is None:
                     leaving = self._leave(group, deadline, through=through)
                     yield from whatever_happens(leaving, rest)
@@ -183,7 +186,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
                 )
 
     def _leave(self, group: ConsumerGroup, deadline: float, *, through: bool) -> CallerFlow[None]:
-        """Leave the group, with its callbacks."""
+        """Leave the group, and run its callbacks."""
         engine = self.engine
         with engine.lock:
             if through:
@@ -197,7 +200,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
                 logger.warning("group %s was not left: %s", group.group_id, why)
 
     def _warn_of_repeats(self, group: ConsumerGroup, *, through: bool) -> None:
-        """Say what will be read again, because the client ended before it could commit."""
+        """Warn of records that will be read again, because the client ended before a commit."""
         subscription = self.engine.subscription
         with self.engine.lock:
             if through:
@@ -208,7 +211,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
     def _run_callbacks(
         self, group: ConsumerGroup, end: Completion[None], deadline: float
     ) -> CallerFlow[str]:
-        """Run callbacks until something has ended; then raise what they raised.
+        """Run callbacks until a completion ends; then raise their first error.
 
         Returns why the wait is over.
         """
@@ -230,7 +233,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
             try:
                 raise failure
             finally:
-                del failure  # or the error holds this frame, which holds the error
+                del failure  # otherwise the error refers to this frame, which refers to the error
         return why
 
 

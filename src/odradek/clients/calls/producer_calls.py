@@ -1,8 +1,8 @@
-"""The caller's half of a producer: all of `send` but an open batch, `flush`, closing in order.
+"""Run a producer's calls in its caller: the parts of `send` that wait, `flush`, closing.
 
-In: records, lists of such, Arrow data. Out: flows that run in the caller: they check, choose
-partitions, and wait for room in `buffer.memory`, each caller in its turn. Must not: leave room, or
-an early record, with a caller that was interrupted (R-HO-1).
+In: records, lists of records, Arrow data. Out: flows that run in the caller: they check, choose
+partitions, and wait for memory (`buffer.memory`), in the order of the calls. Must not: leave
+memory, or a record without metadata, with a caller that was interrupted (R-HO-1).
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ from odradek.record import BatchBuilder, InvalidRowError, SentColumns, estimate_
 F = TypeVar("F")
 
 Found = tuple[ProducerBatch | int, Completion[Any], bool]
-"""The wait of a future: for a batch or a number of rows, its completion, whether it is done."""
+"""The wait of a future: a batch or a number of rows, its completion, whether it is done."""
 
 
 class Process(Protocol):
-    """Whether this is still the process that made the client."""
+    """Whether this is still the process that created the client."""
 
     here: bool
 
 
 class ProducerClient(TransactionClient, Protocol):
-    """The producer that its user has."""
+    """The producer object of the user."""
 
     def flush(self, timeout: float | None = None) -> object:
         """Carry out `ProducerCalls.flush`."""
@@ -81,28 +81,31 @@ class ProducerCalls(TransactionCalls):
         process: Process,
         who: Callable[[], object],
     ) -> None:
-        """Set `who`, which identifies the current caller, as calls may run concurrently."""
+        """Set `who`, which returns the identity of the current caller: calls may overlap."""
         super().__init__(kind, config, host, build)
         self.process = process
         self.lanes: dict[str, TopicLane] = {}
         self.in_line: dict[object, object] = {}
-        """For whom callers wait for room: what interrupts one of them there can't wait as well."""
+        """Owners of waits for memory, by caller.
+
+        Code that interrupts such a wait can't wait as well.
+        """
         self.lock_free = BatchBuilder.ATOMIC and config["max.request.size"] >= config["batch.size"]
-        """A record may go into an open batch without a lock, and without a look at its size."""
+        """Whether a record may be added to an open batch without a lock or a check of its size."""
         self._most: int = config["max.request.size"]
         self._by_function = callable(config["partitioner"])
         self._who = who
-        lanes = self.lanes  # not `self`: a producer that is dropped can go
+        lanes = self.lanes  # without `self`, so that a dropped producer can be freed
         self.engine.metadata.on_forgotten.append(lambda topic: lanes.pop(topic, None))
 
     @property
     def writes(self) -> ProducerEngine:
-        """Records wait in it."""
+        """Whether records wait for being sent."""
         return self.engine
 
     @property
     def close_timeout(self) -> float:
-        """Seconds for its records."""
+        """Seconds for closing, so that records are delivered."""
         seconds: float = self.config["close.timeout.ms"]
         return seconds
 
@@ -123,7 +126,7 @@ class ProducerCalls(TransactionCalls):
         return [TopicPartition(name, p.partition) for p in found.partitions]
 
     def warm(self, topics: Collection[str] | str, timeout: float | None) -> CallerFlow[None]:
-        """Prepare everything that a first record to these topics would wait for."""
+        """Prepare everything that the first record to these topics would wait for."""
         with first_use():
             from odradek.clients.producer.warm_up import warm
 
@@ -132,10 +135,7 @@ class ProducerCalls(TransactionCalls):
         return self.call(partial(warm, self.engine, wanted), timeout, what, BLOCK_TIMEOUT)
 
     def lane(self, name: str) -> TopicLane | None:
-        """Return what `send` needs to know of a topic, from the newest snapshot.
-
-        None if the topic isn't known.
-        """
+        """Return what `send` needs to know of a topic in the newest snapshot, None if unknown."""
         name = topic_name("topic", name)
         self.check_open()
         engine = self.engine
@@ -177,7 +177,8 @@ class ProducerCalls(TransactionCalls):
         if partition is not None and partition < 0:
             there = "" if lane is None else f" (it has partitions 0 to {lane.count - 1})"
             raise ConfigurationError(f"topic {topic} has no partition {partition}{there}")
-        if lane is None and self._by_function:  # it chooses the partition here, in the caller
+        # The function chooses the partition here, in the caller.
+        if lane is None and self._by_function:
             lane = self.lane(topic)
             if lane is None:
                 again = partial(self.append, topic, None, record, partition, made)
@@ -193,13 +194,13 @@ class ProducerCalls(TransactionCalls):
                 if taken:
                     host.wake()
                     return made(owner, 0, at)
-                if taken is False:  # it has just become known
+                if taken is False:  # the topic has just become known
                     lane = self.lane(topic)
                     return self.append(topic, lane, record, partition, made, now, owner, deadline)
                 size = engine.early.room(owner)
             else:
                 engine.metadata.use(topic, now)
-                target = tuple.__new__(TopicPartition, (topic, partition))  # without Python's call
+                target = tuple.__new__(TopicPartition, (topic, partition))  # without a Python call
                 append = engine.accumulator.append
                 place = append(target, record, size, now, owner)
                 if place is None and owner is None and self._cannot_wait:
@@ -220,7 +221,7 @@ class ProducerCalls(TransactionCalls):
         return self._later(self._room(owner, size, deadline), owner, again)
 
     def _measured(self, record: SentRecord) -> tuple[SentRecord, int]:
-        """Return the checked record, and how many bytes it may take."""
+        """Return the checked record, and its maximum size in bytes."""
         key, value, headers, at = record
         headers = checked_record(value, key, headers, at)
         size = estimate_record_size(key, value, headers)
@@ -246,10 +247,11 @@ class ProducerCalls(TransactionCalls):
             raise
 
     def _give_back(self, owner: object) -> None:
-        """Let the batch linger that an interrupted call began."""
+        """Let the batch linger that an interrupted call created."""
         if owner is not None:
             self._out_of_line(owner)
-        if isinstance(owner, EarlyRecord):  # it may have been accepted, and its future is lost
+        # The record may have been accepted, but its future is lost.
+        if isinstance(owner, EarlyRecord):
             self.engine.early.withdraw(owner)
         else:
             self.engine.accumulator.waive(owner)
@@ -257,18 +259,18 @@ class ProducerCalls(TransactionCalls):
 
     @property
     def _cannot_wait(self) -> bool:
-        """This is a callback, or has interrupted a call of the same caller that waits for room."""
+        """Whether this is a callback, or interrupts a wait for memory of the same caller."""
         return self.host.inside or self._who() in self.in_line
 
     def _out_of_line(self, owner: object) -> None:
         who = self._who()
-        if self.in_line.get(who) is owner:  # not that of the wait which was interrupted
+        if self.in_line.get(who) is owner:  # not the owner of the interrupted wait
             del self.in_line[who]
 
     def _room(
         self, owner: object, size: int, deadline: float, wanted: int = 0
     ) -> CallerFlow[float]:
-        """Stand in line until bytes are granted to `owner`; without, it has left the line."""
+        """Wait for memory until `owner` has it; without the memory, its wait is removed."""
         engine, host, who = self.engine, self.host, self._who()
         if who in self.in_line:
             raise IllegalStateError(
@@ -277,7 +279,8 @@ class ProducerCalls(TransactionCalls):
             )
         try:
             self.in_line[who] = owner
-            # An exception from outside may come before `room` has a name: the owner is one.
+            # An exception from outside may come before `room` is assigned, so the wait has an
+            # owner.
             room: Completion[bool] = engine.start(engine.line.room(owner, size, deadline, wanted))
             host.wake()
             now = yield Wait((room,), deadline + GRACE)
@@ -287,7 +290,7 @@ class ProducerCalls(TransactionCalls):
             host.wake()
             raise
         finally:
-            self._out_of_line(owner)  # the callers do so, too, where an exception comes right here
+            self._out_of_line(owner)  # callers do this too, as an exception may come right here
         if not granted:
             engine.leave_line(owner)
             host.wake()
@@ -300,7 +303,7 @@ class ProducerCalls(TransactionCalls):
             ) from error
         return now
 
-    # Many rows
+    # Arrow data and lists
 
     def send_arrow(self, topic: str, data: Any, **columns: str | None) -> CallerFlow[RowsDelivery]:
         """Send the rows of Arrow data, piece by piece, as memory is free."""
@@ -327,7 +330,7 @@ class ProducerCalls(TransactionCalls):
     def _rows(
         self, name: str, pieces: Iterable[SentColumns], data: object, headers: str | None
     ) -> CallerFlow[RowsDelivery]:
-        """Write pieces of rows; `data` and `headers` are what a trace looks for contexts in."""
+        """Write pieces of rows; a trace looks for its context in `data` and `headers`."""
         engine = self.engine
         delivery, traces = RowsDelivery(self.host.lock, engine.unnoticed), engine.traces
         failed = None if traces is None else traces.sent_rows(name, data, headers, delivery)
@@ -350,7 +353,7 @@ class ProducerCalls(TransactionCalls):
         return delivery
 
     def _write(self, name: str, columns: SentColumns, delivery: RowsDelivery) -> CallerFlow[None]:
-        """Write one piece of rows, waiting for memory as often as it has to."""
+        """Write one piece of rows, waiting for memory as often as necessary."""
         engine, host = self.engine, self.host
         self.check_open()
         if engine.ended is not None:
@@ -358,7 +361,8 @@ class ProducerCalls(TransactionCalls):
         at = int(host.wall_clock() * 1000)
         topic = yield from self.topic(name)
         writer = None
-        with suppress(InvalidRowError):  # an error of the second attempt has no other one inside
+        # The error of the second attempt doesn't contain another one.
+        with suppress(InvalidRowError):
             writer = self._writer(columns, topic, delivery)
         if writer is None:
             newer, what = partial(engine.newer, topic, columns), f"metadata of topic {name}"
@@ -389,10 +393,10 @@ class ProducerCalls(TransactionCalls):
             self.host.wake,
         )
 
-    # Outcomes
+    # Results
 
     def flush(self, timeout: float | None) -> CallerFlow[int]:
-        """Wait until all records sent before have a result; return the number without one: 0."""
+        """Wait until all earlier records have a result; return the number without one: 0."""
         what = f"{ACKNOWLEDGEMENT} all records"
         try:
             yield from self.call(self.engine.flush, timeout, what, DELIVERY_TIMEOUT)
@@ -402,13 +406,13 @@ class ProducerCalls(TransactionCalls):
             raise
         except ClientClosedError:
             if self.closed or self.engine.incomplete():
-                raise  # or else the interpreter is ending, and all records were sent before
+                raise  # otherwise the interpreter is ending, and all records were sent before
         finally:
             self.engine.report_failures()
         return 0
 
     def outcome(self, find: Callable[[], Found], timeout: float | None) -> CallerFlow[None]:
-        """Wait for an outcome; `find` says of what, as a batch may be split meanwhile."""
+        """Wait for a result; `find` returns what to wait for, as a batch may be split meanwhile."""
         seconds = self.seconds(timeout, DELIVERY_TIMEOUT)
         deadline = (yield START) + seconds
         while True:
@@ -428,7 +432,7 @@ class ProducerCalls(TransactionCalls):
         return error
 
     def watched(self) -> float:
-        """Return the seconds that a call would wait, for a caller that waits on its own."""
+        """Return the seconds that a call would wait, for a caller that waits by itself."""
         if not self.host.on_its_own:
             raise IllegalStateError(
                 "in a simulation, time only passes in this client's calls: use result() or "
@@ -442,10 +446,10 @@ class ProducerCalls(TransactionCalls):
         seconds: float = self.config[DELIVERY_TIMEOUT]
         return seconds
 
-    # The end
+    # Closing
 
     def deliver_and_close(self, timeout: float, client: ProducerClient) -> CallerFlow[None]:
-        """Have records delivered, or the open transaction ended; then close."""
+        """Wait for the delivery of records, or end the open transaction; then close."""
         timeout = checked_timeout(timeout)
         if not self.closed and self.process.here:
             self.check_uninterrupted("close()")
@@ -455,12 +459,12 @@ class ProducerCalls(TransactionCalls):
                     "remaining records: call it outside of the callback, or call close(0) to "
                     "discard them"
                 )
-        self.lanes.clear()  # so that every later `send` looks whether this is open
+        self.lanes.clear()  # so that every later `send` checks whether the client is open
         return self.close(timeout, lambda deadline: self._deliver(timeout, deadline, client))
 
     @property
     def _left(self) -> bool:
-        """Records or a transaction have yet to end."""
+        """Whether records or a transaction haven't ended."""
         engine = self.engine
         if engine.ended is not None:
             return False

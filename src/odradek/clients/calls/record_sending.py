@@ -1,8 +1,8 @@
 """Append records to open batches without a lock, a wait or a thread switch: `send`.
 
-In: records one by one. Out: futures, of the facade's own kind. Waits of a record are in
-`ProducerCalls`, and the facade runs them. Must not: cost more calls per record than necessary: this
-is the one method that a facade inherits unchanged.
+In: records one by one. Out: futures of the facade's class. If a record has to wait, `ProducerCalls`
+returns a flow and the facade runs it. Must not: cost more Python calls per record than necessary;
+therefore `send` is the one method that a facade inherits unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from odradek.clients.traces import Traces
 
 DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
-"""`on_delivery(error, metadata)`: `error` is None for a written record; else the offset is -1."""
+"""Callback `on_delivery(error, metadata)`; with an error, the offset in `metadata` is -1."""
 
 
 F = TypeVar("F")
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=Callable[..., object])
 
 
 def of_producers(send: S) -> S:
-    """Python's own errors (an argument too many) name what the program has called."""
+    """Let Python's own errors, as for a wrong argument, name the method that was called."""
     send.__qualname__ = "Producer.send"
     return send
 
@@ -52,7 +52,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
     """Base class of producers: the method `send`; not instantiated directly."""
 
     _taken_by = "send"
-    """The method that serializers and traces replace."""
+    """Name of the method that serializers and traces replace."""
 
     def _set_up_sending(
         self,
@@ -61,12 +61,12 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         report_to: Callable[[F, DeliveryCallback], Any],
         **instead: Callable[..., object] | None,
     ) -> None:
-        """Note what `send` reads for each record: each look-up through another object counts.
+        """Copy to this object what `send` reads for each record, which saves look-ups.
 
-        `future` makes a record's future, `report_to` has its outcome reported. `instead`: functions
-        that take the place of this producer's methods, if it has serializers. A branch in `send`
-        would make records of producers without serializers 10 % slower (500 to 560 ns), and a
-        class of its own would show in `type(producer)` and in subclasses of the program's.
+        `future` creates a record's future, `report_to` calls the user with its result. `instead`
+        contains the functions that replace this producer's methods, if it has serializers. A branch
+        in `send` would make records of producers without serializers 10 % slower (500 to 560 ns),
+        and a separate class would show in `type(producer)` and in subclasses of the program's.
         """
         instead = {name: one for name, one in instead.items() if one is not None}
         vars(self).update(instead)
@@ -78,7 +78,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         self._lane = calls.lane
         self._metadata = calls.engine.metadata
         self._wall_clock = calls.host.wall_clock
-        # Else each record needs the lock, and a look at its size.
+        # Otherwise each record needs the lock, and a check of its size.
         free = calls.process if calls.lock_free else SimpleNamespace(here=False)
         open_batches = OpenBatches(self._lanes, self._metadata, free, self._wall_clock, future)
         self._put_at_once = open_batches.send
@@ -87,7 +87,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
     def _traced_by(self, make: Callable[[ClientCalls[Any]], Traces]) -> None:
         """Pass each record through the object that `make` creates (`OpenTelemetryTraces`).
 
-        It replaces the method that accepted records before, and doesn't keep this producer alive.
+        It replaces the former `send`, and doesn't keep this producer alive.
         """
         traces, name = self._trace_calls(make), self._taken_by
         send = vars(self).get(name) or partial(_of, ref(self), getattr(type(self), name))
@@ -140,8 +140,8 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         partition didn't exist by then, with all attempts; `TopicAuthorizationError`;
         and errors of sending.
         """
-        # A wrong type is explained where it fails, so right ones aren't checked (R-IN-1); checked
-        # here is only what would pass unnoticed. The headers are read once, and no more.
+        # A wrong type is explained where it fails, so right ones aren't checked (R-IN-1). Only
+        # values that would pass unnoticed are checked here. The headers are read only once.
         if on_delivery is not None:
             function("on_delivery", on_delivery)
         if headers is not NO_HEADERS and type(headers) is not tuple:
@@ -151,7 +151,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         try:
             found = self._put_at_once(self, topic, key, value, headers, timestamp_ms, partition)
             waits = found is None or type(found) is int
-            if waits:  # there is no open batch with room: `found` is what its partition is so far
+            if waits:  # no open batch has space: `found` is the partition as chosen so far
                 lane = self._lanes.get(topic)
                 if lane is None or lane.snapshot is not self._metadata.snapshot:
                     lane = self._lane(topic)
@@ -162,7 +162,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
             raise explained(error, topic, value, key, headers, at) from None
         if waits:
             at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
-            record: Any = key, value, headers, at  # bytes by now
+            record: Any = key, value, headers, at  # now bytes
             try:
                 found = self._append(topic, lane, record, found)
             except KafkaError as error:
@@ -174,7 +174,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
 
 
 def alive(of: ref[Any]) -> Any:
-    """Return the producer, if the program has kept it: `Producer(…).send(…)` alone doesn't."""
+    """Return the producer if it is alive; in `Producer(…).send(…)` it isn't."""
     producer = of()
     if producer is None:
         raise ClientClosedError(
@@ -191,7 +191,7 @@ def _report_in_context(
     report_to: Callable[[F, DeliveryCallback], Any], future: F, on_delivery: DeliveryCallback
 ) -> Any:
     """Run a callback in the context of its `send`, in whichever thread calls it."""
-    from inspect import iscoroutinefunction  # only here: most producers start without it
+    from inspect import iscoroutinefunction  # imported here: most producers start without it
 
     run: Callable[..., None] = copy_context().run
     refused = not callable(on_delivery) or iscoroutinefunction(on_delivery)

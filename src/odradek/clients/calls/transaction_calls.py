@@ -1,7 +1,7 @@
-"""The caller's half of a producer's transactions (KIP-98, KIP-447, KIP-890).
+"""Run a producer's transaction calls in its caller (KIP-98, KIP-447, KIP-890).
 
-In: calls in the order that Java's have. Out: flows that run in the caller. Must not: know the rules
-of transactions; `clients/producer/transaction_manager` does.
+In: calls in the same order as in Java's client. Out: flows that run in the caller. Must not: know
+the rules of transactions; `clients/producer/transaction_manager` does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class TransactionClient(Protocol):
-    """The producer that its user has; subclasses and mocks replace such methods."""
+    """The producer object of the user, whose methods subclasses and mocks may replace."""
 
     def begin_transaction(self) -> object:
         """Carry out `TransactionCalls.begin_transaction`."""
@@ -49,11 +49,13 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     """Calls of a producer for its transactions."""
 
     _owes_end = False
-    """Whether a block may have been left before its abort or commit ended: the next block has to
-    end it. Noted before the block begins its transaction, so that an interruption at any place
-    after that leaves the note."""
+    """Whether a block may have been left before its abort or commit ended.
+
+    The next block has to end it. It is set before the block begins its transaction, so that an
+    interruption at any place after that leaves it set.
+    """
     _by_block = False
-    """Whether the next transaction is begun by a block."""
+    """Whether a block begins the next transaction."""
 
     @property
     def transactions(self) -> TransactionManager:
@@ -144,8 +146,9 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def before_block(self, client: TransactionClient) -> CallerFlow[None]:
         """End the transaction of an earlier block whose own end timed out or was interrupted.
 
-        A program that only writes blocks calls neither method itself, so each later block would be
-        refused. If that commit has failed, its error is raised: no call has reported it yet.
+        A program that only uses blocks calls neither commit nor abort itself, so each later block
+        would be refused. If that commit has failed, its error is raised: no call has reported it
+        yet.
         """
         if self._owes_end and not self.closed and not self.host.cut_off:
             yield from self._end_earlier(client)
@@ -157,7 +160,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             try:
                 yield Do(getattr(client, name))
             except IllegalStateError:
-                # The call that was interrupted has ended it in the meantime.
+                # The interrupted call has ended it in the meantime.
                 if (yield from self._what_is_left(None)):
                     raise
         self._owes_end = False
@@ -175,7 +178,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         worse = yield from self._give_up(client, error)
         if isinstance(error, AbortableTransactionError) and isinstance(
             worse, FatalTransactionError
-        ):  # the coordinator finally reports it as fenced
+        ):  # the coordinator reports the producer as fenced at last
             try:
                 raise worse from error
             finally:
@@ -201,9 +204,9 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def _give_up(
         self, client: TransactionClient, error: BaseException
     ) -> CallerFlow[KafkaError | None]:
-        """Abort because of an error, unless nothing is open; return the error of the abort.
+        """Abort because of an error, unless no transaction is open; return the error of the abort.
 
-        A commit that was begun can't be revoked. If a Ctrl-C or a cancellation came during the
+        A commit that was started can't be revoked. If a Ctrl-C or a cancellation came during the
         commit, its end is waited for, since the next transaction would be refused otherwise; a
         second one ends the wait.
         """
@@ -223,10 +226,10 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def _ended(
         self, client: TransactionClient, error: BaseException
     ) -> CallerFlow[tuple[str, KafkaError | None]]:
-        """Make the call that ends what is left after an error; its name, and how it failed."""
+        """Call the method that ends the open transaction; return its name and its error."""
         name = ""
         try:
-            # In a step, so that it runs after what an interrupted call has begun.
+            # In a step, so that it runs after the effects of an interrupted call.
             name = yield from self._what_is_left(error)
             if name:
                 yield Do(getattr(client, name))

@@ -2,7 +2,7 @@
 
 In: a view of the response's frame. Out: columns, decoded piece by piece in the caller's thread, and
 the position after them. `survey` reads batch headers alone, so that the next fetch can be sent
-before anything is decoded. Must not move a position before its rows were returned (R-GR-1).
+before anything is decoded. Must not: move a position before its rows were returned (R-GR-1).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.record.limits import NO_LIMITS, Limits
 NULL_LOCK = NullLock()
 R = TypeVar("R")
 Headers = bool | Literal["raw"]
-"""Whether headers are wanted: as a column, or raw, each record's as they lie in the log."""
+"""Whether headers are wanted: as a column, or raw, as the log contains them."""
 
 
 class Survey(NamedTuple):
@@ -32,18 +32,18 @@ class Survey(NamedTuple):
 
     next_offset: int
     size: int = 0
-    """Bytes of whole batches."""
+    """Number of bytes of complete batches."""
     needed: int | None = None
     """Size of the first batch, if the response was cut within it."""
     odd: bool = False
-    """Whether there is an error that only decoding can name; later offsets are unknown then."""
+    """Whether there is an error that only decoding can identify; later offsets are unknown then."""
     epochs: Sequence[tuple[int, int]] = ()
     """(first offset, leader epoch), one entry for each change."""
 
 
 def survey(records: memoryview, offset: int) -> Survey:
-    """Walk over the headers of an answer to a fetch from `offset`."""
-    return tuple.__new__(Survey, survey_batches(records, offset))  # without Python's call
+    """Read the batch headers of a response to a fetch from `offset`."""
+    return tuple.__new__(Survey, survey_batches(records, offset))  # without a Python call
 
 
 Aborted = tuple[tuple[int, int], ...]
@@ -56,7 +56,10 @@ DecodingProgress = tuple[
 
 
 class CompletedFetch:
-    """One partition's part of an answer. Made in the step, decoded by the caller of `poll()`."""
+    """One partition's part of a response.
+
+    Created in the step, decoded by the caller of `poll()`.
+    """
 
     __slots__ = (
         "_aborted",
@@ -95,7 +98,7 @@ class CompletedFetch:
         limits: Limits = NO_LIMITS,
         clock: Callable[[], float] = float,
     ) -> None:
-        """Set the records; `clock` measures the time of decoding, by default as 0."""
+        """Set the records; `clock` measures the time of decoding, by default as zero."""
         self.state = state
         self.generation = state.generation
         self.size = len(records)
@@ -105,7 +108,7 @@ class CompletedFetch:
         self._limits = limits
         self._clock = clock
         self.spent = 0.0
-        """Seconds of decoding."""
+        """Seconds spent on decoding."""
         self._records = records
         self._epochs = found.epochs
         self._aborted = aborted
@@ -113,7 +116,7 @@ class CompletedFetch:
         self.at = 0
         """Number of decoded bytes of the log."""
         self._before = (0, aborted)
-        """Where the last decoding began: its remaining rows may be needed with more columns."""
+        """Start of the last decoding, to decode its remaining rows with more columns."""
         self._wanted: Wanted = (True, True, True)
         self._decoded: DecodedRecords | None = None
         self.row = 0
@@ -130,16 +133,16 @@ class CompletedFetch:
 
     @property
     def start(self) -> int:
-        """Offset at which the next decoding begins; after an error, where it began."""
+        """Offset at which the next decoding begins; after an error, where that decoding began."""
         return self._start
 
     def progress(self) -> DecodingProgress:
-        """Return the present progress, to which `put_back` can return at any time."""
+        """Return the current progress; `put_back` can restore it at any time."""
         here = self._records, self.at, self._start, self._aborted, self._before, self._wanted
         return *here, self._decoded, self.row, self.handed, self.exhausted
 
     def put_back(self, to: DecodingProgress) -> None:
-        """Take records back that weren't returned to the caller."""
+        """Restore an earlier progress, because the caller didn't get the records after it."""
         self._records, self.at, self._start, self._aborted, self._before, self._wanted = to[:6]
         self._decoded, self.row, self.handed, self.exhausted = to[6:]
 
@@ -160,7 +163,7 @@ class CompletedFetch:
                 if len(epochs) > 1:
                     epoch = self._epoch_at(columns.offset_at(columns.count - 1))
             state.pass_over(decoded.next_offset_after(self.row), epoch)
-        if decoded.finished and self.row >= decoded.columns.count:  # buffers go back at once
+        if decoded.finished and self.row >= decoded.columns.count:  # buffers are reusable at once
             self.exhausted, self._records, self._decoded = True, memoryview(b""), None
         return columns
 
@@ -179,8 +182,8 @@ class CompletedFetch:
 
         Zero rows mean that this data has nothing for the caller (markers, aborted transactions). At
         least `ahead` rows are decoded if there are as many; with `enough`, decoding stops after
-        this number of rows, at the end of a record batch. Raises `CorruptRecordError` for the batch
-        that comes next.
+        this number of rows, at the end of a record batch. Raises `CorruptRecordError` if the next
+        batch is corrupt.
         """
         decoded = self._decoded
         wanted = (key, value, headers)
@@ -201,11 +204,11 @@ class CompletedFetch:
     def walk(self, records: list[R], epochs: int | list[int] = -1) -> Iterator[R]:
         """Yield the rows of `peek` one by one, moving the position with each.
 
-        A caller that asks for the next row has finished the previous one. The iteration ends if
+        A caller that asks for the next row has processed the previous one. The iteration ends if
         anything else has moved the position, another iterator included.
         """
         decoded = self._decoded
-        # Bound here, not at the first `next`: by then another call may have returned some of these.
+        # Decoded here, not at the first `next`: by then another call may have returned some rows.
         if decoded is None:
             return iter(())
         walk = self._walk_locked if FREE_THREADS else self._walk
@@ -221,8 +224,8 @@ class CompletedFetch:
         positions = [*rows.offsets[rows.start + begin : rows.start + end], decoded.next_offset]
         for record, epoch, position in zip(records, each, positions, strict=False):
             # No signal is handled between these lines and the `yield`, and with a GIL no other
-            # thread runs: they call nothing. So a position only moves with a record that is
-            # returned.
+            # thread runs, because the lines call nothing. So the position only moves with a record
+            # that is returned.
             if self._decoded is not decoded or self.row != row:
                 return
             if state.generation != self.generation or state.paused:
@@ -277,13 +280,13 @@ class CompletedFetch:
                 limits=self._limits,
             )
 
-        begun = self._clock()  # once for an answer, or some thousand rows of it
+        begun = self._clock()  # measured once per response, or per some thousand rows of it
         try:
             decoded = decoded_until(self.state.until)
         except RecordLimitError as error:
             if error.record is None or error.record <= self._start:
                 raise
-            # Its neighbours aren't to blame: those before it go first, and it is met again.
+            # Records before the corrupt one are returned first; the next decoding finds it again.
             decoded = decoded_until(error.record)._replace(finished=False)
         self.spent += self._clock() - begun
         self._start, self._aborted = decoded.next_offset, decoded.aborted_left
@@ -293,7 +296,7 @@ class CompletedFetch:
         return decoded
 
     def next_behind(self, error: KafkaError) -> int | None:
-        """Return the offset to continue at after this error; None if it isn't known."""
+        """Return the offset at which to continue after this error; None if it isn't known."""
         if isinstance(error, RecordLimitError) and error.record is not None:
             return error.record + 1
         found = behind(self._records, self.at)

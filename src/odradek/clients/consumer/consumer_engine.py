@@ -2,7 +2,7 @@
 
 In: assignments and calls of the consumer. Out: offsets, descriptions, and by `delivery` records or
 columns. The caller's thread may change the assignment and positions while another thread steps:
-both hold the host's lock. Must not block; the caller waits for the flows here.
+both hold the host's lock. Must not: block; the caller waits for the flows here.
 """
 
 from __future__ import annotations
@@ -42,13 +42,16 @@ if TYPE_CHECKING:
 KnownEpoch = tuple[int, bytes]
 """The leader epoch of a position, -1 if unknown, and the id of its topic."""
 FRAME_SLACK = 64 << 20
-"""Brokers send a first batch completely even if it exceeds `fetch.max.bytes`."""
+"""Maximum size of a response beyond `fetch.max.bytes`.
+
+Brokers send a first batch completely even if it exceeds that limit.
+"""
 BUFFER_SLACK = 32 << 20
 """Receive buffers may exceed `fetch.max.bytes` by this, since that only limits their content."""
 
 
 class ConsumerEngine(ClientEngine):
-    """One consumer: the parts, put together, and the flows of its calls."""
+    """The engine of one consumer: its parts, and the flows of its calls."""
 
     right = "READ"
 
@@ -66,8 +69,8 @@ class ConsumerEngine(ClientEngine):
         """Create the engine with its clocks.
 
         `wall_clock` returns seconds since the epoch, only for resets by duration; `clock` is the
-        host's own, to measure decoding in the caller: it decides nothing. With `readers_first`,
-        callers that wait for records get them before the next fetch is created.
+        host's own, to measure decoding in the caller: no decision depends on it. With
+        `readers_first`, callers that wait for records get them before the next fetch is created.
         """
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK
         super().__init__(config, rng, frame_limit=min(limit, 2**31 - 1), hint=hint)
@@ -84,7 +87,7 @@ class ConsumerEngine(ClientEngine):
         self._roused = False
         self.group: ConsumerGroup | None = None
         if group_id is not None:
-            # Imported here: a consumer that assigns its partitions itself doesn't pay for it.
+            # Imported here: a consumer without a group doesn't need it.
             from odradek.clients.consumer.group.wiring import wired
 
             self.group = wired(self.brokers, config, self.subscription, lambda: self.traces, lock)
@@ -109,11 +112,11 @@ class ConsumerEngine(ClientEngine):
             self.start(self.group.auto_commit.run())
 
     def step(self, now: float) -> float | None:
-        """Move state, while no caller does."""
+        """Process the inputs while no caller changes the state."""
         with self.lock:
             return super().step(now)
 
-    # The assignment
+    # Assignment
 
     def _topics_in_use(self) -> set[str]:
         subscribed = () if self.group is None else self.group.topics()
@@ -125,7 +128,7 @@ class ConsumerEngine(ClientEngine):
         until: Mapping[TopicPartition, Place] | None,
         positions: Mapping[TopicPartition, Place] | None = None,
     ) -> None:
-        """Replace the assignment, and with it the topics in use; go to `positions`."""
+        """Replace the assignment and the topics in use; start at `positions` where given."""
         for partition, (offset, _) in (positions or {}).items():
             if partition in self.subscription.partitions:
                 self.subscription.check_seek(partition, offset)
@@ -148,7 +151,7 @@ class ConsumerEngine(ClientEngine):
         self.post(lambda _: self.metadata.want(topics))
 
     def hear(self, positions: Mapping[TopicPartition, Place]) -> None:
-        """Let metadata know the leader epochs of positions, from any thread (R-ID-4)."""
+        """Pass the leader epochs of positions to the metadata, from any thread (R-ID-4)."""
         states, metadata = self.subscription.partitions, self.metadata
         given = [
             (states[p], epoch) for p, (_, epoch) in positions.items() if epoch >= 0 and p in states
@@ -166,7 +169,7 @@ class ConsumerEngine(ClientEngine):
             self.post(hear)
 
     def take_over(self, old: SubscriptionState) -> None:
-        """Begin with another engine's assignment, positions and pauses, which are the user's."""
+        """Copy another engine's assignment, positions and pauses, which the user has set."""
         states = list(old.partitions.values())
         self.assign(
             [s.partition for s in states],
@@ -214,7 +217,7 @@ class ConsumerEngine(ClientEngine):
     def offsets_at(
         self, partitions: Iterable[TopicPartition], which: int, deadline: float
     ) -> Flow[dict[TopicPartition, int]]:
-        """Beginning or end offsets."""
+        """Return the start or end offsets."""
         wanted = dict.fromkeys(partitions, which)
         found = yield from self._listed(wanted, deadline)
         return {p: f.offset for p, f in found.items()}
@@ -246,7 +249,7 @@ class ConsumerEngine(ClientEngine):
     def log_ends(
         self, partitions: Mapping[TopicPartition, KnownEpoch], deadline: float, *, stable: bool
     ) -> Flow[dict[TopicPartition, ListedOffset]]:
-        """Return the log ends with the leaders' epochs; older leaders aren't asked (R-ID-4).
+        """Return the log ends with the leaders' epochs; outdated leaders aren't asked (R-ID-4).
 
         `stable`: return last stable offsets if this consumer reads committed records only.
         """
@@ -295,7 +298,7 @@ class ConsumerEngine(ClientEngine):
     def descriptions_by_each(
         self, topics: Collection[str], deadline: float
     ) -> Flow[tuple[int, list[dict[str, TopicDescription | None]]]]:
-        """Return the number of brokers, and the topics as each that answers describes them."""
+        """Return the number of brokers, and each broker's description of the topics."""
         with first_use():
             from odradek.clients.descriptions import describe_by_each
 
@@ -354,11 +357,11 @@ class ConsumerEngine(ClientEngine):
                 self.waiting.pop("records", None)
 
     def look_again(self, of: Selector) -> None:
-        """Ask in the next step which partitions the callers that wait read now."""
+        """Check in the next step which partitions the waiting callers read now."""
         self.post(lambda _: self.subscription.read(of()))
 
     def rouse(self) -> None:
-        """Have `data` end, now or at its next call; at any place, in any thread."""
+        """End `data`, now or at its next call; possible at any place, in any thread."""
 
         def end(_: float) -> None:
             self._roused = True

@@ -1,7 +1,7 @@
-"""One partition's ownership by one member of a group (R-ID-1).
+"""Track one partition's ownership by one member of a group (R-ID-1).
 
 In: the offsets that a position is set to from outside, the end of the ownership. Out: whether the
-partition is still owned, and whether an offset can be one of this ownership. An ownership survives
+partition is still owned, and whether an offset can belong to this ownership. An ownership survives
 an eager rebalance in which the same member is assigned the partition in the next generation, so it
 outlives the partition's state. Must not: know the group, or be touched for each record.
 """
@@ -20,20 +20,22 @@ class Ownership:
 
     def __init__(self) -> None:
         self.ended = False
-        """The partition was lost, or given back and not assigned again in the next generation."""
+        """Whether it was lost, or revoked and not assigned again in the next generation."""
         self.given_back_by: Any = None
-        """The member and its generation, from the end of on_revoked until the next assignment shows
-        whether the member gets the partition again. None while the partition is assigned."""
-        self.replaces = False
-        """The caller knows an earlier ownership, which has ended, and may still have its records.
+        """The member and its generation, between on_revoked and the next assignment.
+
+        That assignment shows whether the member gets the partition again. None while the partition
+        is assigned.
         """
+        self.replaces = False
+        """Whether the caller knows an earlier, ended ownership, and may still have its records."""
         self.announced = False
-        """The caller knows this one: on_assigned ran, or `poll` did where there is no callback."""
+        """Whether the caller knows this one, by on_assigned, or by `poll` without a callback."""
         self.span = ReadSpan()
-        """The offsets returned to the caller under this ownership, of the topic as it is now."""
+        """Offsets returned to the caller under this ownership, of the current topic."""
 
     def give_back(self, member: Any) -> None:
-        """Note who has given the partition back for a rebalance."""
+        """Note the member that gave the partition back for a rebalance."""
         self.given_back_by = member
 
     def resume(self) -> None:
@@ -41,7 +43,7 @@ class Ownership:
         self.given_back_by = None
 
     def end(self) -> None:
-        """Another member may own the partition from now on."""
+        """End the ownership: another member may own the partition from now on."""
         self.ended = True
 
     def replace(self, earlier: bool) -> None:
@@ -49,22 +51,22 @@ class Ownership:
         self.replaces = earlier
 
     def announce(self) -> None:
-        """Note that the caller knows of this ownership."""
+        """Note that the caller was notified of this ownership."""
         self.announced = True
 
     def begin_span(self) -> None:
-        """Note that the topic was recreated: its offsets begin again."""
+        """Start a new span of offsets, because the topic was recreated."""
         self.span = ReadSpan()
 
     @property
     def unknown(self) -> bool:
-        """The caller still refers to an earlier ownership when it names this partition."""
+        """Whether the caller, when it names this partition, still means an earlier ownership."""
         return self.replaces and not self.announced
 
     def covers(self, offset: int, position: int | None) -> bool:
         """Return whether a record before `offset` may have been returned under this ownership.
 
         `position` is the current one. Records of an earlier ownership within the same span were
-        returned again, so nothing depends on telling them apart.
+        returned again, so they needn't be distinguished.
         """
         return not self.replaces or self.span.covers(offset, position)

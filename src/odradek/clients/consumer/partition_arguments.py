@@ -1,7 +1,7 @@
 """Read arguments that are partitions.
 
-In: a TopicPartition, or a pair of topic and number, such as other clients' TopicPartition is. Out:
-a TopicPartition. Must not: know assignments, or whether the partition exists.
+In: a TopicPartition, or a pair of topic and number, such as the TopicPartition of another client.
+Out: a TopicPartition. Must not: know assignments, or whether the partition exists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENDS = "for the ends of the log, use seek_to_beginning() or seek_to_end()"
 
 
 def one_partition(given: Any) -> TopicPartition:
-    """Read one."""
+    """Read a partition."""
     pair = isinstance(given, tuple | list) and len(given) == 2
     try:
         if not pair or not isinstance(given[0], str) or isinstance(given[1], bool):
@@ -39,7 +39,7 @@ def one_partition(given: Any) -> TopicPartition:
 
 
 def some_partitions(given: Any) -> list[TopicPartition]:
-    """Read several."""
+    """Read several partitions."""
     single = isinstance(given, TopicPartition)
     if single or isinstance(given, Mapping) or not is_list(given):
         cure = "; put it into a list" if single else ""
@@ -52,7 +52,7 @@ def some_partitions(given: Any) -> list[TopicPartition]:
 
 
 def these_partitions(given: tuple[Any, ...]) -> list[TopicPartition]:
-    """Read partitions that are given one by one, or as one list."""
+    """Read partitions from several arguments, or from one list."""
     found: list[TopicPartition] = []
     for item in given:
         pair = isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str)
@@ -66,7 +66,7 @@ def some_or_all(given: Any) -> list[TopicPartition] | None:
 
 
 def offset_number(name: str, given: Any) -> int:
-    """Read the offset of a record, or the one after the last."""
+    """Read an offset: that of a record, or the end of a log."""
     return whole_number(name, given, 0, MAX_OFFSET - 1, cure=_ENDS, beyond=_ENDS)
 
 
@@ -83,7 +83,7 @@ def place(name: str, given: Any) -> Place:
 
 
 def places(given: Mapping[Any, Any]) -> dict[TopicPartition, Place]:
-    """Read such places by partition."""
+    """Read positions by partition."""
     return {(p := one_partition(tp)): place(f"the offset of {p}", v) for tp, v in given.items()}
 
 

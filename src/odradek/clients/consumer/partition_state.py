@@ -1,9 +1,10 @@
-"""One assigned partition: its position, and how far it was fetched.
+"""Hold the state of one assigned partition: its position, and how far it was fetched.
 
-In: moves by the caller, resets and fetch answers, each as a verb. Out: the position, what to ask
-for next, what auto-commit may commit. A position moves when records are handed to the caller, by a
-seek or by a reset, and by nothing else (R-GR-1). After it follows what the caller is *through
-with*: what it was handed before it asked for more. Must not: fetch, or know other partitions.
+In: moves by the caller, resets and fetch responses. Out: the position, the offset to fetch next,
+the offset that auto-commit may commit. The position moves when records are returned to the caller,
+by a seek or by a reset, and by nothing else (R-GR-1). `consumed` follows it: the records that were
+returned before the caller last asked for more, so it has processed them. Must not: fetch, or know
+other partitions.
 """
 
 from __future__ import annotations
@@ -20,26 +21,29 @@ from odradek.metadata.cluster import NO_ID
 
 MAX_OFFSET = (1 << 63) - 1
 GUESSED_BYTES = 1024.0
-"""Bytes that an offset is taken to hold before the first answer has shown it."""
+"""Assumed size of an offset's record in bytes, before the first response has shown it."""
 LEAST_ASKED = 256 << 10
-"""Bytes that are asked for at least: below that a question costs more than its answer."""
+"""Minimum number of requested bytes: with fewer, a request costs more than its response."""
 ASKED_MORE = 1.25
-"""Records aren't all alike; a second question costs more than a few that aren't wanted."""
+"""Factor for the requested bytes, as record sizes vary.
+
+A second request costs more than extra records.
+"""
 
 
 Place = tuple[int, int]
-"""An offset, and the leader epoch of the record before it, -1 where that isn't known."""
+"""An offset, and the leader epoch of the record before it (-1 if unknown)."""
 
 
 class OpenFetch(Protocol):
-    """The fetch of one leader that a partition is in."""
+    """The fetch of one leader that contains a partition."""
 
     def release(self, name: tuple[str, int]) -> object:
-        """Ask no more for a partition."""
+        """Stop requesting a partition."""
 
 
 class ReadReplica(NamedTuple):
-    """A replica that the leader of that epoch has sent us to, until a time."""
+    """A replica that the leader of an epoch has named to read from, until a time."""
 
     id: int
     until: float
@@ -48,7 +52,7 @@ class ReadReplica(NamedTuple):
 
 
 class PartitionState:
-    """One assigned partition."""
+    """State of one assigned partition."""
 
     __slots__ = (
         "_said", "answered", "asked", "assigned_id", "backoff", "checked_under", "committed",
@@ -63,76 +67,97 @@ class PartitionState:
     def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
         self.partition = partition
         self.reset = reset
-        """The policy of a reset while there is no position."""
+        """The reset policy, used while there is no position."""
         self.backoff = backoff
         self.ownership = Ownership()
         self.position: int | None = None
-        """The offset that is handed out next; None until it is reset."""
-        self.position_epoch = -1  # the leader epoch of the record before it, if known
+        """The offset that is returned next; None until a reset has found one."""
+        self.position_epoch = -1  # leader epoch of the record before it, if known
         self.consumed: int | None = None
-        """The offset that auto-commit may commit: the caller is through with all before it."""
+        """The offset that auto-commit may commit.
+
+        The caller has processed all records before it.
+        """
         self.consumed_epoch = -1
         self.committed: OffsetAndMetadata | None = None
         self.committed_since = math.inf
-        """Offset that the group has, if known, and the time of its commit; inf while in doubt."""
+        """The group's committed offset, if known, and the time of its commit (inf: in doubt)."""
         self._said: list[tuple[OffsetAndMetadata, int | None]] = []
-        """The caller's own commits; the last counts unless it is refused. With the position of then
-        if it was less than what the caller was through with, or more than it was handed."""
+        """The caller's own commits; the last counts unless it is refused.
+
+        Each with the position at that time, if it was less than `consumed` or more than what was
+        returned.
+        """
         self.taken: int | None = None
-        """The offset that a reset found, as long as no commit of the partition is known: without
-        one the next reader would reset to another, later offset (R-GR-6)."""
+        """Offset that a reset found, while no commit of the partition is known.
+
+        Without a commit the next reader would reset to another, later offset (R-GR-6).
+        """
         self.revoked = False
-        """It is being given back: nothing of it is asked for or handed out any more."""
+        """Whether the partition is being revoked.
+
+        It isn't fetched, and its records aren't returned.
+        """
         self.log_end: int | None = None
-        """Where the log ended when a reset by duration began: looked up before the time, so that no
-        record comes between the two unseen."""
+        """The log's end when a reset by duration began.
+
+        It is looked up before the time, so that no record in between is missed.
+        """
         self.seen_end: int | None = None
-        """The log's end by the last answer to a fetch (read_committed: last stable offset)."""
+        """The log's end in the last fetch response (read_committed: last stable offset)."""
         self.answered: tuple[int, int, float] | None = None
-        """High watermark, last stable offset (-1: unknown) and time of the last fetch answer."""
+        """High watermark, last stable offset (-1: unknown) and time of the last fetch response."""
         self.until, self.until_epoch = MAX_OFFSET, -1
         """The first offset not wanted, and the epoch of a leader whose log had all before it."""
         self.paused = False
         self.unread = False
-        """Callers wait for others: of this one no more is fetched than one answer."""
+        """Whether waiting callers read only other partitions.
+
+        Then one response at most is buffered.
+        """
         self.fetch_offset: int | None = None
-        """The offset to ask for next: ahead of the position by what is buffered. None: ask again
-        from the position once what is buffered has been handed out."""
+        """The offset to fetch next: ahead of the position by the buffered records.
+
+        None: fetch from the position once the buffered records have been returned.
+        """
         self.fetch_epoch = -1
-        """The leader epoch of the record before it, -1 where that isn't known."""
+        """Leader epoch of the record before it (-1 if unknown)."""
         self.checked_under = -1
-        """The newest leader's `term` whose log is known to have what was fetched (KIP-320)."""
+        """The newest leader's `term` whose log is known to contain what was fetched (KIP-320)."""
         self.confirmed = False
-        """A leader has answered a fetch without an error since the last move."""
+        """Whether a leader has answered a fetch without an error since the last move."""
         self.generation = 0
-        """Grows with each seek and reset; answers to older questions are dropped."""
+        """Number of seeks and resets.
+
+        Responses to requests of an earlier generation are dropped.
+        """
         self.moves = 0
-        """Grows with each move to another position that isn't a record's handing out."""
+        """Number of moves to another position, except for returned records."""
         self.asked: OpenFetch | None = None
         self.replica: ReadReplica | None = None
-        """Who is read instead of the leader."""
+        """The replica that is read instead of the leader."""
         self.resetting = self.hinted = False
         self.losses = 0
-        """How often in a row the log didn't have the position that a reset had found."""
+        """Number of times in a row that the log didn't contain the position found by a reset."""
         self.max_bytes: int | None = None
-        """Set while the next batch is larger than the usual limit."""
+        """Size of a request while the next batch is larger than the usual limit."""
         self.cut_short = False
-        """All of that batch was asked for, and less came."""
+        """Whether all of that batch was requested, and less arrived."""
         self.offset_bytes = GUESSED_BYTES
-        """Bytes that an offset held in the last answer."""
+        """Bytes per offset in the last response."""
         self.oversized = False
-        """An answer was larger than is taken, perhaps because of it: it is asked for alone."""
+        """Whether a response may have been too large because of it: it is requested alone."""
         self.served = 0
-        """When it last got data, as a serial number: who waited longest comes first."""
+        """Serial number of its last data; the partition that waits longest is requested first."""
         self.topic_id = self.assigned_id = NO_ID
-        """The topic of the position and the ownership's span (R-ID-3); that of the assignment."""
+        """Ids of the topic of the position and the span (R-ID-3), and of the assignment."""
         self.former_id, self.replaced = NO_ID, False  # see `begin_again`
         self.error: KafkaError | None = None
-        """The error that the next poll raises."""
+        """Error that the next poll raises."""
         self.missing_since: float | None = None
 
     def move_to(self, position: int | None, epoch: int = -1) -> None:
-        """Set the position from outside: what is buffered or under way is of no use then."""
+        """Set the position from outside; buffered records and fetches in flight become invalid."""
         self.generation += 1  # first, see `stay`
         self.ownership.span.moved(self.position, position)
         if position != self.position:
@@ -145,7 +170,7 @@ class PartitionState:
         self.stay()
 
     def stay(self) -> None:
-        """Fetch again from the position, as after `move_to`, and leave the position where it is.
+        """Fetch again from the position, as after `move_to`, without changing it.
 
         An iteration in another thread takes no lock: it moves the position until it sees another
         generation. So the generation changes before the position is read or written.
@@ -158,7 +183,7 @@ class PartitionState:
         self.backoff.succeeded()
 
     def fetch_again(self) -> None:
-        """Ask again from the position: what is buffered or under way is of no use any more."""
+        """Fetch again from the position; buffered records and fetches in flight become invalid."""
         self.generation += 1
         self.confirmed = False
         self.fetch_offset, self.fetch_epoch = self.position, self.position_epoch
@@ -166,30 +191,30 @@ class PartitionState:
         self.max_bytes, self.cut_short = None, False
 
     def seek(self, offset: int, epoch: int) -> None:
-        """Go to an offset that the caller gave."""
+        """Move the position to an offset that the caller passed."""
         self.losses = 0
-        self.stay()  # or an iteration in another thread might set the epoch once more
+        self.stay()  # otherwise an iteration in another thread might set the epoch once more
         self.position_epoch = epoch
         self.move_to(offset, epoch)
 
     def read_until(self, end: int, epoch: int = -1) -> None:
-        """Read to another end, which was in the log of a leader of this epoch (-1: unknown)."""
+        """Set another end, which was in the log of a leader of this epoch (-1: unknown)."""
         if (end, epoch) != (self.until, self.until_epoch):
-            self.stay()  # what is buffered was cut elsewhere
+            self.stay()  # buffered records were cut at another end
             self.until, self.until_epoch = end, epoch
 
     def withhold(self) -> None:
-        """Hand out nothing until `release`."""
+        """Return no records until `release`."""
         if not self.revoked:
             self.revoked = True
             self.stay()  # ends a loop over its records, too
 
     def release(self) -> None:
-        """Take a `withhold` back."""
+        """Undo a `withhold`."""
         self.revoked = False
 
     def pause(self, *, paused: bool) -> None:
-        """Stop fetching and handing out, or continue."""
+        """Stop fetching and returning records, or continue."""
         self.paused = paused
 
     def fetched_well(self) -> None:
@@ -200,9 +225,9 @@ class PartitionState:
         self.losses = 0
 
     def hint(self, now: float) -> None:
-        """Note an error with a newer leader (KIP-951), which is asked at once.
+        """Note an error that named a newer leader (KIP-951), which is asked at once.
 
-        After such an error, the next one backs off: each answer may name a newer leader (R-RT-1).
+        After such an error, the next one backs off: each response may name a newer leader (R-RT-1).
         """
         if self.hinted:
             self.backoff.failed(now)
@@ -213,9 +238,9 @@ class PartitionState:
     def fetched(
         self, next_offset: int | None, epoch: int | None, *, bytes_each: float, served: int
     ) -> None:
-        """Batches came up to `next_offset`, None where only decoding shows where they end.
+        """Note fetched batches up to `next_offset`; None if only decoding shows their end.
 
-        `epoch`: the leader epoch of the last record, where it is known.
+        `epoch`: the leader epoch of the last record, if known.
         """
         self.served, self.offset_bytes = served, bytes_each
         self.fetch_offset = next_offset
@@ -223,7 +248,7 @@ class PartitionState:
             self.fetch_epoch = epoch
 
     def there(self, log_end: int | None = None) -> None:
-        """Note a leader's response, and the end of the log if it has that."""
+        """Note a leader's response, and the end of the log if the response has it."""
         self.missing_since = None
         if log_end is not None and log_end >= 0:
             self.seen_end = log_end
@@ -231,11 +256,11 @@ class PartitionState:
     def told_ends(
         self, high_watermark: int, last_stable: int, now: float, *, committed: bool, confirmed: bool
     ) -> None:
-        """Note where the log ends, as a fetch answer of a leader says.
+        """Note the end of the log, from a fetch response of a leader.
 
-        It counts whatever became of the position meanwhile: the broker doesn't repeat it until it
+        It is valid even if the position has moved meanwhile: the broker doesn't repeat it until it
         changes (KIP-227). `committed`: the reader gets no further than the last stable offset.
-        `confirmed`: the leader took the position as it is.
+        `confirmed`: the leader accepted the position.
         """
         self.missing_since = None
         log_end = last_stable if committed else high_watermark
@@ -254,7 +279,7 @@ class PartitionState:
     def identify(self, topic_id: bytes) -> bool:
         """Note the id of its topic; return False if it is another topic than before (KIP-516).
 
-        An absent id says nothing: the known one is kept.
+        A missing id means nothing: the known one is kept.
         """
         before = self.topic_id
         if topic_id in (before, NO_ID):
@@ -272,7 +297,7 @@ class PartitionState:
     def is_assigned(self, topic_id: bytes) -> bool:
         """Return whether the group has assigned the partition of the topic with this id.
 
-        Another topic of the same name may be assigned to another member. An absent id says nothing.
+        Another topic of the same name may be assigned to another member. A missing id is accepted.
         """
         return self.assigned_id == NO_ID or topic_id in (self.assigned_id, NO_ID)
 
@@ -288,29 +313,32 @@ class PartitionState:
         self.forget_committed()
 
     def succeed(self, before: PartitionState) -> None:
-        """Take over what is known of the topic when the partition was last assigned."""
+        """Copy the knowledge of the topic from the time when the partition was last assigned."""
         self.topic_id = before.topic_id
         self.replaced, self.former_id = before.replaced, before.former_id
 
     def outdated(self, offset: int) -> bool:
-        """Return whether an offset can only be one of the deleted topic of the same name.
+        """Return whether an offset can only belong to the deleted topic of the same name.
 
         Within the span of the new topic an old offset does no harm: all records before it were
-        handed to the caller.
+        returned to the caller.
         """
         return self.replaced and not self.ownership.span.covers(offset, self.position)
 
     def ask_whole(self, needed: int, *, again: bool) -> None:
-        """Its next batch is larger than the usual limit; `again`: all of it was asked for once."""
+        """Request the next batch whole, as it is larger than the usual limit.
+
+        `again`: all of it was requested once already.
+        """
         self.max_bytes, self.cut_short, self.served = needed, again, 0
         self.oversized = self.oversized or again
 
     def ask_as_usual(self) -> None:
-        """Its next batch came whole, or asking for it doesn't help."""
+        """Request the usual size: the next batch arrived whole, or requesting it doesn't help."""
         self.max_bytes, self.cut_short = None, False
 
     def doubt_size(self, oversized: bool) -> None:
-        """Whether an answer may have been too large because of it."""
+        """Set whether a response may have been too large because of this partition."""
         self.oversized = oversized
 
     def fetch_from(self, offset: int | None, epoch: int | None = None) -> None:
@@ -337,28 +365,28 @@ class PartitionState:
         self.checked_under = leader_epoch
 
     def read_by_callers(self, *, read: bool) -> None:
-        """Whether a caller that waits reads it."""
+        """Set whether a waiting caller reads the partition."""
         self.unread = not read
 
     @property
     def held(self) -> bool:
-        """Its fetched records wait aside."""
+        """Whether its fetched records are stored separately, as paused or unread ones are."""
         return self.paused or self.unread
 
-    # Its position
+    # Position
 
     def pass_over(self, position: int, epoch: int | None) -> None:
-        """Rows were handed out; `epoch`: of the last of them, where it is known."""
+        """Note that rows were returned; `epoch`: of the last of them, if known."""
         self.position = position
         if epoch is not None:
             self.position_epoch = epoch
 
     def put_back(self, position: int | None, epoch: int) -> None:
-        """Put the position back: records on their way to the caller didn't get there."""
+        """Restore the position, because the caller didn't receive the records."""
         self.position, self.position_epoch = position, epoch
 
     def looked_up(self, log_end: int | None = None) -> None:
-        """Note a reset's response: the end of the log, if it only requested that."""
+        """Note a reset's response, which may have been a lookup of the log's end only."""
         self.resetting, self.log_end = False, log_end
 
     def look_up(self) -> None:
@@ -370,16 +398,16 @@ class PartitionState:
         self.reset = policy
 
     def begin_reset(self, policy: str) -> None:
-        """Drop the position, and let the policy find another one."""
+        """Drop the position, so that the policy finds another one."""
         self.move_to(None)
         self.reset = policy
 
     def lost_again(self) -> None:
-        """Count a position that a reset had found and the log doesn't have."""
+        """Count a reset's position that the log doesn't contain."""
         self.losses += 1
 
     def forget_losses(self) -> None:
-        """Count losses from 0 again."""
+        """Reset that count."""
         self.losses = 0
 
     def owned_as(self, ownership: Ownership) -> None:
@@ -387,7 +415,7 @@ class PartitionState:
         self.ownership = ownership
 
     def take_over(self, old: PartitionState) -> None:
-        """Go on as the state of another engine, positions apart."""
+        """Copy another engine's state, except for the position."""
         self.reset, self.paused = old.reset, old.paused
 
     def fail(self, error: KafkaError) -> None:
@@ -396,12 +424,12 @@ class PartitionState:
             self.error = error
 
     def take_error(self) -> KafkaError | None:
-        """Take the error that is about to be raised, so that it is raised once."""
+        """Return and clear the error, so that it is raised once."""
         error, self.error = self.error, None
         return error
 
     def consume(self, position: int | None, epoch: int) -> None:
-        """Note that the caller is through with all records before a position."""
+        """Note that the caller has processed all records before a position."""
         self.consumed, self.consumed_epoch = position, epoch
 
     def take(self, offset: int) -> None:
@@ -409,12 +437,12 @@ class PartitionState:
         self.taken = offset
 
     def commit_accepted(self, offset: OffsetAndMetadata, since: float) -> None:
-        """Note that the group has this offset, since this time."""
+        """Note the time of the group's committed offset."""
         self.committed, self.committed_since, self.taken = offset, since, None
         self._said = self._said[self._said_at(offset) or 0 :]
 
     def commit_in_doubt(self, offset: OffsetAndMetadata) -> None:
-        """Note that the group may have this offset, but the answer is missing.
+        """Note that the group may have this offset, but the response is missing.
 
         The known offset isn't committed again then: it would replace a newer one.
         """
@@ -429,10 +457,10 @@ class PartitionState:
         return next((n for n, (own, _) in enumerate(self._said) if own is offset), None)
 
     def unsay(self, offset: OffsetAndMetadata, *, refused: bool) -> None:
-        """Forget the caller's own commit, which failed and was reported.
+        """Remove the caller's own commit, which failed and was reported.
 
-        If the group may have stored it nevertheless (not `refused`), it counts while the client's
-        own commit would go back, and those before it don't count any more.
+        If the group may have stored it nevertheless (not `refused`), it still prevents the client's
+        own commits from going back, and replaces earlier ones.
         """
         at = self._said_at(offset)
         if at is None:
@@ -444,7 +472,7 @@ class PartitionState:
 
     def say(self, offset: OffsetAndMetadata) -> None:
         """Note the caller's own commit."""
-        self.taken = None  # else a retry of its commit could take the caller's back
+        self.taken = None  # else a retry of its commit could undo the caller's
         consumed, position = self.consumed, self.position
         if consumed is not None and position is not None:
             in_hand = consumed <= offset.offset <= position
@@ -453,7 +481,7 @@ class PartitionState:
     def due(self) -> OffsetAndMetadata | None:
         """Return the offset for auto-commit: after the last processed record, or the caller's own.
 
-        An offset that the caller committed counts until the caller receives more records.
+        An offset that the caller committed is used until the caller receives more records.
         """
         consumed, said = self.consumed, self._said[-1] if self._said else None
         if consumed is None or self.outdated(consumed):
@@ -465,9 +493,9 @@ class PartitionState:
         return OffsetAndMetadata(consumed, leader_epoch=self.consumed_epoch)
 
     def worth_asking(self, most: int) -> int:
-        """Bytes to ask for, at most `most`: where an end is set, what is probably before it.
+        """Return the bytes to request, at most `most`: with an end, what is probably before it.
 
-        A task of Spark's may want a hundred records of a long log, and get megabytes of others.
+        A Spark task may need a hundred records of a long log, and would get megabytes of others.
         """
         if self.fetch_offset is None or self.until == MAX_OFFSET:
             return most
@@ -476,11 +504,11 @@ class PartitionState:
 
     @property
     def finished(self) -> bool:
-        """All wanted offsets were handed out."""
+        """Whether all wanted offsets were returned."""
         return self.position is not None and self.position >= self.until
 
     def wants_fetch(self) -> bool:
-        """Whether there is something to ask for, backoff apart."""
+        """Return whether there is something to fetch, apart from a backoff."""
         return (
             self.fetch_offset is not None
             and self.asked is None

@@ -1,8 +1,8 @@
-"""The offsets of one partition that a consumer has handed to its caller, as a range.
+"""Track the range of offsets of one partition that a consumer has returned to its caller.
 
-In: moves of the position that aren't records' handing out (seeks, resets). Out: whether an offset
-lies in the range. It costs nothing per record, as the position itself is the range's end while
-records are handed out. Must not: know partitions or topics.
+In: moves of the position by seeks and resets. Out: whether an offset is in the range. It costs
+nothing per record, as the position itself is the range's end while records are returned. Must not:
+know partitions or topics.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ class ReadSpan:
 
     def __init__(self) -> None:
         self.low: int | None = None
-        """The lowest offset that reading began at; None before the first."""
+        """Lowest offset at which reading started; None before the first."""
         self.high = -1
-        """The highest position that was left by a seek or a reset."""
+        """Highest position from which a seek or a reset moved away."""
 
     def moved(self, before: int | None, position: int | None) -> None:
-        """Note that the position moves without a record."""
+        """Note that the position moves without a returned record."""
         if self.low is not None and before is not None and before > self.high:
             self.high = before
         if position is not None and (self.low is None or position < self.low):

@@ -1,7 +1,7 @@
-"""The values that a consumer hands out.
+"""Define the values that a consumer returns.
 
-In: rows of decoded columns, answers to ListOffsets. Out: plain values. Must not: refer to the
-buffers they were made from.
+In: rows of decoded columns, responses to ListOffsets. Out: plain values. Must not: refer to the
+buffers that they were read from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek.record import read_as_slots
 from odradek.record.columns import Headers, RawHeaders
 
 _HEADERS = 7
-"""Which item of a record they are."""
+"""Index of the headers in a record."""
 
 
 class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
@@ -67,7 +67,10 @@ class UnreadRecord(ConsumerRecord):
 
     @property
     def headers(self) -> Headers:
-        """(name, value) of each header, made again each time: keep what you use twice."""
+        """(name, value) of each header, decoded at each access.
+
+        Keep the result if you need it twice.
+        """
         held: Any = super().__getitem__(_HEADERS)
         return tuple(held)
 
@@ -77,7 +80,7 @@ class UnreadRecord(ConsumerRecord):
 
     def __getitem__(self, index: Any) -> Any:
         found = super().__getitem__(index)
-        if isinstance(found, tuple):  # a slice, perhaps of the headers, too
+        if isinstance(found, tuple):  # a slice, perhaps with the headers
             return tuple(self)[index]
         return tuple(found) if isinstance(found, RawHeaders) else found
 
@@ -124,7 +127,7 @@ class HeldGroupMetadata(ConsumerGroupMetadata):
     """
 
     asked: Callable[[], Callable[..., Any] | None]
-    """Returns `GroupCommits.in_transaction` of the consumer; None once that was collected."""
+    """Returns `GroupCommits.in_transaction` of the consumer; None once the consumer is freed."""
 
     @classmethod
     def of(
@@ -170,7 +173,7 @@ class NoOffsetForPartitionError(IllegalStateError):
     """A partition has no position and no committed offset, and `auto.offset.reset` is none."""
 
     def __init__(self, partition: TopicPartition, where: str) -> None:
-        super().__init__(partition, where)  # as given, for copies and pickles
+        super().__init__(partition, where)  # unchanged, for copies and pickles
         self.partition, self.where = partition, where
 
     def __str__(self) -> str:

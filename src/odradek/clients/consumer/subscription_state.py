@@ -1,7 +1,8 @@
-"""The assignment: all partitions of one consumer.
+"""Hold the assignment: all partitions of one consumer.
 
-In: `assign`, `seek`, resets, pauses; what a group adds and takes away. Out: one `PartitionState`
-per assigned partition (R-GR-1: nothing else moves positions). Must not: fetch, or know brokers.
+In: `assign`, `seek`, resets, pauses; partitions that a group adds and removes. Out: one
+`PartitionState` per assigned partition (R-GR-1: nothing else moves positions). Must not: fetch, or
+know brokers.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ logger = logging.getLogger("odradek.consumer")
 Selection = Collection[TopicPartition] | None
 """The partitions that a reader reads; None: all that are assigned."""
 Selector = Callable[[], Selection]
-"""Returns those that the readers that wait just now read."""
+"""Returns the partitions that the currently waiting readers read."""
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 COMMITTED = "committed"
-"""A reset to what the group has committed; where it hasn't, `auto.offset.reset` decides."""
+"""Reset to the group's committed offset; without one, `auto.offset.reset` decides."""
 WITHOUT_END: Place = (MAX_OFFSET, -1)
 MOST_NAMED = 5
-"""Partitions that an error's text names."""
+"""Maximum number of partitions that an error names."""
 
 
 def _names(partitions: Collection[TopicPartition]) -> str:
@@ -42,7 +43,7 @@ def _names(partitions: Collection[TopicPartition]) -> str:
 
 
 def check_partition(partition: TopicPartition) -> None:
-    """Refuse what can't be a partition."""
+    """Raise if the argument isn't a valid partition."""
     if not partition.topic or partition.partition < 0:
         raise ConfigurationError(f"{partition!r} isn't a valid partition")
     check_topic(partition.topic)
@@ -54,42 +55,49 @@ class SubscriptionState:
     def __init__(
         self, policy: str, retry: ExponentialBackoff, rng: Rng, first: str | None = None
     ) -> None:
-        """`first`: what a new partition begins with, when that isn't the policy."""
+        """Set `first`, the reset policy of a new partition, if that isn't `policy`."""
         self._policy = policy
         self._first = first or policy
         self._retry = retry
         self._rng = rng
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.changes = 0
-        """Grows with whatever may make another partition worth a fetch."""
+        """Number of changes that may make another partition worth a fetch."""
         self.pauses = 0
-        """Grows with each pause and resume."""
+        """Number of pauses and resumes."""
         self.readable = Signal()
-        """Notified when there may be something for the caller: records, an error, or a change of
-        the subscription."""
+        """Notified when there may be something for the caller.
+
+        That is a record, an error, or a change of the subscription.
+        """
         self._read: Selection = None
         """The partitions that the waiting callers read."""
         self._failed: dict[PartitionState, None] = {}
-        """All that may have an error, to avoid searching thousands of partitions for one."""
+        """Partitions that may have an error: saves a search through thousands of partitions."""
         self._suspended: dict[PartitionState, None] = {}
         self.in_hand: dict[PartitionState, None] = {}
-        """Partitions of records returned since the caller last asked, in its thread only.
-        """
+        """Partitions of the records that the caller last received; used in its thread only."""
         self.hand_over = HandOver()
         """Records on their way to the caller."""
         self.untold: dict[PartitionState, bool] = {}
-        """Partitions whose topic was replaced since the caller last asked for records, and whether
-        it was told otherwise: by an error or a listener, or it has reset the position."""
+        """Partitions whose topic was recreated since the caller last asked for records.
+
+        The value says whether the caller knows already: by an error or a listener, or because it
+        has reset the position.
+        """
         self._warned: dict[str, bytes] = {}
-        """By topic: the id in the last warning that it was deleted and created again."""
+        """Topic id in the last warning that a topic was deleted and recreated, by topic."""
         self._dropped: dict[TopicPartition, PartitionState] = {}
-        """The partitions that the group took away last: if the next assignment brings one of them
-        back, the caller may still commit records of it."""
+        """Partitions that the group removed last.
+
+        If the next assignment contains one of them again, the caller may still commit records of
+        it.
+        """
 
     def assign(
         self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, Place]
     ) -> None:
-        """Replace the assignment; partitions that stay keep their positions."""
+        """Replace the assignment; partitions that remain keep their positions."""
         self.changes += 1
         wanted = dict.fromkeys(partitions)
         for partition in wanted:
@@ -106,7 +114,7 @@ class SubscriptionState:
             state.read_until(*until.get(partition, WITHOUT_END))
             self.partitions[partition] = state
         for gone in old.values():
-            gone.move_to(None)  # its holders see another generation
+            gone.move_to(None)  # so that references to the state see another generation
 
     def _new(self, partition: TopicPartition) -> PartitionState:
         made = PartitionState(partition, self._first, Backoff(self._retry, self._rng))
@@ -116,13 +124,13 @@ class SubscriptionState:
     # Calls of a group
 
     def touch(self) -> None:
-        """Something changed that may make another partition worth a fetch."""
+        """Note a change that may make another partition worth a fetch."""
         self.changes += 1
 
     def add(
         self, partitions: Iterable[TopicPartition], ids: Mapping[TopicPartition, bytes]
     ) -> None:
-        """Assign these as well; the others aren't touched.
+        """Add partitions to the assignment without touching the others.
 
         `ids`: the ids of their topics, if the group assigns topics by id (KIP-848).
         """
@@ -139,7 +147,7 @@ class SubscriptionState:
                 self.identify(state, topic_id)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign these no longer; the others aren't touched."""
+        """Remove partitions from the assignment without touching the others."""
         self.changes += 1
         dropped: dict[TopicPartition, PartitionState] = {}
         for partition in list(partitions):
@@ -150,7 +158,7 @@ class SubscriptionState:
         self._dropped = dropped or self._dropped
 
     def withhold(self, state: PartitionState) -> None:
-        """Hand out nothing of it any more; its position stays, to be committed."""
+        """Return no more records of a partition; keep its position, which will be committed."""
         self.changes += 1
         self._suspended.pop(state, None)
         state.withhold()
@@ -165,7 +173,7 @@ class SubscriptionState:
 
     @property
     def suspended(self) -> bool:
-        """Partitions wait for `resume`."""
+        """Whether partitions wait for `resume`."""
         return bool(self._suspended)
 
     def suspend(self) -> None:
@@ -176,7 +184,7 @@ class SubscriptionState:
                 self._suspended[state] = None
 
     def resume(self) -> None:
-        """End `suspend`: all partitions continue but those that were withheld for good."""
+        """End `suspend`: all partitions continue except those that were withheld."""
         if self._suspended:
             suspended, self._suspended = self._suspended, {}
             for state in suspended:
@@ -184,9 +192,9 @@ class SubscriptionState:
             self.changes += 1
 
     def note_consumed(self, of: Selection = None) -> None:
-        """Note that the caller has finished the records of these partitions.
+        """Note that the caller has processed its records of these partitions.
 
-        Without records of a call that is running, or that an exception has ended.
+        Records of a running or interrupted call don't count.
         """
         under_way, kept = self.hand_over, dict[PartitionState, None]()
         taken = under_way.taken
@@ -237,7 +245,7 @@ class SubscriptionState:
         return self.hand_over.settled(self.get(partition))[0]
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Offsets from there to the end of the log, as far as that is known."""
+        """Return the lag of a partition's position, as far as the log's end is known."""
         return self._lag(self.get(partition))
 
     def _lag(self, state: PartitionState) -> int | None:
@@ -255,7 +263,7 @@ class SubscriptionState:
         return state.confirmed and self._lag(state) == 0
 
     def committed_lags(self) -> dict[TopicPartition, int]:
-        """Offsets from what the group has to the end, of those where both are known."""
+        """Return the lags of the committed offsets, where both ends are known."""
         ends = {s.partition: (s.committed, s.seen_end) for s in list(self.partitions.values())}
         return {
             partition: max(0, end - committed.offset)
@@ -264,30 +272,30 @@ class SubscriptionState:
         }
 
     def high_watermarks(self) -> dict[TopicPartition, int | None]:
-        """Where the logs ended as the last answers said."""
+        """Return the high watermarks of the last responses."""
         told = {s.partition: s.answered for s in list(self.partitions.values())}
         return {p: at[0] if at is not None and at[0] >= 0 else None for p, at in told.items()}
 
     def last_known(self, partition: TopicPartition) -> PartitionState | None:
-        """Return a partition's state, also if the group took it away last."""
+        """Return a partition's state, even if the group removed it last."""
         return self.partitions.get(partition) or self._dropped.get(partition)
 
     def holds(self, state: PartitionState) -> bool:
-        """Whether a state is (still) part of the assignment."""
+        """Return whether a state is still part of the assignment."""
         return self.partitions.get(state.partition) is state
 
     def seek(self, partition: TopicPartition, offset: int, epoch: int = -1) -> None:
-        """Go to an offset; whether it is in the log shows at the next fetch.
+        """Seek to an offset; the next fetch shows whether it is in the log.
 
-        `epoch`: the leader epoch of the record before it, where that is known. Else it is right in
-        whatever log that is, at the same offset, too (KIP-320).
+        `epoch`: the leader epoch of the record before it, if known. Without an epoch the offset is
+        used with any log (KIP-320).
         """
         if not 0 <= offset < MAX_OFFSET:
             raise ConfigurationError(f"offset must be 0 or more, not {offset}")
         self.changes += 1
         state = self.announced(partition)
         state.seek(offset, epoch)
-        self.hand_over.forget(state)  # also where it is the same offset
+        self.hand_over.forget(state)  # also if the offset doesn't change
 
     def check_seek(self, partition: TopicPartition, offset: int) -> None:
         """Raise for an offset of a deleted topic that the caller doesn't know to be recreated.
@@ -307,12 +315,12 @@ class SubscriptionState:
             )
 
     def note_told(self, state: PartitionState) -> None:
-        """Note that the caller hears of the topic, if it was recreated."""
+        """Note that the caller is notified of the topic, if it was recreated."""
         if state in self.untold:
             self.untold[state] = True
 
     def request_reset(self, partitions: Iterable[TopicPartition] | None, policy: str) -> None:
-        """Have positions looked up, at the next poll or position()."""
+        """Look positions up at the next poll or position()."""
         self.changes += 1
         chosen = list(self.partitions if partitions is None else partitions)
         for state in [self.announced(partition) for partition in chosen]:
@@ -325,7 +333,7 @@ class SubscriptionState:
         self.hold([self.announced(partition) for partition in partitions], paused=paused)
 
     def hold(self, states: Iterable[PartitionState], *, paused: bool) -> None:
-        """Do the same for the client's own reasons, whatever was announced to the caller."""
+        """Pause or resume for the client's own reasons, whatever was announced to the caller."""
         self.changes += 1
         self.pauses += 1
         for state in states:
@@ -333,9 +341,10 @@ class SubscriptionState:
                 state.pause(paused=paused)
 
     def read(self, of: Selection) -> None:
-        """Note which partitions the callers that wait read.
+        """Set the partitions that the waiting callers read.
 
-        Records of the others wait aside, where they take no buffer memory from these (R-HO-6).
+        Records of other partitions are stored separately and take no buffer memory from these
+        (R-HO-6).
         """
         if of == self._read:
             return
@@ -349,7 +358,7 @@ class SubscriptionState:
         """Let the policy find a new position."""
         self.changes += 1
         state.begin_reset(policy or self._policy)
-        state.forget_committed()  # it leads here again
+        state.forget_committed()  # it would lead here again
 
     def identify(self, state: PartitionState, topic_id: bytes) -> bool:
         """Note the id of a partition's topic; return False if it is another topic than before."""
@@ -376,9 +385,9 @@ class SubscriptionState:
         state.reset_by(self._policy if same or self._policy == NONE else EARLIEST)
 
     def topic_replaced(self, state: PartitionState) -> None:
-        """Read a recreated topic from its beginning, whatever the policy is: all of it is unseen.
+        """Read a recreated topic from its beginning, whatever the policy is: all of it is unread.
 
-        Without a policy the position stays until the caller is told.
+        Without a policy the position remains until the caller is notified.
         """
         self.untold[state] = False
         if self._policy != NONE:
@@ -387,8 +396,8 @@ class SubscriptionState:
     def lost_position(self, state: PartitionState, now: float) -> None:
         """Handle a position that the log doesn't contain.
 
-        If the log lacks a position that a reset has found, it is looked up again with a backoff:
-        two replicas that disagree would be asked as fast as they answer.
+        If a reset has found that position, it is looked up again with a backoff: two replicas that
+        disagree would otherwise be asked as fast as they answer.
         """
         before = state.losses
         self.policy_reset(state)
@@ -414,7 +423,7 @@ class SubscriptionState:
         self.readable.notify()
 
     def raise_pending(self, of: Selection = None) -> None:
-        """Raise the first error that waits for a caller that reads these."""
+        """Raise the first error that waits for a caller that reads these partitions."""
         if self._failed and (state := self.failed(of)) is not None:
             del self._failed[state]
             error = state.take_error()
@@ -425,18 +434,18 @@ class SubscriptionState:
 
     def failed(self, of: Selection = None) -> PartitionState | None:
         """Return the first of these partitions whose error waits for the caller."""
-        if not self._failed:  # nearly always, and each poll asks
+        if not self._failed:  # the usual case, and each poll checks this
             return None
         for state in list(self._failed):
             if state.error is None or not self.holds(state):
-                del self._failed[state]  # a seek or a new assignment has made it good
+                del self._failed[state]  # a seek or a new assignment has cleared it
             elif of is None or state.partition in of:
                 return state
         return None
 
     def finished(self) -> bool:
-        """Nothing more can come: every partition has reached its `until`, and there are some.
+        """Return whether every partition has reached its `until`, and there are some.
 
-        A reader that waits while nothing is assigned continues with what is assigned next.
+        While nothing is assigned, a waiting reader continues with the next assignment.
         """
         return bool(self.partitions) and all(s.finished for s in self.partitions.values())

@@ -1,9 +1,10 @@
-"""Take back records of an interrupted call, which its caller doesn't have yet (R-GR-1, R-HO-1).
+"""Restore records of an interrupted call, which its caller hasn't received (R-GR-1, R-HO-1).
 
-In: each partition as it was before the call took records of it. Out: an exception that interrupts
-the call (a signal handler's, Ctrl-C) restores positions and rows, so that no record is skipped or
-counts as consumed. Positions that a seek or another assignment has moved meanwhile aren't changed.
-Must not: be reset before the caller has its records; its callers hold the host's lock.
+In: the state of each partition before the call took records of it. Out: after an exception that
+interrupts the call (a signal handler's, Ctrl-C), the former positions and rows, so that no record
+is skipped or counts as consumed. Positions that a seek or another assignment has moved meanwhile
+aren't changed. Must not: be reset before the caller has its records; its callers hold the host's
+lock.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Before(NamedTuple):
-    """One partition before records of it were taken."""
+    """State of one partition before records of it were taken."""
 
     entry: CompletedFetch
     progress: DecodingProgress
@@ -27,24 +28,24 @@ class Before(NamedTuple):
 
 
 class HandOver:
-    """The call that is under way, or the one that an exception has ended."""
+    """The records that the running call has taken, or one that an exception ended."""
 
     __slots__ = ("taken",)
 
     def __init__(self) -> None:
         self.taken: dict[PartitionState, Before] = {}
-        """Partitions as they were before records of them were taken."""
+        """States of partitions before records of them were taken."""
 
     def note(self, entry: CompletedFetch) -> None:
-        """Before anything of an entry moves; only the first one of its partition counts."""
+        """Note the state of an entry's partition, the first time before anything of it moves."""
         state = entry.state
         before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             fields = entry, entry.progress(), state.position, state.position_epoch, state.moves
-            self.taken[state] = tuple.__new__(Before, fields)  # without Python's call
+            self.taken[state] = tuple.__new__(Before, fields)  # without a Python call
 
     def forget(self, state: PartitionState) -> None:
-        """Nothing of it is on its way to the caller."""
+        """Drop the state of a partition, as no record of it is on its way to the caller."""
         self.taken.pop(state, None)
 
     def done(self) -> None:
@@ -62,10 +63,10 @@ class HandOver:
         return before.position, before.epoch
 
     def take_back(self, put_back: Callable[[CompletedFetch, DecodingProgress], bool]) -> bool:
-        """Put everything back; return whether something is fetched again.
+        """Restore everything; return whether records have to be fetched again.
 
-        `put_back` does so with an entry and returns whether it is still buffered; other records are
-        fetched again. If this is interrupted, it begins again at the next call.
+        `put_back` restores an entry and returns whether it is still buffered; other records are
+        fetched again. If this is interrupted, the next call starts it again.
         """
         again = False
         for state, before in self.taken.items():

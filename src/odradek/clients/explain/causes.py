@@ -1,7 +1,7 @@
 """Find the usual cause of an address's error, its kind, and its cure.
 
 In: the last error of an address, or the state of its pending connection attempt. Out: one `Cause`,
-in words that `explain()`, `health()` and `odradek doctor` share. Must not: read an engine, or claim
+whose texts `explain()`, `health()` and `odradek doctor` share. Must not: read an engine, or claim
 certainty: these are the usual causes, unless an error states its own (`ExplainedError`).
 """
 
@@ -31,7 +31,7 @@ from odradek.common.errors import (
 
 
 class DialStage(StrEnum):
-    """Where on its way a connection ended, or a question."""
+    """Stage in which a connection attempt or a request ended."""
 
     NAME = "name"
     NETWORK = "network"
@@ -87,7 +87,7 @@ HALF_DEAD = Cause(
 SAYS_NOTHING = frozenset((MUTE.meaning, CLOSES.meaning))
 """Meanings for addresses that never sent a byte of Kafka's protocol."""
 
-# In this order: the first class that fits.
+# Ordered: the first class that matches is used.
 CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         DnsError,

@@ -1,7 +1,7 @@
-"""A group consumer's part of `explain()`: the state of its membership.
+"""Explain a group consumer: the state of its membership.
 
-In: the engine's group, read from any thread. Out: a frozen picture and its line of text.
-Must not: change anything, or wait.
+In: the engine's group, read from any thread. Out: a frozen dataclass and its line of text. Must
+not: change anything, or wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SUSPENDED = (
     "because other members may own the partitions by now"
 )
 LONG = 5.0
-"""Seconds that joining may take before it is trouble."""
+"""Seconds of joining after which a diagnosis mentions it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class GroupExplanation:
 def explain_group(
     group: ConsumerGroup, subscription: SubscriptionState, metadata: Metadata, now: float
 ) -> GroupExplanation:
-    """Take the picture."""
+    """Return the explanation of a group consumer."""
     membership, who = group.membership, group.identity()
     since = None if membership is None else membership.unsettled_since
     waits = group.waits_for(now)
@@ -188,7 +188,7 @@ def _awaited(
 
 
 def _missing(group: ConsumerGroup, metadata: Metadata) -> tuple[str, ...]:
-    """Return the topics that brokers don't know; those that weren't asked for yet don't count."""
+    """Return the topics that brokers don't know; topics that weren't requested yet are left out."""
     here = () if metadata.snapshot is None else metadata.snapshot.topics
     return tuple(t for t in group.topics() if t in metadata.topic_errors and t not in here)
 

@@ -75,7 +75,7 @@ def explain_weaker(engine: ProducerEngine) -> str | None:
 
 
 def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | None:
-    """Take the picture; None while every record has its outcome."""
+    """Return the explanation of unacknowledged records; None without any."""
     pending = [batch for batch in engine.incomplete() if batch.count]
     if not pending:
         return None
@@ -130,7 +130,7 @@ class TransactionExplanation:
 
 
 def explain_transaction(transactions: TransactionManager) -> TransactionExplanation:
-    """Take the picture."""
+    """Return the explanation of a producer's transactions."""
     producer_id, epoch = transactions.current
     pending, error = transactions.pending, transactions.error
     return TransactionExplanation(

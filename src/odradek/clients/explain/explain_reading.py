@@ -1,6 +1,6 @@
-"""A consumer's part of `explain()`: what it reads, and what is left to read.
+"""Explain a consumer's reading: its partitions, and their lag.
 
-In: the engine's subscription, read from any thread. Out: a frozen picture and its line of text.
+In: the engine's subscription, read from any thread. Out: a frozen dataclass and its line of text.
 Must not: change anything, ask brokers, or wait.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from odradek.metadata.metadata import Metadata
 
 MOST_NAMED = 3
-"""Partitions whose metadata is older that the text names."""
+"""Maximum number of partitions with outdated metadata that the text names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ReadingExplanation:
 def explain_reading(
     subscription: SubscriptionState, metadata: Metadata
 ) -> ReadingExplanation | None:
-    """Take the picture; None where nothing is assigned."""
+    """Return the explanation; None if nothing is assigned."""
     lags, states = subscription.lags(), list(subscription.partitions.values())
     if not lags:
         return None

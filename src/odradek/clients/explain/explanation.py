@@ -1,7 +1,7 @@
 """`client.explain()`: why nothing is happening, and when the next attempt is (R-EV-1).
 
-In: an engine and its time. Out: a frozen picture that prints as text and converts to plain data.
-Must not: do I/O, wait, or change anything. It may be taken from any thread.
+In: an engine and its time. Out: a frozen dataclass that prints as text and converts to plain data.
+Must not: do I/O, wait, or change anything. Any thread may call it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ TAKES = 5
 QUIET = 1.0
 """Seconds of throttling from which on the text mentions it."""
 SOON = 0.05
-"""Seconds that would be shown as 0.0."""
+"""Seconds below which the text says "in progress", as the time would print as 0.0."""
 SHOWN_ATTEMPTS = 5
-"""Different ones that the text shows; `attempts` has all."""
+"""Maximum number of different attempts in the text; `attempts` has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +319,7 @@ def _mib(size: int) -> str:
 
 
 def explain(engine: ClientEngine, client: str, now: float) -> Explanation:
-    """Take the picture; texts of peers are cleaned for display (R-IN-3)."""
+    """Return the explanation; texts of peers are cleaned for display (R-IN-3)."""
     for _ in range(TAKES):
         try:
             return cleaned(_picture(engine, client, now))
@@ -337,7 +337,7 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
     ended = None if engine.ended is None else f"{type(engine.ended).__name__}: {engine.ended}"
     outage, addresses = _outage(engine, now), _addresses(engine, now)
     dials = [a.setup_left for a in addresses if a.setup_left is not None]
-    if due and dials:  # else the updater's next look at it may be minutes away
+    if due and dials:  # otherwise the updater's next check may be minutes away
         next_attempt = min([*dials, *([] if next_attempt is None else [next_attempt])])
     soon = next_attempt if due else min(dials, default=None)
     consumes, transacts = getattr(engine, "group", None), getattr(engine, "transactions", None)
@@ -460,7 +460,8 @@ def _addresses(engine: ClientEngine, now: float) -> tuple[AddressExplanation, ..
 def _address(
     role: str, state: AddressState, connections: list[Connection], dial: When, now: float
 ) -> AddressExplanation:
-    # Of several connections (metadata gets one of its own at times) the most useful one counts.
+    # An address may have several connections (such as one for metadata): the most useful one
+    # counts.
     ordered = sorted(connections, key=lambda c: (not c.ready, c.beside, c.suspect, c.id))
     connection = ordered[0] if ordered else None
     pending = connection if connection is not None and not connection.ready else None
@@ -492,7 +493,7 @@ def _address(
     )
 
 
-# Words
+# Texts
 
 
 def line(a: AddressExplanation) -> str:

@@ -1,8 +1,8 @@
-"""`client.health()`: whether a client can do its work, for probes that come every second.
+"""`client.health()`: whether a client can do its work, for probes that run every second.
 
-In: the engine of a client, read from any thread. Out: a frozen picture with one reason and its
-cure. No request is sent for it, no lock is taken, and while all is well nothing is put into words.
-Must not: change anything, wait, or call a client unwell for what passes by itself in seconds: who
+In: the engine of a client, read from any thread. Out: a frozen dataclass with one reason and its
+cure. No request is sent for it, no lock is taken, and without a problem no text is formatted. Must
+not: change anything, wait, or report a problem that passes by itself in seconds: a supervisor that
 restarts programs because of it would make an outage worse.
 """
 
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
 
 STUCK = 15.0
-"""Seconds that a record may wait for its leader, or a consumer for its group, before that is
-trouble: elections and rebalances take less."""
+"""Seconds that a record may wait for its leader, or a consumer for its group, without a problem.
+
+Elections and rebalances take less.
+"""
 TAKES = 5
 
 
@@ -96,7 +98,7 @@ class _Finding(NamedTuple):
 
 
 def health(calls: ClientCalls[Any]) -> Health:
-    """Take the picture; texts of peers are cleaned for display (R-IN-3)."""
+    """Return the client's health; texts of peers are cleaned for display (R-IN-3)."""
     for _ in range(TAKES):
         try:
             return _picture(calls)
@@ -154,7 +156,7 @@ def _finding(calls: ClientCalls[Any], engine: ClientEngine, now: float) -> _Find
 
 
 def _outage(engine: ClientEngine, begun: float, now: float) -> _Finding:
-    """Nobody answers."""
+    """Return the problem that no broker answers."""
     picture = explain(engine, "", now)
     failing = [a for a in picture.addresses if a.cure is not None]
     refusal = engine.updater.refusals.latest()
@@ -268,7 +270,7 @@ def _of_pattern(engine: ClientEngine) -> _Finding | None:
 
 
 def _of_quotas(engine: ClientEngine, now: float) -> _Finding | None:
-    """Brokers that want quiet (KIP-219): it passes, and everything takes longer until then."""
+    """Return the problem that brokers throttle this client (KIP-219), which passes."""
     lines = list(engine.network.connections.values())
     quiet = max(lines, key=lambda line: line.throttled_until, default=None)
     left = 0.0 if quiet is None else quiet.throttled_until - now

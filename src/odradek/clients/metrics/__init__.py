@@ -1,6 +1,7 @@
-"""`client.metrics()`: what a client counts and measures, under Kafka's names.
+"""`client.metrics()`: the counters and measurements of a client, under Kafka's names.
 
-`metric` has the snapshot's shape, `catalogue` each name with its unit and meaning, `snapshot` puts
-one together; `client_metrics`, `producer_metrics` and `consumer_metrics` read the engines. Must
-not: count anything; the engine's rooms do, where it happens.
+In: an engine, read from any thread. Out: a `Metrics` snapshot. `metric` defines the snapshot,
+`catalogue` each metric's name, unit and meaning, `snapshot` collects the values; `client_metrics`,
+`producer_metrics` and `consumer_metrics` read the engines. Must not: count anything; the engine
+counts where things happen.
 """

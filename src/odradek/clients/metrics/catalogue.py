@@ -1,7 +1,8 @@
 """Describe every metric by name: its unit, whether it only grows, and its meaning.
 
-Names, units and meanings are those of Kafka's Java clients if those have the metric; the texts say
-where it differs here. Metrics of the group `odradek-metrics` are ours. Must not: read a client.
+Names, units and meanings are those of Kafka's Java clients if those have the metric; the texts
+mention differences. Metrics of the group `odradek-metrics` are Odradek's own. Must not: read a
+client.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _gauge(text: str, unit: str = "") -> Meaning:
 
 
 def _lately(what: str, unit: str) -> dict[str, Meaning]:
-    """Return an average and a maximum of the running and the last sample."""
+    """Return the texts of an average and a maximum over the current and the last sample."""
     return {
         "-avg": _gauge(f"The average {what}, {LATELY}.", unit),
         "-max": _gauge(f"The maximum {what}, {LATELY}.", unit),
@@ -178,16 +179,16 @@ MEANINGS: dict[str, Meaning] = {**CONNECTIONS, **PRODUCER, **CONSUMER, **CLIENT,
 
 
 class MetricScope(NamedTuple):
-    """Metrics of one kind of thing."""
+    """Metrics with the same group and tags."""
 
     group: str
     tags: tuple[str, ...]
-    """Beside `client-id`."""
+    """Tags in addition to `client-id`."""
     names: tuple[str, ...]
 
     @property
     def meanings(self) -> dict[str, Meaning]:
-        """Of its metrics, by name."""
+        """Descriptions of its metrics, by name."""
         return {name: MEANINGS[name] for name in self.names}
 
 
@@ -230,4 +231,4 @@ SCOPES: tuple[MetricScope, ...] = (
     MetricScope(OURS, ("topic", "partition"), ("committed-lag",)),
     MetricScope(OURS, (), (*CLIENT, "record-acknowledged-total", *_OURS_OF_CONSUMERS, *WORK)),
 )
-"""All that there can be: every metric of every client is in one of these."""
+"""All scopes: every metric of every client is in one of these."""

@@ -1,7 +1,7 @@
-"""The metrics that every client has: connections, requests, metadata, outages.
+"""Read the metrics that every client has: connections, requests, metadata, outages.
 
-In: the engine of a client, read from any thread. Out: what becomes part of its snapshot. Must not:
-change anything, or wait.
+In: the engine of a client, read from any thread. Out: values for its snapshot. Must not: change
+anything, or wait.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ UP = frozenset(
 
 
 def add_connections(found: FoundMetrics, engine: ClientEngine, prefix: str) -> None:
-    """All connections together, and those of each broker; `prefix`: the client's in Java's groups.
+    """Add the metrics of all connections, and of each broker.
 
-    Numbers of addresses that are no broker's any more count in the sum alone.
+    `prefix`: the client's in Java's groups.
+
+    Addresses that no longer belong to a broker count in the sum alone.
     """
     network, counts = engine.network, engine.events.counts
     traffic = {record.address: _Traffic(record) for record in network.states.all()}
@@ -58,7 +60,7 @@ def add_connections(found: FoundMetrics, engine: ClientEngine, prefix: str) -> N
 
 
 class _Traffic:
-    """All connections to one address, those that have ended among them."""
+    """Counters of all connections to one address, including those that have ended."""
 
     def __init__(self, record: AddressState) -> None:
         self.ready = self.waiting = 0
@@ -66,7 +68,7 @@ class _Traffic:
         self.measured: list[Sampled] = [record.latency]
 
     def add(self, connection: Connection) -> None:
-        """One that there is."""
+        """Add an existing connection."""
         self.ready += connection.ready
         self.waiting += len(connection.in_flight)
         self.measured.append(connection.in_flight)

@@ -1,6 +1,6 @@
-"""The shape of `client.metrics()`: metrics by name, group and tags, all of one moment.
+"""Define the result of `client.metrics()`: metrics by name, group and tags.
 
-In: what was read of a client. Out: a frozen mapping, with look-ups by name and tags, plain data for
+In: values read at one moment. Out: a frozen mapping, with look-ups by name and tags, plain data for
 JSON, and one line for a log. Must not: know a client.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 Kind = Literal["counter", "gauge"]
 LINE = 12
-"""Metrics that a line for a log has at most."""
+"""Maximum number of metrics in a log line."""
 
 
 class MetricName(NamedTuple):
@@ -52,7 +52,7 @@ class Metric:
         return MetricName(self.name, self.group, tuple(self.tags.items()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled and copied with its tags, which no other process may change either."""
+        """Pickle and copy the metric with its tags, which are read-only in the copy as well."""
         plain = (self.name, self.group, dict(self.tags), self.value)
         return _metric, (*plain, self.unit, self.description, self.kind)
 
@@ -141,7 +141,7 @@ class Metrics(Mapping[MetricName, float]):
         return fitting[0].value
 
     def _lacking(self, name: str) -> str:
-        """Say why no metric fits: none of this name, or another group or other tags."""
+        """Return why no metric matches: no metric has the name, or the group or tags differ."""
         others = self.find(name)
         if others:
             return f"no metric {name} with this group and these tags, only {others[0]}"

@@ -26,7 +26,7 @@ class FoundMetrics:
         self._found: list[Metric] = []
 
     def add(self, group: str, name: str, value: float, **tags: str) -> None:
-        """Note one; a tag `node_id` is `node-id`."""
+        """Add a value; the keyword `node_id` is the tag `node-id`."""
         unit, kind, text = MEANINGS[name]
         named = {tag.replace("_", "-"): given for tag, given in tags.items()}
         all_tags = MappingProxyType({"client-id": self._client_id, **named})
@@ -35,7 +35,7 @@ class FoundMetrics:
     def add_sampled(
         self, group: str, name: str, measured: Iterable[Sampled], factor: float = MS, **tags: str
     ) -> None:
-        """Average and maximum of what was measured lately."""
+        """Add average and maximum of recent measurements."""
         seen = list(measured)
         self.add(group, f"{name}-avg", factor * average(seen, self.now), **tags)
         self.add(group, f"{name}-max", factor * largest(seen, self.now), **tags)
@@ -51,7 +51,7 @@ class FoundMetrics:
         self.add(group, f"{name}-max", 0.0 if math.isnan(longest) else longest)
 
     def all(self) -> tuple[Metric, ...]:
-        """All that were noted, in that order."""
+        """Return all values, in the order in which they were added."""
         return tuple(self._found)
 
 

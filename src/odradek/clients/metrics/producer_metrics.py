@@ -1,7 +1,7 @@
-"""The metrics that a producer has beside those of every client.
+"""Read the metrics that only a producer has.
 
-In: its engine, read from any thread. Out: what becomes part of its snapshot. Must not: change
-anything, take the accumulator's lock, or wait.
+In: its engine, read from any thread. Out: values for its snapshot. Must not: change anything, take
+the accumulator's lock, or wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`client.metrics()`: a snapshot of what one client counts and measures.
+"""`client.metrics()`: a snapshot of the counters and measurements of one client.
 
 In: a client's engine and host, read from any thread. Out: `Metrics`. No request is sent for it, no
 lock is taken. Must not: change anything, or wait.
@@ -23,7 +23,7 @@ TAKES = 5
 
 
 def metrics(kind: str, engine: ClientEngine, host: Host, work: WorkTotals | None = None) -> Metrics:
-    """Take the snapshot; `kind` is the client's class, `work` counts what its workers do."""
+    """Return the snapshot; `kind` is the client's class, `work` counts the work of its workers."""
     for _ in range(TAKES):
         try:
             return _snapshot(kind, engine, host, work)

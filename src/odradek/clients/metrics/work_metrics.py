@@ -1,7 +1,7 @@
-"""The metrics that a consumer has while workers use it.
+"""Read the metrics that a consumer has while workers use it.
 
-In: what its workers have done, read from any thread. Out: what becomes part of its snapshot. Must
-not: change anything, or wait.
+In: the workers' counters, read from any thread. Out: values for its snapshot. Must not: change
+anything, or wait.
 """
 
 from __future__ import annotations

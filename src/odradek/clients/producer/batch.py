@@ -1,6 +1,6 @@
-"""One batch of one partition on its way, and the futures of its records.
+"""Hold one batch of one partition, and the results of its records.
 
-In: records, then the outcome. Out: `RecordMetadata` for each record. Must not: send itself.
+In: records, then the batch's outcome. Out: `RecordMetadata` for each record. Must not: send itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_SEQUENCE = -1
 SEQUENCES = 1 << 31
 """Number of sequences after which they begin at 0 again."""
 MOST_REFUSALS = 8
-"""Kinds of failures that are kept of a batch."""
+"""Maximum number of different failures kept for a batch."""
 OPEN = -1
 """The serial of a batch that isn't ready yet."""
 
@@ -56,17 +56,17 @@ class BatchOutcome(NamedTuple):
 
 
 NO_OFFSET = BatchOutcome(-1, -1)
-"""The outcome of a batch without records, or whose offset isn't known, or which has parts."""
+"""The outcome of a batch without records, without a known offset, or that was split."""
 
 
 class Part(NamedTuple):
-    """Consecutive records of a batch, and where they are now."""
+    """Consecutive records of a batch, and the batch that contains them now."""
 
     first: int
     records: int
     batch: ProducerBatch
     at: int
-    """The index there of the first of them."""
+    """Index of the first of them in that batch."""
 
 
 class ProduceRefusals:
@@ -84,7 +84,7 @@ class ProduceRefusals:
         """The newest one."""
 
     def note(self, address: Address | None, what: str, error: KafkaError, now: float) -> None:
-        """One more attempt failed."""
+        """Note another failed attempt."""
         kind = type(error).__name__
         self._last.pop((address, kind), None)
         if len(self._last) >= MOST_REFUSALS:
@@ -98,11 +98,11 @@ class ProduceRefusals:
 
 
 class Placed(NamedTuple):
-    """A topic at the moment when partitions of it were chosen for records."""
+    """A topic at the time when its partitions were chosen for records."""
 
     topic_id: bytes
     partitions: int
-    """How many it had; 0: not known."""
+    """Number of its partitions; 0 if unknown."""
 
 
 UNPLACED = Placed(b"", 0)
@@ -114,16 +114,16 @@ class FailedRecords:
     __slots__ = ("__weakref__", "count")
 
     def __init__(self, count: list[int]) -> None:
-        """`count`: one number, which remains when this object is gone."""
+        """Set `count`, a list with one number, which remains when this object is freed."""
         self.count = count
 
     def noticed(self) -> None:
-        """Note that the program looked at one of the futures."""
+        """Note that the program read the error of one of the futures."""
         self.count[0] = 0
 
 
 class ProducerBatch:
-    """A batch from its first record to its outcome. Guarded by the lock while it is open."""
+    """A batch from its first record to its outcome; guarded by the lock while it is open."""
 
     __slots__ = (
         "append", "attempts", "builder", "created_at", "deadline", "done", "doubtful",
@@ -135,50 +135,59 @@ class ProducerBatch:
     def __init__(
         self, partition: TopicPartition, builder: BatchBuilder, created_at: float, delivery: float
     ) -> None:
-        """Begin one at `created_at`; after `delivery` seconds it is given up."""
+        """Create a batch at `created_at`, which times out after `delivery` seconds."""
         self.partition = partition
         self.builder = builder
         self.created_at = created_at
         self.lingers_from = created_at
-        """When its first record was taken, which may have waited for its topic's metadata."""
+        """Time at which its first record was accepted; it may have waited for metadata since."""
         self.deadline = created_at + delivery
         self.append: Callable[..., int | None] = builder.append
         """The builder's method, stored because `send` calls it for each record."""
         self.serial = OPEN
-        """Given when the batch is ready, and growing: the order of a partition's batches."""
+        """Serial number, set when the batch is ready.
+
+        It defines the order of a partition's batches.
+        """
         self.done: Completion[BatchOutcome] = Completion()
         self.attempts = 0
         self.retry_at = 0.0
         self.reserved = 0
-        """Bytes of `buffer.memory` that are this batch's."""
+        """Bytes of `buffer.memory` that are reserved for this batch."""
         self.lingers = True
-        """The accumulator has its linger time in mind."""
+        """Whether the batch is in the accumulator's list of lingering batches."""
         self.sequence = NO_SEQUENCE
         self.producer = (-1, -1)
         self.epoch_tried = -1
-        """The leader epoch of the last attempt: a newer one makes waiting pointless."""
+        """Leader epoch of the last attempt; with a newer one the next attempt needn't wait."""
         self.hints = 0
-        """Errors in a row with a newer leader (KIP-951): after the second one the batch waits."""
+        """Number of errors in a row that named a newer leader (KIP-951).
+
+        After two the batch backs off.
+        """
         self.placed = UNPLACED
-        """The topic that its records were placed in."""
+        """The topic at the time when its records were assigned to partitions."""
         self.topic_tried = b""
-        """The topic's id at the last attempt: another topic may have the name now."""
+        """Topic id at the last attempt: another topic may have the name now."""
         self.ordinal = 0
-        """How many batches of its partition got a sequence under its identity before it."""
+        """Number of batches of its partition that got a sequence under its identity before it."""
         self.doubtful = False
-        """An attempt before the present one may have been appended (see `uncertain_writes`). Then
-        its sequence is used up, and no other may be given to it while its identity lives (R-PR-1).
+        """Whether an earlier attempt may have been appended (see `uncertain_writes`).
+
+        Then
+        its sequence is used up, and it gets no other one while its identity is valid (R-PR-1).
         """
         self.met_topic = False
-        """The attempt in doubt may have reached the topic: no broker said that it doesn't know its
-        id."""
+        """Whether the attempt in doubt may have reached the topic: no broker rejected its id."""
         self.recognised = True
-        """A broker that has it knows it when it comes again; not so a part of a batch that may have
-        been written whole."""
+        """Whether a broker that has it would recognize a repetition.
+
+        That isn't so for a part of a batch that may have been written whole.
+        """
         self.refusals: ProduceRefusals | None = None
         """Errors of earlier attempts."""
         self.taken = False
-        """It has crossed to the sender."""
+        """Whether the sender has taken it."""
         self.told: tuple[str, int, int, int] | None = None
         """Common result of its records, once one was requested.
 
@@ -187,20 +196,22 @@ class ProducerBatch:
         self.unnoticed: FailedRecords | None = None
         """Set if it failed and no callback reports that to the program."""
         self.parts: list[Part] | None = None
-        """Where its records went, in order, when other batches took its place. `done` is then done,
-        and the records' outcomes are those of these batches."""
+        """The batches that contain its records now, in order, if it was replaced.
+
+        Its own `done` is completed then, and the records have the outcomes of these batches.
+        """
 
     @property
     def count(self) -> int:
-        """Records in the batch."""
+        """Number of records in the batch."""
         return self.builder.count
 
     def limit(self, limit_bytes: int) -> None:
-        """Let records in up to this size."""
+        """Set the maximum size of the batch."""
         self.builder.limit_bytes = limit_bytes
 
     def retry(self, at: float, *, hinted: bool) -> None:
-        """Let the next attempt be made at this time, unless there is a newer leader epoch."""
+        """Set the time of the next attempt, which a newer leader epoch may advance."""
         self.retry_at = at
         self.hints = self.hints + 1 if hinted else 0
 
@@ -214,7 +225,7 @@ class ProducerBatch:
         self.placed = topic
 
     def tried(self, epoch: int, topic_id: bytes) -> None:
-        """Note that it is sent to the leader of this epoch, of the topic with this id."""
+        """Note an attempt at the leader of this epoch, for the topic with this id."""
         self.attempts += 1
         self.epoch_tried, self.topic_tried = epoch, topic_id
 
@@ -236,16 +247,16 @@ class ProducerBatch:
         self.sequence, self.doubtful, self.met_topic = NO_SEQUENCE, False, False
 
     def replaced(self, parts: list[Part]) -> None:
-        """Its records are in other batches now, and have the outcomes of those."""
+        """Note the batches that contain its records now, and whose outcomes count."""
         self.parts = parts
         self.done.complete(NO_OFFSET)
 
     def begins_with(self, since: float) -> None:
-        """Its first record was taken then: `linger.ms` counts from there."""
+        """Set the time of its first record, from which `linger.ms` counts."""
         self.lingers_from = since
 
     def take_over(self, whole: ProducerBatch, first: int) -> None:
-        """Stand for the records of `whole` from index `first` on, with their sequence, if any."""
+        """Represent the records of `whole` from index `first` on, with their sequence, if any."""
         self.builder.close()
         self.serial = whole.serial + first
         self.deadline, self.refusals = whole.deadline, whole.refusals
@@ -257,7 +268,7 @@ class ProducerBatch:
             self.sequence = (whole.sequence + first) % SEQUENCES
 
     def abandoned(self, identity: tuple[int, int]) -> bool:
-        """Return whether it has its outcome and this newer identity fences it.
+        """Return whether it has an outcome and this newer identity fences it.
 
         It may still be in flight to a broker that hangs, but can't be written after records of the
         new identity.
@@ -274,7 +285,7 @@ class ProducerBatch:
         )
 
     def find(self, index: int) -> tuple[ProducerBatch, int, bool]:
-        """Return the current batch of a record, its index there, and whether that has its outcome.
+        """Return the current batch of a record, its index there, and whether that has an outcome.
 
         This batch may have been split. Any thread may call this while the engine splits a batch:
         `parts` is set before `done`, so `done` has to be read first.
@@ -294,24 +305,25 @@ class ProducerBatch:
             return {self: self.count}
         found: dict[ProducerBatch, int] = {}
         for part in self.parts:
-            if part.batch.parts is None and not part.batch.count:  # it only says why they failed
+            # This batch only contains the error of refused records.
+            if part.batch.parts is None and not part.batch.count:
                 found[part.batch] = found.get(part.batch, 0) + part.records
             else:
                 found.update(part.batch.leaves())
         return found
 
     def fails_unnoticed(self, failed: FailedRecords | None) -> None:
-        """Keep what notes that the program drops all futures, as no callback reports the error."""
+        """Keep the object that notes whether the program reads the error."""
         self.unnoticed = failed
 
     def error(self) -> BaseException | None:
-        """Return the batch's error for the program, which has looked at the result then."""
+        """Return the batch's error for the program, which counts as having read it."""
         if self.unnoticed is not None:
             self.unnoticed.noticed()
         return self.done.error
 
     def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
-        """Where record `index` of this batch was written; raises the batch's error."""
+        """Return the offset of a record of this batch; raise the batch's error."""
         if self.parts is not None:
             batch, index, _ = self.find(index)
             return batch.metadata(index, timestamp_ms)
@@ -344,6 +356,6 @@ def together(found: Iterable[ProduceRefusals | None]) -> tuple[list[Attempt], Ka
     """Return the attempts of several batches without duplicates, and the newest error."""
     known = [(a.at, n, a, r) for n, r in enumerate(found) if r for a in r.attempts()]
     known.sort(key=itemgetter(0, 1))
-    last = {(a.address, a.error): a for _, _, a, _ in known}  # later ones take the place of earlier
+    last = {(a.address, a.error): a for _, _, a, _ in known}  # later ones replace earlier ones
     ordered = sorted(last.values(), key=lambda a: a.at)
     return ordered[-MOST_REFUSALS:], known[-1][3].latest if known else None

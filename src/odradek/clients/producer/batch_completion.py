@@ -1,13 +1,13 @@
-"""Decide the outcome of a sent batch: acknowledged, sent again, given up (R-PR-1).
+"""Decide the outcome of a sent batch: acknowledged, retried, failed (R-PR-1).
 
-In: the response for a batch, or why there is none; expired batches. Out: its outcome, or the batch
-back in its partition's queue. A batch that may have been written keeps its sequence over all its
-retries. OUT_OF_ORDER_SEQUENCE means that a leader which knows the producer expects another
-sequence: either the batch has been written and the leader has forgotten it, or something before it
-is missing. Sequences have no gaps if a log wasn't truncated, so the batch *is* written if a later
-one is; and it isn't if all later ones that may be written are refused in the same way (a leader
-that has restarted remembers only the last). Must not: end a batch without an offset or a typed
-error, or assign a new sequence to one that may be written.
+In: the response for a batch, or why there is none; expired batches. Out: the batch's outcome, or
+the batch back in its partition's queue. A batch that may have been written keeps its sequence over
+all its retries. OUT_OF_ORDER_SEQUENCE means that a leader which knows the producer expects another
+sequence: either the batch has been written and the leader has forgotten it, or an earlier batch is
+missing. Sequences have no gaps if a log wasn't truncated, so the batch *is* written if a later one
+is; and it isn't if all later ones that may be written are refused in the same way (a leader that
+has restarted remembers only the last). Must not: end a batch without an offset or a typed error, or
+assign a new sequence to one that may be written.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from odradek.network.network_client import NetworkClient
 from odradek.protocol.messages.produce import PartitionProduceResponse
 
 _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
-"""The identity is over for the leader."""
+"""Error codes after which the identity is no longer valid at the leader."""
 
 
 class Settling:
@@ -108,11 +108,11 @@ class Settling:
         self.batch_done = batch_done
         self._unnoticed = unnoticed
         self.acknowledged = 0
-        """Records that were written."""
+        """Number of written records."""
         self.acknowledged_as = NOBODY
-        """The id and epoch of the batch that was acknowledged last."""
+        """The producer id and epoch of the last acknowledged batch."""
         self.disturbed = True
-        """Something has failed since the last acknowledgement."""
+        """Whether an error occurred since the last acknowledgement."""
 
     def settle(
         self,
@@ -123,7 +123,7 @@ class Settling:
         address: Address | None = None,
         hinted: bool = False,
     ) -> None:
-        """Decide what becomes of a batch that came back; without an answer, `error` says why."""
+        """Decide about a batch after its response; without one, `error` says why."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)
         if batch.done.done:  # it expired meanwhile
@@ -134,7 +134,7 @@ class Settling:
             self._acknowledge(queue, batch, BatchOutcome(offset, answer.log_append_time_ms))
             return
         if leaves_doubt(code):
-            # An unknown id is noticed before the append: the wait for replicas goes by name.
+            # A leader checks the id before the append, but waits for replicas by name.
             batch.doubt(met_topic=code != UnknownTopicIdError.code)
         if code == MessageTooLargeError.code and batch.count > 1:
             self._splitter.split(batch, queue, self._engine.now)
@@ -163,17 +163,17 @@ class Settling:
             self._retry_later(queue, batch, failure, address=address, hinted=hinted)
 
     def recreated(self, queue: PartitionQueue, topic: Topic) -> None:
-        """Give up batches that can't be sent to a topic that was created again."""
+        """Fail batches that can't be sent to a recreated topic."""
         for batch in list(queue.waiting):
             if NO_ID in (topic.topic_id, batch.placed.topic_id) and batch.placed is not UNPLACED:
-                continue  # an absent id says nothing
+                continue  # a missing id means nothing
             if self._goes_on(queue, batch, topic):
                 batch.place_in(Placed(topic.topic_id, topic.count))
         queue.leave_ended()
         self._resolve(queue)
 
     def absent(self, queue: PartitionQueue, count: int) -> None:
-        """Give up all batches of a partition that the topic doesn't have."""
+        """Fail all batches of a partition that the topic doesn't have."""
         for batch in list(queue.waiting):
             text = f"{batch.partition} doesn't exist: the topic has {number(count, 'partition')}"
             error = error_for(UnknownTopicOrPartitionError.code or 3, text)
@@ -184,7 +184,7 @@ class Settling:
         self._resolve(queue)
 
     def _goes_on(self, queue: PartitionQueue, batch: ProducerBatch, topic: Topic) -> bool:
-        """Return whether a batch may be sent to the topic of now; else it ends with an error.
+        """Return whether a batch may be sent to the current topic; otherwise fail it.
 
         A batch in doubt may be in the deleted topic, whose readers would get it twice (R-PR-1). If
         the number of partitions differs, keys belong to other partitions than those chosen.
@@ -254,7 +254,8 @@ class Settling:
                 self._acknowledge(queue, batch, NO_OFFSET)
                 return
         elif self._identity.transactional_id is not None:
-            self._give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
+            # An abort cures it (KIP-360).
+            self._give_up(queue, batch, failure, type(failure).__name__)
             return
         if batch.attempts > self._retries:
             self._give_up(queue, batch, in_doubt(batch, failure), "no retries left")
@@ -264,7 +265,7 @@ class Settling:
         self._resolve(queue)
 
     def _resolve(self, queue: PartitionQueue) -> None:
-        """Once all that might be in the log are refused, none of them is: they begin again."""
+        """Restart the sequences once all batches that might be in the log are refused: none is."""
         lost, numbering = queue.out_of_order, queue.numbering
         if not lost or any(b not in lost for b in queue.unsettled()):
             return
@@ -276,7 +277,7 @@ class Settling:
             why = type(failure).__name__
             self._end(queue, f"{batch.partition}: {why}")
             foreign = isinstance(failure, InvalidProducerEpochError)
-            # A copy of it may be under way after one that was given up and may come yet.
+            # A copy of it may be in flight after a failed batch, and may still arrive.
             unsure = foreign or numbering.lost or numbering.cut or not batch.recognised
             if (batch.doubtful and unsure) or self._identity.transactional_id is not None:
                 queue.waiting.remove(batch)
@@ -285,7 +286,7 @@ class Settling:
                 batch.unnumber()
 
     def _missing(self, queue: PartitionQueue, batch: ProducerBatch, why: str) -> None:
-        """Pass the sequence of a batch that won't be written to the next one, or bump the epoch."""
+        """Pass an unwritten batch's sequence to the next batch, or bump the epoch."""
         if batch.sequence == NO_SEQUENCE:
             return
         if batch.doubtful or not queue.take_back(batch):
@@ -301,7 +302,7 @@ class Settling:
         self, queue: PartitionQueue, batch: ProducerBatch, outcome: BatchOutcome
     ) -> None:
         numbering = queue.numbering
-        # An answer of the topic that had this name before says nothing of the one that has it now.
+        # A response of a deleted topic with this name means nothing for the current one.
         if batch.producer == numbering.identity and batch.topic_tried == numbering.topic_id:
             queue.appended(batch, outcome.base_offset)
         self.acknowledged_as = batch.producer
@@ -328,7 +329,7 @@ class Settling:
         self._resolve(queue)
 
     def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """End a batch whose delivery time is up (KIP-91); it isn't in `waiting` any more."""
+        """Fail a batch that timed out (KIP-91); it isn't in `waiting` any more."""
         if batch in queue.in_flight:
             batch.doubt()  # the outcome of this attempt is not known
         queue.out_of_order.discard(batch)
@@ -346,7 +347,7 @@ class Settling:
         self._resolve(queue)
 
     def never_sent(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Handle a numbered batch that couldn't be put into a request."""
+        """Fail a batch with a sequence that couldn't be put into a request."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)
         batch.refused(None, error, self._engine.now)
@@ -359,18 +360,18 @@ class Settling:
     def _give_up(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, why: str
     ) -> None:
-        """End a batch with an error so that others can follow; the caller calls `_resolve` next."""
+        """Fail a batch so that others can follow; the caller calls `_resolve` next."""
         self._missing(queue, batch, f"{batch.partition}: {why}")
         self.fail(batch, error)
 
     def end(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """End a batch with the client; its error says whether it may have been written."""
+        """Fail a batch at the client's end; its error says whether it may have been written."""
         if batch.attempts and batch in self._queues.get(batch.partition).in_flight:
             batch.doubt()
         self.fail(batch, given_up(batch, error))
 
     def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """End a batch with an error, unless it has its outcome."""
+        """Fail a batch, unless it has an outcome."""
         if batch.done.done:
             return
         self._counts.failed(batch.partition.topic, batch.builder.count)
@@ -411,7 +412,7 @@ class Settling:
         hinted: bool,
     ) -> None:
         now = self._engine.now
-        ending = isinstance(error, ConcurrentTransactionsError)  # the last one's markers
+        ending = isinstance(error, ConcurrentTransactionsError)  # markers of the last transaction
         policy = self._quick if ending else self._retry
         delay = policy.delay(batch.attempts - 1, self._rng)
         batch.retry(now + delay, hinted=hinted)

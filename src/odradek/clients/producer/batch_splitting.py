@@ -1,15 +1,15 @@
-"""Batches that a broker refuses as they are: the same records again, in others (KIP-126, KIP-467).
+"""Resend the records of a batch that a broker refuses in other batches (KIP-126, KIP-467).
 
 In: a batch that was refused with MESSAGE_TOO_LARGE, or of which some records were refused. Out: its
 parts in the sender's queue, in its place, with its deadline; a smaller limit for the topic's next
-batches; each refused record with an error of its own, where Java fails the whole batch.
-A limit of a topic is what `max.message.bytes` says of a batch as it is sent, so compressed; ours
-count before compression, and a batch never grows by it. So all that is known after a refusal is
-that so much was too much: parts are half as large, and halved again if need be.
-An earlier attempt whose answer was lost may have written the batch whole, if the limit was lowered
-since: its parts keep its sequences, so that such a leader refuses the first of them.
-Must not: split a batch of one record, change the order, or leave records out of a batch in doubt:
-another one with its sequence would be taken for it.
+batches; each refused record with its own error, where Java fails the whole batch.
+
+The topic's `max.message.bytes` limits the compressed size, this client the size before compression,
+which is never smaller. So a refusal only shows that this size was too large: parts are half as
+large, and halved again if necessary. If an earlier attempt lost its response, it may have written
+the whole batch, as the limit may have been lowered since. The parts keep its sequences, so that the
+leader refuses the first of them then. Must not: split a batch of one record, change the order, or
+leave records out of a batch in doubt: another batch with its sequence would be taken for it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ from odradek.record.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 logger = logging.getLogger("odradek")
 
 FORGET_AFTER = 600.0
-"""A topic's limit may be raised, or its data shrink better: then larger batches are tried again."""
+"""Seconds after which larger batches are tried again.
+
+The topic's limit may have been raised, or its data may compress better.
+"""
 _WIDER = 32
-"""Bytes by which a record may grow whose offset and time are counted from another record's."""
+"""Bytes by which a record may grow if its offset and time are relative to another record."""
 
 
 class BatchSplitter:
@@ -126,7 +129,7 @@ def refused(answer: PartitionProduceResponse, count: int) -> dict[int, str | Non
 
 
 def too_large(batch: ProducerBatch, said: str) -> RecordTooLargeError:
-    """Say which record a topic doesn't take; its batch held nothing else."""
+    """Return the error of a record that the topic refuses; its batch contained no other record."""
     size = batch.builder.estimated_size
     doubt = "" if not batch.doubtful else " (an earlier attempt may still have written it)"
     return RecordTooLargeError(

@@ -1,7 +1,7 @@
-"""Errors of records whose time is up, with what brokers said to their batches (R-RT-2).
+"""Create the errors of records that timed out, with the brokers' errors for their batches (R-RT-2).
 
-In: batches without an outcome, metadata errors of their topics. Out: timeouts with the attempts
-that failed; the newest refusal is the cause. Must not: end a batch.
+In: batches without an outcome, metadata errors of their topics. Out: timeouts with the failed
+attempts; the newest error is the cause. Must not: end a batch.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from odradek.common.errors.kafka import error_for
 from odradek.metadata.metadata import Metadata
 
 TOPICS_NAMED = 10
-"""Topics that an error of a call names, at most."""
+"""Maximum number of topics that an error names."""
 
 
 class BatchTimeouts:
-    """Makes the errors of one producer's calls and batches at their deadlines."""
+    """Creates the errors of one producer's calls and batches at their deadlines."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class BatchTimeouts:
     ) -> None:
         """Set the functions for texts of errors.
 
-        `near` returns the names of topics similar to one that doesn't exist, in words; `timed_out`
-        the error of the client, with the addresses that were tried.
+        `near` returns a text with topic names similar to a missing one; `timed_out` the error of
+        the client, with the addresses that were tried.
         """
         self._metadata = metadata
         self._near = near

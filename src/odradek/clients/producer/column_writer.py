@@ -23,8 +23,7 @@ QUOTA = 1 << 20
 """Bytes of `buffer.memory` that are reserved at a time."""
 
 Noted = Callable[[ProducerBatch, int, int, BatchRows], None]
-"""Told of a batch, the index of the first of our records there, their number, and which they
-are."""
+"""Called with a batch, the index of these rows' first record in it, their number, and the rows."""
 
 
 class ColumnWriter:
@@ -40,15 +39,15 @@ class ColumnWriter:
         noted: Noted,
         wake: Callable[[], None],
     ) -> None:
-        """Check all rows: nothing is written of columns with a bad row.
+        """Check all rows: if one is invalid, nothing is written.
 
-        Raises `InvalidRowError`, `RecordTooLargeError` and, where a function of the user's is the
+        Raises `InvalidRowError`, `RecordTooLargeError` and, if a user's function is the
         partitioner, `PartitionerError`.
         """
         count, ignore_keys = len(topic.partitions), partitioner.ignores_keys
         self._encoder = ColumnEncoder(columns, count, max_record, ignore_keys=ignore_keys)
         if partitioner.rule is not None:
-            # Made once more: no rule is asked about rows before all of them have been checked.
+            # Encoded twice: the partitioner is called only after all rows have been checked.
             placed = place_rows(columns, partitioner.rule, topic.name, count)
             self._encoder = ColumnEncoder(placed, count, max_record, ignore_keys=ignore_keys)
         self._topic = topic
@@ -58,23 +57,26 @@ class ColumnWriter:
         self._wake = wake
         self._claims: dict[int, ProducerBatch] = {}
         self._claimed_at: dict[int, int] = {}
-        """Our first row in each of them, or one before it."""
+        """First row of this call in each claimed batch, or one before it."""
         self._first_row = columns.first_row
         self._windows: list[Window] = []
-        """Where rows went, from the oldest claim on; the encoder writes into the last one."""
+        """Partitions of the rows from the oldest claim on.
+
+        The encoder writes into the last window.
+        """
         self._closed = BatchBuilder(0, None)
-        """Stands in the encoder for batches that aren't ours any more."""
+        """Replaces, in the encoder, batches that aren't claimed any more."""
         self._closed.close()
         self._room = 0
         self._flushes = 0
         self.row = 0
-        """The first row that isn't in a batch yet."""
+        """First row that isn't in a batch yet."""
         self.count = columns.count
 
     def advance(self, now: float, timestamp_ms: int) -> int:
         """Write until all rows are in batches, or memory is full; return the missing bytes.
 
-        0 means that none are missing. `timestamp_ms` is for rows without one of their own.
+        0 means that none are missing. `timestamp_ms` is for rows without a timestamp.
         """
         self._flushes = self._accumulator.flushes
         try:
@@ -125,12 +127,13 @@ class ColumnWriter:
                     sticky, sticky_room = self._partitioner.sticky(
                         self._topic, accumulator.column_batch_size
                     )
-            if accumulator.flushes != self._flushes:  # they may not wait for the last row
+            # The flushed batches can't wait for the last row.
+            if accumulator.flushes != self._flushes:
                 self._give_back(now)
         return 0
 
     def _window(self) -> tuple[Window, memoryview[int]]:
-        """Return the window of the next row; release those without rows in our batches."""
+        """Return the window of the next row; release windows without rows in claimed batches."""
         at = self._first_row + self.row
         oldest = min(self._claimed_at.values(), default=at)
         self._windows = [window for window in self._windows if window.stop > oldest]
@@ -139,7 +142,7 @@ class ColumnWriter:
         return self._windows[-1], self._windows[-1].places
 
     def _claim(self, partition: int, size: int, now: float) -> None:
-        """Have a batch for the row that stopped the encoder; the one before, if any, is full."""
+        """Claim a batch for the row at which the encoder stopped; the previous one is full."""
         if partition in self._claims:
             self._finish(partition)
         target = TopicPartition(self._topic.name, partition)
@@ -165,7 +168,7 @@ class ColumnWriter:
             self._noted(batch, piece.first, piece.count, rows)
 
     def _give_back(self, now: float) -> None:
-        """Let all batches that aren't full, and the memory that wasn't used, go back."""
+        """Return all batches that aren't full, and unused memory."""
         for partition, batch in list(self._claims.items()):
             self._leave(partition, batch)
         hurry = self._accumulator.flushes != self._flushes

@@ -49,20 +49,20 @@ class RowsDelivery:
         self._ranges: dict[TopicPartition, list[OffsetRange]] = {}
         self.done: Completion[None] = Completion()
         self.error: BaseException | None = None
-        """The first error among the batches."""
+        """The first error of a batch."""
         self.rows = 0
         self.failed = 0
-        """Rows of failed batches."""
+        """Number of rows in failed batches."""
         self.row_errors = RowErrors()
 
     def add(self, batch: ProducerBatch, first: int, count: int, rows: BatchRows) -> None:
-        """So many rows are in a batch, from an index on: those that `rows` says."""
+        """Note `count` rows in a batch, from index `first` on; `rows` identifies them."""
         self.rows += count
         self._added += 1  # by the one thread that sends
         self._watch(batch, first, count, rows)
 
     def finish(self) -> None:
-        """No more rows come."""
+        """Note that no more rows follow."""
         with self._lock:
             self._complete = True
         self._look()
@@ -87,7 +87,7 @@ class RowsDelivery:
         self._look()
 
     def _follow(self, batch: ProducerBatch, first: int, count: int, rows: BatchRows) -> None:
-        """Wait for the parts of a batch that was split, as far as our rows are in them."""
+        """Wait for the parts of a split batch that contain rows of this call."""
         last, found = first + count, []
         for part in batch.parts or ():
             start, stop = max(first, part.first), min(last, part.first + part.records)
@@ -103,7 +103,7 @@ class RowsDelivery:
         batch.done.when_done(lambda _: self._ended(batch, first, count, rows))
 
     def _acknowledged(self, batch: ProducerBatch, first: int, count: int) -> None:
-        """Note the offsets; what follows on the rows before makes one range with them."""
+        """Note the offsets of acknowledged rows; adjacent ones form a single range."""
         base = batch.done.result().base_offset
         begin, end = (base + first, base + first + count - 1) if base >= 0 else (-1, -1)
         ranges = self._ranges.setdefault(batch.partition, [])
@@ -115,7 +115,7 @@ class RowsDelivery:
         ranges.append(OffsetRange(batch.partition, begin, end, count))
 
     def _look(self) -> None:
-        """End the wait once all outcomes are known; exactly one thread finds that."""
+        """Complete the delivery once all outcomes are known; exactly one thread does so."""
         with self._lock:
             ended = self._complete and self._settled == self._added
             if ended:
@@ -126,7 +126,7 @@ class RowsDelivery:
             self.done.complete(None)
 
     def outcome(self) -> BaseException | None:
-        """Return the first error for the program, which has looked at the result then."""
+        """Return the first error for the program, which counts as having read the result."""
         if self._unnoticed is not None:
             self._unnoticed.noticed()
         return self.error

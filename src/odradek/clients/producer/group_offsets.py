@@ -1,8 +1,8 @@
-"""All that a group has committed, asked by a client that isn't a member of it (OffsetFetch).
+"""Fetch all committed offsets of a group without being a member (OffsetFetch).
 
-In: a group's id. Out: its offsets by partition, whatever topics they are of, once the transactions
-that have sent offsets to it have ended (KIP-447). For who commits offsets with its transactions and
-asks afterwards how far it got. Must not: commit anything.
+In: a group's id. Out: its offsets by partition, of all topics, once the transactions that have sent
+offsets to it have ended (KIP-447). A program that commits offsets with its transactions finds out
+here how far it got. Must not: commit anything.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def group_offsets(
     at: Coordinator | None = None,
     stable: bool = True,
 ) -> Flow[GroupOffsets]:
-    """Ask the group's coordinator, as often as it takes; raises at the deadline.
+    """Ask the group's coordinator until it answers; raise at the deadline.
 
-    Raises `UnsupportedFeatureError` where brokers can't wait for open transactions (before 2.5):
-    what they say may be out of date. `at` is the coordinator if it is known; unless `stable`, open
+    Raises `UnsupportedFeatureError` if brokers can't wait for open transactions (before 2.5): their
+    response may be outdated. `at` is the coordinator if it is known; unless `stable`, open
     transactions aren't waited for.
     """
     coordinator = at or Coordinator(brokers, CoordinatorKind.GROUP, group_id)

@@ -1,9 +1,10 @@
-"""The line of those who wait for room in `buffer.memory`: first come, first served.
+"""Queue the callers that wait for memory (`buffer.memory`): first come, first served.
 
-In: callers whose record or rows found no room. Out: bytes that are theirs (`granted` in the
-accumulator), for the first in line as soon as there are enough: so small records can't keep a large
-one waiting. A grant is as large as a batch if that much comes free soon; otherwise every record of
-a full buffer would be a batch of its own. Must not: leave bytes with a caller that has gone.
+In: callers whose record or rows didn't fit. Out: bytes reserved for them (`granted` in the
+accumulator), for the first waiter as soon as there are enough: so small records can't keep a large
+one waiting. A grant is as large as a batch if that much is freed soon; otherwise every record of a
+full buffer would be a separate batch. Must not: leave bytes with a caller that doesn't wait any
+more.
 
 If no memory is released for a second, the first caller takes what is free, and batches stop
 lingering: most of the memory may belong to the batches of a dead leader. With a tenth of a second,
@@ -19,9 +20,11 @@ from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.network.flow import START, Completion, Flow, Wait
 
 PATIENCE_S = 1.0
-"""Seconds in which no memory is released; then the first in line gets what is free, if that is
-enough for it, and nothing lingers any more. A dead leader may hold the rest for minutes, and
-healthy partitions mustn't wait for it; brokers that are only slow release some sooner."""
+"""Seconds without released memory after which the first waiter gets what is free.
+
+It must be enough for it; nothing lingers any more then. A dead leader may hold the rest for
+minutes, and healthy partitions mustn't wait for it; brokers that are only slow release some sooner.
+"""
 
 
 class _Waiting:
@@ -35,20 +38,20 @@ class _Waiting:
 
 
 class RoomLine:
-    """A component of a producer's engine; it moves after all that frees memory."""
+    """A component of a producer's engine; it advances after all components that free memory."""
 
     def __init__(self, accumulator: RecordAccumulator) -> None:
         self.resting = True
-        """Nobody waits."""
+        """Whether no caller waits."""
         self._accumulator = accumulator
         self._share = min(accumulator.batch_size, accumulator.limit // 8)
         self._line: OrderedDict[object, _Waiting] = accumulator.waiters
-        """By owner, in their order: to leave it costs the same however many wait."""
+        """Waiters by owner, in order; a dict, so that removing one takes constant time."""
         self._first: _Waiting | None = None
         self._released = 0
         self._patient_until = 0.0
         self._hope = accumulator.limit
-        """The most memory that is available, as the last failed wait has shown."""
+        """The most memory that can become free, as the last failed wait has shown."""
 
     def room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
         """Wait until `size` bytes are reserved, or better `wanted`; return whether they are.
@@ -103,7 +106,7 @@ class RoomLine:
                     break
                 self._hope = accumulator.limit - accumulator.used
                 accumulator.starve(starved=True)
-                moved = True  # what lingers has to go
+                moved = True  # lingering batches have to be sent
                 continue
             self._line.popitem(last=False)[1].turn.complete(None)
             moved = True
@@ -118,7 +121,7 @@ class RoomLine:
         return self._hope < first.wanted and grant(first.owner, max(first.size, self._hope))
 
     def next_deadline(self, now: float) -> float | None:
-        """When the first is content with what is free; all else comes with what others do."""
+        """Return when the first waiter takes what is free; other changes are events."""
         return self._patient_until if self._line and now < self._patient_until else None
 
     def abort(self, error: KafkaError, now: float) -> None:

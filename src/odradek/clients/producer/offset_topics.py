@@ -1,9 +1,8 @@
-"""The topics that the offsets of a transaction belong to (R-ID-3), and who owns them (R-ID-1).
+"""Check the topics of a transaction's offsets (R-ID-3), and their ownership (R-ID-1).
 
-In: offsets, what the consumer that read them says of their topics and of its ownership, the
-producer's metadata. Out: topic ids, noted when the caller sends the offsets; the error of offsets
-whose topic was deleted and created again, or that another member may have read. Must not: ask
-brokers.
+In: offsets, the topic ids and ownership known to the consumer that read them, the producer's
+metadata. Out: topic ids, noted when the caller sends the offsets; the error of offsets whose topic
+was recreated, or that another member may have read. Must not: ask brokers.
 """
 
 from __future__ import annotations
@@ -63,9 +62,9 @@ class OffsetTopics:
     ) -> OffsetTopics:
         """Note the current topics of offsets.
 
-        A consumer's `group_metadata()` knows the ids that it reads; for a group that is only named,
-        the ids in the producer's metadata count. With `read`, the offsets are those of records, and
-        not chosen by hand.
+        A consumer's `group_metadata()` contains the ids that it reads; for a group's name alone,
+        the ids in the producer's metadata are used. With `read`, the offsets come from records, and
+        weren't chosen by hand.
         """
 
         def topic_id(topic: str) -> bytes:
@@ -81,9 +80,10 @@ class OffsetTopics:
         return cls(known.ids, known.replaced, ids, known.is_missing, known.refused)
 
     def check_owned(self, offsets: Collection[TopicPartition], group_id: str) -> None:
-        """Raise if another member may have continued after the group's offset of one of these.
+        """Raise if another member may have read on after the group's offset in a partition.
 
-        The coordinator checks the generation alone, which this member may have after a rebalance.
+        The coordinator only checks the generation, which this member may have again after a
+        rebalance.
         """
         over = [str(partition) for partition in self._not_owned() if partition in offsets]
         if over:

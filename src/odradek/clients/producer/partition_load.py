@@ -1,8 +1,8 @@
-"""Which partitions have long queues: records without a key go there less often (KIP-794).
+"""Weigh partitions by their queues: records without a key avoid long ones (KIP-794).
 
-In: the sender's queues and when it last sent to each broker. Out: the partitions that records may
-go to, with weights: a queue shows how quickly a leader takes batches. Runs in the callers' threads
-and only reads what the engine writes. Must not: look at records with a key.
+In: the sender's queues and when it last sent to each broker. Out: the partitions to choose from,
+with weights: a queue shows how quickly a leader takes batches. Runs in the callers' threads and
+only reads what the engine writes. Must not: consider records with a key.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Broker, Topic
 
 LOOKS_PER_CHOICE = 16
-"""Queues that are looked at for one choice, on average: with thousands of partitions, the weights
-are as old as some batches."""
+"""Average number of queues that are checked for one choice.
+
+With thousands of partitions, the weights are as old as some batches.
+"""
 
 
 class PartitionLoad:
@@ -51,7 +53,7 @@ class PartitionLoad:
         return found.partitions, found.sums
 
     def forget(self, topic: str) -> None:
-        """Drop what was found for a topic that isn't in use any more."""
+        """Drop the weights of a topic that isn't in use any more."""
         self._tables.pop(topic, None)
 
     def _look(self, topic: Topic, brokers: Mapping[int, Broker], now: float) -> _Table:
@@ -80,7 +82,7 @@ class PartitionLoad:
 
 
 class _Table:
-    """Result of one check, valid for `left` choices."""
+    """Weights from one check of the queues, valid for `left` choices."""
 
     __slots__ = ("left", "partitions", "sums", "topic")
 

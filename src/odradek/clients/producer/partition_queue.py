@@ -1,10 +1,10 @@
 """Order the batches of each partition: the next one to send, and its sequence.
 
 In: batches in the order of their rows, batches to retry, an id and epoch to begin with. Out: the
-batch that may be sent now, with its sequence. The order of a partition is kept here (KIP-98): its
-id, epoch and sequences are its own, since brokers remember them by partition. So a partition that
-has to continue under a new epoch does so alone (R-PR-1). Must not: know brokers, requests or
-errors; forget a partition that has a batch without an outcome.
+batch that may be sent now, with its sequence. Each partition has its own id, epoch and sequences,
+since brokers remember them by partition (KIP-98): a partition that has to continue under a new
+epoch does so alone (R-PR-1). Must not: know brokers, requests or errors; forget a partition that
+has a batch without an outcome.
 
 No other batch follows the first one under an id, epoch and leader epoch until that one is
 acknowledged: a broker that doesn't know the producer, such as a leader that was elected uncleanly,
@@ -21,15 +21,15 @@ from odradek.clients.producer.producer_id import NOBODY, SenderIdentity
 from odradek.common.types import TopicPartition
 
 REMEMBERED = 5
-"""Batches of a producer that a broker knows when they come again."""
+"""Number of a producer's last batches that a broker recognizes as duplicates."""
 MOST_RESTING = 20_000
-"""Partitions without batches whose numbers are kept, some hundred bytes each."""
+"""Maximum number of partitions without batches whose numbers are kept, some hundred bytes each."""
 NEVER = -2
-"""A leader epoch that there is not; -1 is one that isn't known."""
+"""An impossible leader epoch; -1 is an unknown one."""
 
 
 class Numbering:
-    """Identity and next sequence of one partition's writer: all that outlives its batches."""
+    """Identity and next sequence of one partition, which outlive its batches."""
 
     __slots__ = (
         "acknowledged", "cut", "ended", "identity", "known_at", "lost", "next_sequence", "numbered",
@@ -38,23 +38,26 @@ class Numbering:
 
     def __init__(self) -> None:
         self.identity: tuple[int, int] = NOBODY
-        """The producer id and epoch of the batches that get their sequence now."""
+        """Producer id and epoch of the batches that get a sequence now."""
         self.next_sequence = 0
         self.numbered = 0
-        """Batches that got a sequence under this identity."""
+        """Number of batches that got a sequence under this identity."""
         self.acknowledged = -1
-        """The serial of the newest batch that was acknowledged under it."""
+        """Serial of the newest batch that was acknowledged under it."""
         self.known_at = NEVER
-        """The leader epoch in which one was: from then on this leader knows the producer, and
-        refuses a sequence that leaves something out. Others may not: they may have lost the log."""
+        """Leader epoch in which a batch was acknowledged.
+
+        From then on this leader knows the producer, and refuses a sequence after a gap. Other
+        leaders may not: they may have lost the log.
+        """
         self.topic_id = b""
-        """The topic's id at the last attempt: a topic of the same name may be created again."""
+        """Topic id at the last attempt: a topic of the same name may be recreated."""
         self.ended = False
-        """No batch gets a sequence under this identity any more: one is missing, or in doubt."""
+        """Whether no batch gets a sequence any more, because one is missing or in doubt."""
         self.lost = False
-        """One that may have been written was given up; a copy of it may still be under way."""
+        """Whether a batch that may have been written has failed; a copy may still be in flight."""
         self.reached = 0
-        """The offset after the newest acknowledged record under this identity."""
+        """Offset after the newest acknowledged record under this identity."""
         self.cut = False
         """Whether the log lost acknowledged records, and then accepted a batch before older ones.
 
@@ -74,7 +77,7 @@ class Numbering:
     def end(self, *, lost: bool) -> bool:
         """Assign no more sequences under this identity; return whether it assigned any before.
 
-        `lost` means that a batch was given up which may have been written.
+        `lost` means that a batch failed which may have been written.
         """
         lasted, self.ended = not self.ended, True
         self.lost = self.lost or lost
@@ -82,7 +85,7 @@ class Numbering:
 
 
 class PartitionQueue:
-    """The batches of one partition: those that wait, in order, and those that are in flight."""
+    """The batches of one partition: the waiting ones, in order, and those in flight."""
 
     __slots__ = ("absent_since", "by_name", "in_flight", "numbering", "out_of_order", "waiting")
 
@@ -90,13 +93,15 @@ class PartitionQueue:
         self.waiting: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
         self.out_of_order: set[ProducerBatch] = set()
-        """Those that wait after a leader that knows their producer refused their sequence: whether
-        they are in the log is known once those after them that are in doubt have their outcome."""
+        """Waiting batches whose sequence was refused by a leader that knows their producer.
+
+        Whether they are in the log is known once later batches that are in doubt have an outcome.
+        """
         self.numbering = Numbering() if numbering is None else numbering
         self.absent_since: float | None = None
-        """Since when the topic is known and doesn't have this partition."""
+        """Since when the topic is known and lacks this partition."""
         self.by_name = True
-        """The topic's id isn't known (metadata of brokers before 2.8): batches go by its name."""
+        """Whether the topic's id is unknown (brokers before 2.8), so that batches use its name."""
 
     def lives_in(self, topic_id: bytes) -> None:
         """Note the topic's id.
@@ -113,7 +118,7 @@ class PartitionQueue:
         numbering.topic_id = topic_id
 
     def absent(self, now: float) -> float:
-        """Note that the topic is known and doesn't have this partition; return since when."""
+        """Note that the topic is known and lacks this partition; return since when."""
         if self.absent_since is None:
             self.absent_since = now
         return self.absent_since
@@ -123,7 +128,7 @@ class PartitionQueue:
         self.absent_since = None
 
     def next(self) -> ProducerBatch | None:
-        """Return the batch to send next: the oldest.
+        """Return the oldest batch that may be sent.
 
         If sequences are missing or in doubt, it is the oldest that may be in the log: its outcome
         comes before any new sequence.
@@ -137,7 +142,7 @@ class PartitionQueue:
         return self.waiting[0] if self.waiting else None
 
     def admits(self, batch: ProducerBatch, epoch: int, max_in_flight: int) -> bool:
-        """Whether it may go to the leader of this epoch without endangering the order."""
+        """Return whether sending a batch to the leader of this epoch is safe for the order."""
         numbering, identity, repeated = self.numbering, self.numbering.identity, batch.sequence
         under_way = 0
         for other in self.in_flight:
@@ -145,13 +150,14 @@ class PartitionQueue:
                 continue
             under_way += 1
             if repeated != NO_SEQUENCE:
-                # A retry goes alone, and only as the oldest of its partition: order (KIP-98).
+                # A retry is sent alone, and only as the oldest of its partition: order (KIP-98).
                 if other.serial <= batch.serial:
                     return False
             elif (
-                # They are refused, and the first that the new topic's leader takes must be the
-                # oldest. Not while older ones are under way to another leader, nor while one that
-                # is five batches older is in doubt: the broker wouldn't know the repetition.
+                # They will be refused, and the first one that the new topic's leader accepts must
+                # be the oldest. Nothing is sent while older ones are in flight to another leader,
+                # nor while one that is five batches older is in doubt: the broker wouldn't
+                # recognize the repetition.
                 other.topic_tried != numbering.topic_id
                 or other.epoch_tried != epoch
                 or numbering.numbered - other.ordinal >= REMEMBERED
@@ -159,7 +165,7 @@ class PartitionQueue:
                 return False
         if repeated != NO_SEQUENCE:
             return True
-        # A broker that doesn't know a producer takes any sequence from it: if the first batch
+        # A broker that doesn't know a producer accepts any sequence from it: if the first batch
         # were refused or lost on its way, the next one would be written before it.
         return under_way == 0 or (numbering.known_at == epoch and under_way < max_in_flight)
 
@@ -205,9 +211,11 @@ class PartitionQueue:
         numbering.next_sequence = (numbering.next_sequence + batch.builder.count) % SEQUENCES
 
     def take_back(self, batch: ProducerBatch) -> bool:
-        """Reuse the sequence of a batch that certainly isn't in the log; return whether it can be.
+        """Reuse the sequence of a batch that certainly isn't in the log.
 
-        It can't if others have later sequences already.
+        Return whether that is possible.
+
+        It isn't if later batches have sequences already.
         """
         numbering = self.numbering
         newest = (batch.sequence + batch.count) % SEQUENCES == numbering.next_sequence
@@ -219,17 +227,17 @@ class PartitionQueue:
         return True
 
     def unsettled(self) -> list[ProducerBatch]:
-        """Batches without an outcome that have a sequence, those in flight and those that wait."""
+        """Return batches with a sequence and without an outcome, in flight or waiting."""
         found = [b for b in self.in_flight if not b.done.done]
         for batch in self.waiting:
             if batch.sequence != NO_SEQUENCE:
                 found.append(batch)
             elif not self.numbering.ended:
-                break  # the rest has never been sent
+                break  # the rest was never sent
         return found
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Back in front, in the order of creation, which is the order of the sequences."""
+        """Put a batch back in front, in the order of creation and so of the sequences."""
         place = 0
         for waiting in self.waiting:
             if waiting.serial >= batch.serial:
@@ -238,13 +246,13 @@ class PartitionQueue:
         self.waiting.insert(place, batch)
 
     def leave_ended(self) -> None:
-        """Let batches go that have their outcome and won't be sent."""
+        """Remove batches that have an outcome and won't be sent."""
         self.waiting = deque(b for b in self.waiting if not b.done.done)
         self.out_of_order.intersection_update(self.waiting)
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing is in flight."""
+        """Whether no batch waits or is in flight."""
         return not self.waiting and not self.in_flight
 
 
@@ -258,7 +266,7 @@ class PartitionQueues:
 
     def __init__(self) -> None:
         self.active: dict[TopicPartition, PartitionQueue] = {}
-        """Those with batches that wait or are in flight."""
+        """Queues with batches that wait or are in flight."""
         self._resting: dict[TopicPartition, Numbering] = {}
         self._limit = MOST_RESTING
 
@@ -285,8 +293,8 @@ class PartitionQueues:
             return
         for partition, numbering in list(self._resting.items()):
             if numbering.identity != identity.current:
-                del self._resting[partition]  # transactions since have had another epoch
+                del self._resting[partition]  # later transactions had another epoch
 
     def __len__(self) -> int:
-        """Partitions of which anything is kept."""
+        """Return the number of partitions whose queue or numbers are kept."""
         return len(self.active) + len(self._resting)

@@ -1,8 +1,8 @@
-"""The partitioners besides Java's: librdkafka's by their names, and a user's own function.
+"""Implement the partitioners besides Java's: librdkafka's by name, and a user's function.
 
-In: the value of the option `partitioner`. Out: a `Rule` for records one by one, and for columns a
-partition column made by the same rule. Must not: use chance: where librdkafka's `_random` ones do,
-a rule answers None, and the sticky partitioner decides.
+In: the value of the option `partitioner`. Out: a `Rule` for single records, and for columns a
+partition column made by the same rule. Must not: use randomness: for librdkafka's `_random`
+partitioners a rule returns None, and the sticky partitioner decides.
 
 Every client that uses one of these names must agree on its hash bit by bit, so nothing in here can
 be changed. A partition without a leader changes nothing: otherwise the same key would be in two
@@ -24,7 +24,7 @@ from odradek.record import SentBinary, SentColumns, SentNumbers, partition_for_k
 from odradek.record.columns import ByteBuffer
 
 Rule = Callable[[str, bytes | None, bytes | None, int], int | None]
-"""Topic, key, value and number of partitions to a partition; None: the sticky one."""
+"""Returns a partition for topic, key, value and number of partitions; None: the sticky one."""
 
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
@@ -40,23 +40,23 @@ def fnv1a(data: bytes) -> int:
 
 _RULES: dict[str, Rule | None] = {
     "default": None,
-    "random": None,  # the sticky partitioner does it, once it is told to ignore keys
+    "random": None,  # the sticky partitioner does this if it ignores keys
     "consistent": lambda _, key, __, count: crc32(key or b"") % count,
     "consistent_random": lambda _, key, __, count: crc32(key) % count if key else None,
     "murmur2": lambda _, key, __, count: partition_for_key(key or b"", count),
-    "murmur2_random": None,  # which is what Java's client and ours do anyway
+    "murmur2_random": None,  # this is the default of Java's client and this one
     "fnv1a": lambda _, key, __, count: fnv1a(key or b"") % count,
     "fnv1a_random": lambda _, key, __, count: None if key is None else fnv1a(key) % count,
 }
 
 
 def rule_for(partitioner: str | PartitionFunction) -> Rule | None:
-    """Return the rule of an option's value; None if keys decide as in Java, or nothing does."""
+    """Return the rule of an option's value; None if Java's partitioner decides."""
     return _RULES[partitioner] if isinstance(partitioner, str) else _checked(partitioner)
 
 
 def _checked(function: PartitionFunction) -> Rule:
-    """Let a user's function answer with a partition that there is, or with `PartitionerError`."""
+    """Wrap a user's function: raise `PartitionerError` unless it returns a valid partition."""
     name = getattr(function, "__qualname__", type(function).__qualname__)
 
     def rule(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
@@ -68,7 +68,7 @@ def _checked(function: PartitionFunction) -> Rule:
                 f"{topic}; nothing was written"
             ) from error
         try:
-            # A truth is a comparison that was returned by mistake, None a forgotten return.
+            # A bool is a comparison returned by mistake, None a forgotten return.
             partition = -1 if isinstance(found, bool) else operator.index(found)
         except TypeError:
             partition = -1
@@ -91,7 +91,7 @@ def place_rows(columns: SentColumns, rule: Rule, topic: str, count: int) -> Sent
     """
     partitions = array("i", bytes(4 * columns.count))
     bits = bytearray(b"\xff") * ((columns.count + 7) // 8)
-    values = None if rule in _RULES.values() else columns.values  # names look at keys alone
+    values = None if rule in _RULES.values() else columns.values  # named rules only use keys
     rows = zip(
         _given(columns.partitions, columns.count),
         _texts(columns.keys, columns.count),
@@ -145,6 +145,6 @@ def _numbers(buffer: ByteBuffer, kind: Literal["i", "q"], start: int, count: int
 
 
 def _valid(bitmap: ByteBuffer, start: int, count: int) -> Iterator[bool]:
-    """Arrow's bitmap, from bit `start` on."""
+    """Return Arrow's validity bits from `start` on."""
     bits = memoryview(bitmap).cast("B")
     return (bool(bits[at >> 3] >> (at & 7) & 1) for at in range(start, start + count))

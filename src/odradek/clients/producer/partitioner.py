@@ -1,8 +1,8 @@
-"""Which partition a record goes to: Java's murmur2 for keys, sticky batches without one.
+"""Choose the partition of a record: Java's murmur2 for keys, sticky batches without one.
 
-In: a topic as one snapshot has it, a `Rule` unless Java's is wanted. Out: a partition number, and
-the topic's open batches. Must not: wait for metadata. Unless told otherwise, a record with a key
-must be where Java's client would put it, or co-partitioned topics break.
+In: a topic in one snapshot, a `Rule` unless Java's is used. Out: a partition number, and the
+topic's open batches. Must not: wait for metadata. By default, a record with a key must be in the
+partition that Java's client would choose, or co-partitioned topics break.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ class Partitioner:
         self._load = _led if load is None else load
         self._stride = stride
         self.ignores_keys = ignore_keys or rule is not None
-        """A key as such decides nothing: rows that no rule places are spread, with and without."""
+        """Whether keys don't decide.
+
+        Rows without a partition from the rule are spread, with or without a key.
+        """
         self.rule = rule
         """Rule that decides instead of the key's murmur2; None if nothing does."""
-        self._sticky: dict[str, list[int]] = {}  # topic: [partition, bytes that went there]
+        self._sticky: dict[str, list[int]] = {}  # by topic: partition, and bytes sent to it
 
     def partition(self, topic: Topic, size: int) -> int:
-        """Choose for one record of about `size` bytes, whose key doesn't decide."""
+        """Choose a partition for a record of about `size` bytes, whose key doesn't decide."""
         current = self._sticky.get(topic.name)
         if current is None or current[0] >= topic.count or current[1] >= self._stride:
             chosen, _ = self.sticky(topic, self._stride)
@@ -57,8 +60,8 @@ class Partitioner:
         """Return the partition for records without a key, and its remaining bytes.
 
         KIP-794: stay on one partition for `stride` bytes (a batch), then move to another one that
-        has a leader, so that every partition gets the same number of bytes in the end; or fewer the
-        more batches wait for it, compared with the others.
+        has a leader, so that every partition gets the same number of bytes in the end. A partition
+        with a longer queue than others gets fewer.
         """
         current = self._sticky.get(topic.name)
         if current is None or current[0] >= len(topic.partitions) or current[1] >= stride:
@@ -67,7 +70,7 @@ class Partitioner:
         return current[0], stride - current[1]
 
     def took(self, topic: Topic, size: int) -> None:
-        """So many bytes without a key went to the sticky partition."""
+        """Count bytes without a key for the sticky partition."""
         current = self._sticky.get(topic.name)
         if current is not None:
             current[1] += size
@@ -85,7 +88,7 @@ class Partitioner:
 
 
 def _led(topic: Topic) -> tuple[Sequence[int], None]:
-    """All that have a leader alike; all of them if none has."""
+    """Return the partitions with a leader, equally weighted; all of them if none has one."""
     led = [p.partition for p in topic.partitions if p.leader >= 0]
     return led or range(len(topic.partitions)), None
 
@@ -102,14 +105,14 @@ class TopicLane:
         snapshot: Cluster | None,
         batches: dict[int, ProducerBatch],
     ) -> None:
-        """`batches` are the topic's open ones by partition, of the accumulator."""
+        """Set `batches`, the topic's open batches by partition in the accumulator."""
         self.topic = topic
         self.snapshot = snapshot
         self.count = len(topic.partitions)
         self.open = batches
         """The open batches by partition; it changes under the accumulator's lock."""
         self.by_key = not partitioner.ignores_keys
-        """Whether a key decides about the partition, by Java's murmur2."""
+        """Whether a key determines the partition, by Java's murmur2."""
         self._partitioner = partitioner
 
     def choose(self, key: bytes | None, value: bytes | None) -> int:
@@ -119,8 +122,8 @@ class TopicLane:
         return partition_for_key(key, self.count)
 
     def place(self, key: bytes | None, value: bytes | None) -> int:
-        """Where a record goes about whose partition neither its caller nor its key decides."""
-        size = RECORD_OVERHEAD  # `if key` would ask an array for its truth
+        """Return the partition of a record if neither its caller nor its key determines it."""
+        size = RECORD_OVERHEAD  # an array has no truth value, so not `if key`
         size += 0 if key is None else len(key)
         size += 0 if value is None else len(value)
         return self._partitioner.partition(self.topic, size)
@@ -143,7 +146,7 @@ class RuledLane(TopicLane):
         self._rule = rule
 
     def place(self, key: bytes | None, value: bytes | None) -> int:
-        """Where the rule puts a record, or the sticky partition if it leaves that open."""
+        """Return the partition that the rule chooses; without one, the sticky partition."""
         chosen = self._rule(self.topic.name, key, value, self.count)
         return super().place(key, value) if chosen is None else chosen
 
@@ -154,6 +157,6 @@ def lane_for(
     snapshot: Cluster | None,
     batches: dict[int, ProducerBatch],
 ) -> TopicLane:
-    """Make the lane that the producer's partitioner wants."""
+    """Return the lane class for the producer's partitioner."""
     lane = (partitioner, topic, snapshot, batches)
     return TopicLane(*lane) if partitioner.rule is None else RuledLane(*lane, partitioner.rule)

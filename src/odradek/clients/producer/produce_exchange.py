@@ -1,8 +1,7 @@
-"""Batches into one Produce request, and its answer back to the partitions it speaks of.
+"""Build one Produce request from batches, and match its response with their partitions.
 
-In: batches for one broker, the snapshot that knows their topics' ids. Out: a request for the
-version that is spoken; what was answered, by topic and partition; what was sent, in numbers. Must
-not: decide anything.
+In: batches for one broker, the snapshot with their topics' ids. Out: a request in the negotiated
+version; the results by topic and partition; counts of what was sent. Must not: decide anything.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
 class TopicCounts:
-    """One topic, since the producer began."""
+    """Counts of one topic since the producer started."""
 
     __slots__ = ("bytes", "failed", "records", "retried")
 
     def __init__(self) -> None:
         self.records = 0
-        """Records that were sent; each time counts, as in Java."""
+        """Number of sent records; retries count again, as in Java."""
         self.bytes = 0
-        """Bytes of their batches, compressed."""
+        """Number of bytes of their compressed batches."""
         self.retried = 0
-        """Records whose batch is sent again, each time."""
+        """Number of records whose batch is retried, counted each time."""
         self.failed = 0
-        """Records that ended with an error."""
+        """Number of records that failed."""
 
 
 class SentLately:
-    """Records sent in 30 s, as `Sampled` measures one value."""
+    """Records sent within 30 s, in two samples as in `Sampled`."""
 
     __slots__ = ("batches", "begun", "bytes", "largest", "longest", "queued", "records", "requests")
 
@@ -51,7 +50,7 @@ class SentLately:
         self.begun = begun
         self.requests = self.records = self.batches = self.bytes = self.largest = 0
         self.queued = self.longest = 0.0
-        """Seconds from a batch's beginning until it was sent: of all together, and the longest."""
+        """Seconds from a batch's creation until it was sent: the sum, and the longest."""
 
 
 class SentCounts:
@@ -64,7 +63,7 @@ class SentCounts:
     def __init__(self) -> None:
         self.topics: dict[str, TopicCounts] = {}
         self.former = TopicCounts()
-        """Of all topics that were forgotten, so that sums over all topics don't fall."""
+        """Sum of all topics that were forgotten, so that totals don't fall."""
         self.running = self.before = SentLately(-math.inf)
         self.until = -math.inf
 
@@ -92,16 +91,16 @@ class SentCounts:
         ]
 
     def again(self, topic: str, records: int) -> None:
-        """Count records that will be sent once more."""
+        """Count records that will be retried."""
         self.of(topic).retried += records
 
     def failed(self, topic: str, records: int) -> None:
-        """Count records that won't be written, or may not have been."""
+        """Count records that failed, even if they may have been written."""
         self.of(topic).failed += records
 
 
 class ProduceExchange:
-    """One request, and how its answer is read."""
+    """One request, and how its response is read."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The engine of one producer: accumulator, partitioner and sender on top of the client engine.
+"""Combine accumulator, partitioner and sender of one producer with the client engine.
 
 In: records of `send()`, on the callers' threads; flows for the facade. Out: batches with outcomes.
 Must not: block; the facade waits for what the flows here wait for.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 ACKNOWLEDGEMENT, TRANSACTION_END = "the acknowledgement of", "the end of"
-"""How the names of waits begin that outlast a refusal of credentials."""
+"""Prefixes of the descriptions of waits that continue when credentials are refused."""
 
 
 class ProducerEngine(ClientEngine):
@@ -123,7 +123,7 @@ class ProducerEngine(ClientEngine):
         """Return the identity of the batches; with a transactional.id, a transaction manager."""
         if config["transactional.id"] is None:
             return ProducerIdentity(self, self.network, self.brokers, config)
-        # Imported where it is needed: most producers have no transactions.
+        # Imported on use: most producers have no transactions.
         from odradek.clients.producer.transaction_manager import TransactionManager
 
         self.transactions = TransactionManager(
@@ -151,17 +151,18 @@ class ProducerEngine(ClientEngine):
         return [batch for batch in found if not batch.done.done]
 
     def _placed_in(self, topic: str) -> Placed:
-        """Return what a new batch notes of its topic."""
+        """Return the topic information that a new batch keeps."""
         snapshot = self.metadata.snapshot
         if snapshot is None:
             return UNPLACED
-        found = snapshot.asked.get(topic) or snapshot.topic(topic)  # a dict costs no call
+        # A dict lookup needs no Python call.
+        found = snapshot.asked.get(topic) or snapshot.topic(topic)
         if found is None:
             return UNPLACED
         return tuple.__new__(Placed, (found.topic_id, found.count))  # without a Python call
 
     def _forget(self, topic: str) -> None:
-        """Keep nothing of a topic that isn't in use any more (R-MD-7)."""
+        """Drop all state of a topic that isn't in use any more (R-MD-7)."""
         self.partitioner.forget(topic)
         self._partition_load.forget(topic)
         self.accumulator.forget(topic)
@@ -191,7 +192,7 @@ class ProducerEngine(ClientEngine):
         self.start(self.line.leave(owner))
 
     def flush(self, deadline: float) -> Flow[None]:
-        """Send what lingers and wait until everything sent before has its outcome.
+        """Send lingering batches and wait until all earlier records have an outcome.
 
         Raises if records have failed because no broker was reached (R-RB-10): a program that only
         calls `flush()` or `close()` would not notice that nothing was sent.
@@ -222,10 +223,10 @@ class ProducerEngine(ClientEngine):
         return at, BLOCK_TIMEOUT if at == batch.deadline else FIRST_CONTACT
 
     def unnoticed(self, records: int, error: BaseException) -> FailedRecords | None:
-        """Return what logs a failure if the program drops its futures without a look at them.
+        """Return an object that logs a failure if the program drops its futures without reading it.
 
-        None if the program is told anyway: by the end of a transaction, by `flush()`, by its own
-        `close()`.
+        None if the program is notified anyway: by the end of a transaction, by `flush()`, by its
+        own `close()`.
         """
         unreached = isinstance(error, NoBrokerAvailableError) and not error.reached_before
         if unreached or self.transactions is not None or isinstance(error, ClientClosedError):
@@ -234,23 +235,26 @@ class ProducerEngine(ClientEngine):
             # Imported here: most producers have no failures.
             try:
                 from odradek.clients.producer.unobserved_failures import UnnoticedFailures
-            except (OSError, ImportError):  # no descriptor to read it with (R-TI-2)
+            except (OSError, ImportError):  # no descriptor to import it with (R-TI-2)
                 return None
             self._failures = UnnoticedFailures(self, self.config["client.id"])
             self.components.append(self._failures)
         return self._failures.watch(records, error)
 
     def report_failures(self) -> None:
-        """Log the failures that the program hasn't looked at, without a wait for more of them."""
+        """Log the failures that the program hasn't read, without waiting for more of them."""
         if self._failures is not None:
             self._failures.flushed()
 
     def unsettled(self) -> int:
-        """How many records have no outcome yet."""
+        """Return the number of records without an outcome."""
         return sum(batch.count for batch in self.incomplete())
 
     def left(self) -> str:
-        """Say how many records have no outcome yet, and how many of them were sent; "" if none."""
+        """Return a text with the numbers of records without an outcome and of sent ones.
+
+        "" if none.
+        """
         left = self.incomplete()
         total, sent = sum(b.count for b in left), sum(b.count for b in left if b.attempts)
         if not total:
@@ -275,12 +279,15 @@ class ProducerEngine(ClientEngine):
         return self.undelivered(what, now)
 
     def _why_early(self, batch: ProducerBatch, now: float) -> str:
-        """Say what a record waits for that isn't in a batch; attempts don't show that."""
+        """Return why a record isn't in a batch yet, which attempts don't show."""
         early = isinstance(batch, EarlyRecord)
         return f" (waiting for {self.wait_reasons.of(batch, now)})" if early else ""
 
     def patient(self, what: str) -> bool:
-        """R-CS-4: a producer that had got in keeps its records until delivery.timeout.ms."""
+        """Return whether records wait on although credentials are refused (R-CS-4).
+
+        A producer that was accepted before keeps its records until delivery.timeout.ms.
+        """
         waits = what.startswith((ACKNOWLEDGEMENT, TRANSACTION_END))
         return waits and self.updater.refusals.got_in()
 

@@ -1,12 +1,13 @@
 """Manage the producer's id (KIP-98), and the epoch of each partition.
 
 In: partitions that begin, or whose identity has ended. Out: the id and epoch of their batches.
-R-PR-1: if a batch that may have been written is given up, its partition continues under the next
-epoch, from sequence 0, so that its leader refuses late requests. No broker is asked for it: without
-a transactional id, InitProducerId returns a new *id*, which fences nothing. Leaders keep ids and
+R-PR-1: if a batch that may have been written fails, its partition continues under the next epoch,
+from sequence 0, so that its leader refuses late requests. This needs no request: without a
+transactional id, InitProducerId returns a new *id*, which fences nothing. Leaders keep ids and
 epochs by partition, and so does this client; a new id is needed only when no epoch is left. A
 producer without idempotence has no id: its options say so, or the brokers don't support
-InitProducerId and `enable.idempotence` wasn't set. Must not: know batches, or their doubts.
+InitProducerId and `enable.idempotence` wasn't set. Must not: know batches, or whether they are in
+doubt.
 """
 
 from __future__ import annotations
@@ -48,8 +49,10 @@ NOBODY = (-1, -1)
 LAST_EPOCH = 32767
 """Epochs are 16 bits on the wire."""
 QUICK = 0.02
-"""Seconds before a request is repeated that met the end of the last transaction, as in Java; twice
-as long each further time (KIP-580)."""
+"""Seconds before a request is repeated because the last transaction hasn't ended, as in Java.
+
+The time doubles with each repetition (KIP-580).
+"""
 
 
 def quick_backoff(config: Config) -> ExponentialBackoff:
@@ -70,33 +73,33 @@ class SenderIdentity(Protocol):
 
     @property
     def newest_produce(self) -> int | None:
-        """The newest version of Produce that may be used; None: any."""
+        """Newest version of Produce that may be used; None: any."""
 
     @property
     def dropping(self) -> KafkaError | None:
-        """The error of batches without a sequence, while they aren't sent."""
+        """Error of batches without a sequence while they may not be sent."""
 
     @property
     def abandons(self) -> bool:
-        """Meanwhile batches with a sequence get that error as well, also those in flight."""
+        """Whether batches with a sequence fail with that error as well, also those in flight."""
 
     @property
     def current(self) -> tuple[int, int]:
-        """The id and epoch that a partition begins with."""
+        """The id and epoch with which a partition begins."""
 
     @property
     def bumps(self) -> int:
-        """How often a new epoch was needed."""
+        """Number of new epochs that were needed."""
 
     @property
     def idempotent(self) -> bool:
         """Whether batches get an id, an epoch and a sequence."""
 
     def usable(self) -> bool:
-        """Return whether batches may be sent; start what is needed for that."""
+        """Return whether batches may be sent; start to obtain an id if necessary."""
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Return whether a partition may be written to now; start what is needed for that."""
+        """Return whether a partition may be written to now; start to add it if necessary."""
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
         """Return the identity of a partition's next batch, after a batch with `identity`.
@@ -106,13 +109,13 @@ class SenderIdentity(Protocol):
         """
 
     def begin_above(self, epoch: int) -> bool:
-        """Let new partitions begin under a higher epoch than this one; say whether they do."""
+        """Let new partitions begin under a higher epoch than this one; return whether they do."""
 
     def request_bump(self, why: str) -> None:
-        """Note that an identity ended: a batch was given up that may be written, or left a gap."""
+        """Note that an identity ended: a failed batch may be written, or left a gap."""
 
     def failed(self, error: KafkaError) -> None:
-        """Note that a batch or record has ended with an error."""
+        """Note that a batch or record has failed."""
 
 
 class ProducerIdentity:
@@ -138,7 +141,7 @@ class ProducerIdentity:
         self.idempotent: bool = config["enable.idempotence"]
         self._insists = "enable.idempotence" in config.given
         self.lacking: str | None = None
-        """Why there is no idempotence although the options allow it: what the brokers lack."""
+        """Feature that the brokers lack, so that there is no idempotence."""
 
     def request_bump(self, why: str) -> None:
         self.bumps += 1
@@ -155,7 +158,7 @@ class ProducerIdentity:
         return True
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
-        """After the end of an identity the next epoch follows, after the last epoch another id."""
+        """Return the next epoch after an identity's end; after the last epoch, another id."""
         if identity == NOBODY:
             return self.current
         if not ended:
@@ -170,14 +173,14 @@ class ProducerIdentity:
 
     def begin_above(self, epoch: int) -> bool:
         if not self.idempotent:
-            return True  # whatever is kept of a partition says nothing
+            return True  # the kept numbers of partitions don't matter
         if epoch >= LAST_EPOCH:
             return False
         self.current = self.current[0], max(self.current[1], epoch + 1)
         return True
 
     def failed(self, error: KafkaError) -> None:
-        """Do nothing: other batches don't depend on it."""
+        """Do nothing: other batches don't depend on the failed one."""
 
     def _ask(self) -> None:
         if not self._running:
@@ -224,7 +227,7 @@ class ProducerIdentity:
 
 
 class _NoIdNowError(KafkaError):
-    """An error that says nothing about this producer: any broker may be asked again."""
+    """An error that isn't about this producer: another broker may be asked."""
 
     retriable = True
 

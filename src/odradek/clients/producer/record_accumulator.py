@@ -1,10 +1,11 @@
-"""Where records wait: one open batch per partition, under a lock that the host hands in.
+"""Collect records in one open batch per partition, under the host's lock.
 
 In: records from the callers' threads, and columns through `ColumnWriter`. Out: ready batches for
-the sender. `buffer.memory` limits what is here and in flight: an open batch reserves what it may
-grow to, a closed one what it holds. Must not: switch threads for a record; `append` says when the
+the sender. `buffer.memory` limits buffered and in-flight batches: an open batch reserves what it
+may grow to, a closed one its size. Must not: switch threads for a record; `append` says when the
 host has to be woken: for a full batch, or for the first one that lingers. An exception from outside
-may end a caller at any bytecode (R-HO-1): the next one that has the lock repairs the books first.
+may end a caller at any bytecode (R-HO-1): the next caller with the lock repairs the accounting
+first.
 """
 
 from __future__ import annotations
@@ -25,18 +26,25 @@ from odradek.record.batch import HEADER_SIZE
 from odradek.record.compression import LEVELS
 
 COLUMN_BATCH = 512 << 10
-"""Bytes of a batch that columns fill, unless `batch.size` is given: brokers take large ones best,
-and a column's rows come faster than `linger.ms` passes."""
+"""Bytes of a batch that columns fill, unless `batch.size` is set.
+
+Brokers handle large batches best, and a column's rows arrive faster than `linger.ms` passes.
+"""
 FIRST_ROOM = 4096
 """Bytes that an open batch reserves at first; it reserves four times as much when full.
 
 So thousands of partitions with a record each don't need `batch.size` each.
 """
 CANNOT_WAIT = object()
-"""The owner of what a callback sends. It doesn't wait in line, so it takes room before others."""
+"""Owner of records that a callback sends.
+
+A callback can't wait for memory, so it takes memory before others.
+"""
 HURRY_SHARE = 2
-"""While callers wait for room, nothing lingers once open batches hold this part of what is used.
-Their batches begin with all that they may hold, so a quarter would be two new batches."""
+"""Part of the used memory in open batches above which nothing lingers while callers wait.
+
+Their batches begin with the full reservation, so a quarter would be two new batches.
+"""
 
 
 SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]
@@ -44,7 +52,7 @@ SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]
 
 
 class Appended(NamedTuple):
-    """A record's place: its batch, its index there, and whether the host must be woken."""
+    """A record's batch, its index there, and whether the host must be woken."""
 
     batch: ProducerBatch
     index: int  # type: ignore[assignment]  # tuples have a method of this name
@@ -57,13 +65,13 @@ class RecordAccumulator:
     def __init__(
         self, config: Config, lock: Lock, placed_in: Callable[[str], Placed] = lambda _: UNPLACED
     ) -> None:
-        """`placed_in` returns a topic as the newest metadata has it."""
+        """Set `placed_in`, which returns a topic's information in the newest metadata."""
         self.lock = lock
         self._placed_in = placed_in
         self.limit: int = config["buffer.memory"]
         self.used = 0
         self.granted: dict[object, int] = {}
-        """Bytes of `used` that are in no batch yet, by whom they are for."""
+        """Bytes of `used` that are in no batch yet, by the caller that they are reserved for."""
         self.batch_size: int = config["batch.size"]
         self.column_batch_size = self.batch_size
         if "batch.size" not in config.given:
@@ -73,15 +81,15 @@ class RecordAccumulator:
         """Callers that wait for memory, in order: no other caller may take any (`RoomLine`).
         """
         self.released = 0
-        """How many batches have given their memory back."""
+        """Number of batches whose memory was released."""
         self.starved = False
-        """Nothing has come back for a while, and the first in line still waits (`RoomLine`)."""
+        """Whether no memory was released for a while and the first waiter waits (`RoomLine`)."""
         self.flushes = 0
-        """Grows when nothing may linger any more; those who have claimed batches look at it."""
+        """Number of flushes; owners of claimed batches check it."""
         self.ended: KafkaError | None = None
-        """Why no record is taken: the client has ended, or no transaction is open."""
+        """Why no record is accepted: the client has ended, or no transaction is open."""
         self.topic_limits: dict[str, tuple[int, float]] = {}
-        """Topics that refused a batch: the size of batches from now on, and until when."""
+        """By topic that refused a batch: the maximum size of batches, and until when."""
         self._linger: float = config["linger.ms"]
         self._delivery: float = config["delivery.timeout.ms"]
         self._compression: str = config["compression.type"]
@@ -121,13 +129,13 @@ class RecordAccumulator:
         self.starved = starved
 
     def refuse(self, why: KafkaError | None) -> None:
-        """Take no records any more, or again (None)."""
+        """Accept no records any more, or again (None)."""
         self.ended = why
 
     def check(self) -> None:
-        """Raise when no record is taken now."""
+        """Raise if no record is accepted now."""
         if self.ended is not None:
-            raise self.ended.with_traceback(None)  # it is raised again and again
+            raise self.ended.with_traceback(None)  # raised repeatedly
 
     # Exceptions from outside
 
@@ -141,7 +149,7 @@ class RecordAccumulator:
         self._torn = True
 
     def _close_books(self, *, counted: bool = True) -> None:
-        """After the change. `counted`: all bytes are in batches or granted."""
+        """End a change; `counted`: all bytes are in batches or granted."""
         if counted and self._doubted and not self._claimed:
             self.used = sum(b.reserved for b in self._live) + sum(self.granted.values())
             self._doubted = False
@@ -152,7 +160,7 @@ class RecordAccumulator:
         self._doubted = True
 
     def _mend(self) -> None:
-        """Repair what an exception left half done: `_begun` and `_ready` say what there is."""
+        """Repair a change that an exception interrupted; `_begun` and `_ready` are always right."""
         self._doubted = True
         ready = set(self._ready)
         ready.update(b for b in self._live if b.taken)
@@ -166,12 +174,11 @@ class RecordAccumulator:
                     batch.reserved = batch.builder.estimated_size - HEADER_SIZE
             self._let_go(partition)
         kept = {b for begun in self._begun.values() for b in begun}
-        # A batch that is referenced nowhere else never has an outcome, and flush() would wait for
-        # it.
+        # A batch that nothing else references never gets an outcome, and flush() would wait for it.
         self._live = {b: None for b in self._live if b in kept or b in ready or b in self._ready}
         self._claimed = {b: None for b in self._claimed if b in kept}
         lingers = {b: None for b in self._lingering if b in kept or b in ready or b.taken}
-        # A batch that is open, and no claim, goes out when its time is over.
+        # An open batch that isn't claimed is sent when its linger time is over.
         for batch in self._live:
             if batch in kept and not batch.builder.closed and batch not in self._claimed:
                 lingers[batch] = None
@@ -185,7 +192,7 @@ class RecordAccumulator:
             if batch.serial != OPEN:
                 self._serial = max(self._serial, batch.serial + batch.count)
 
-    # Record by record
+    # Single records
 
     def append(
         self,
@@ -197,12 +204,12 @@ class RecordAccumulator:
         *,
         since: float | None = None,
     ) -> Appended | None:
-        """Add a record of at most `size` bytes; None if `buffer.memory` is full.
+        """Add a record of at most `size` bytes; return None if `buffer.memory` is full.
 
-        `owner` is the caller that memory was reserved for; what isn't needed is free again, or its
-        batch's. Without a reservation it has no turn while others wait, unless it is `CANNOT_WAIT`.
-        With `since`, the record was accepted at that time, so it is accepted now, whatever has
-        ended meanwhile; a batch that begins with it has lingered since then.
+        `owner` is the caller for which memory was reserved; unneeded bytes are released, or go to
+        its batch. Without a reservation it gets nothing while others wait, unless it is
+        `CANNOT_WAIT`. With `since`, the record was accepted at that time, so it is accepted now,
+        even if the client has ended meanwhile; a batch that begins with it has lingered since then.
         """
         with self.lock:
             if since is None and self.ended is not None:
@@ -216,7 +223,7 @@ class RecordAccumulator:
                 self._begins_with(place.batch, since)
             self._close_books()
         if granted and place is not None and self.waiters:
-            return place._replace(wake=True)  # some of it is left for others
+            return place._replace(wake=True)  # the rest is for others
         return place
 
     def grant(self, owner: object, size: int) -> bool:
@@ -260,7 +267,7 @@ class RecordAccumulator:
         granted: int,
         limit: int,
     ) -> Appended | None:
-        """Put a record into the open batch or a new one, with no more than `limit` bytes used."""
+        """Add a record to the open batch or a new one, if at most `limit` bytes are used then."""
         topic, number = partition
         lane = self._lanes.get(topic)
         if lane is None:
@@ -297,11 +304,12 @@ class RecordAccumulator:
         while place > 0 and waiting[place - 1].lingers_from > since:
             place -= 1
         if place < len(waiting) - 1:
-            waiting.insert(place, batch)  # first, in case of an exception: twice does no harm
+            # Inserted first, in case of an exception: a duplicate does no harm.
+            waiting.insert(place, batch)
             waiting.pop()
 
     def _at_most(self, usual: int, topic: str, now: float) -> int:
-        """How large batches of a topic become: smaller where it has refused some."""
+        """Return the maximum batch size of a topic, smaller if it has refused a batch."""
         limit, until = self.topic_limits.get(topic, (usual, math.inf))
         if now >= until:
             del self.topic_limits[topic]
@@ -311,7 +319,7 @@ class RecordAccumulator:
     def _open(
         self, partition: TopicPartition, size: int, most: int, now: float, granted: int, limit: int
     ) -> ProducerBatch | None:
-        """Begin a batch for a record of at most `size` bytes, if there is memory for it.
+        """Create a batch for a record of at most `size` bytes, if there is memory for it.
 
         It gets all reserved bytes, so that in a full buffer the next records fit there.
         """
@@ -336,14 +344,14 @@ class RecordAccumulator:
         return batch
 
     def make(self, partition: TopicPartition, limit_bytes: int, now: float) -> ProducerBatch:
-        """Make a batch that only its maker knows of."""
+        """Create a batch that only its creator references."""
         builder = BatchBuilder(limit_bytes, self._compression, self._level)
         batch = ProducerBatch(partition, builder, now, self._delivery)
         batch.place_in(self._placed_in(partition.topic))
         return batch
 
     def _widen(self, batch: ProducerBatch, size: int, most: int, limit: int) -> bool:
-        """Reserve more for an open batch, for a record of at most `size` bytes at least."""
+        """Reserve more memory for an open batch: at least for a record of at most `size` bytes."""
         builder = batch.builder
         least = min(builder.estimated_size + size, most)
         wanted = min(max(least, 4 * builder.limit_bytes), most)
@@ -356,7 +364,7 @@ class RecordAccumulator:
         return False
 
     def _make_ready(self, batch: ProducerBatch) -> None:
-        """Close a batch of a lane; what it reserved and doesn't need is free again."""
+        """Close a batch of a lane, and release the memory that it doesn't need."""
         lane = self._lanes[batch.partition.topic]
         lane.pop(batch.partition.partition, None)
         self._close(batch)
@@ -373,7 +381,7 @@ class RecordAccumulator:
         while begun and begun[0].builder.closed:
             batch = begun[0]
             batch.serial = self._serial
-            self._serial += batch.builder.count  # one for each record: for parts of a split batch
+            self._serial += batch.builder.count  # one serial per record, for parts of a split batch
             self._ready.append(batch)  # even without records: a caller may wait for it
             begun.popleft()
             went = True
@@ -382,13 +390,13 @@ class RecordAccumulator:
         return went
 
     def _settle(self, batch: ProducerBatch, reserved: int | None = None) -> None:
-        """Set the bytes that a batch holds; None for its content."""
+        """Set the bytes that are reserved for a batch; None for its size."""
         if reserved is None:
             reserved = batch.builder.estimated_size - HEADER_SIZE
         self.used += reserved - batch.reserved
         batch.reserved = reserved
 
-    # Claimed batches: they belong to one caller, who fills them by columns without the lock
+    # Claimed batches, which one caller fills with columns without the lock
 
     def reserve(self, most: int, owner: object = None) -> int:
         """Reserve up to `most` bytes for records of claimed batches.
@@ -411,7 +419,7 @@ class RecordAccumulator:
         now: float,
         claims: dict[int, ProducerBatch] | None = None,
     ) -> ProducerBatch:
-        """Take a partition's open batch out of its lane, or begin one.
+        """Take a partition's open batch out of its lane, or create one.
 
         It has space for a record of at most `size` bytes. Until `yield_claims` it belongs to the
         caller, and only its bytes count as reserved. It is in `claims` first, in case the caller is
@@ -490,15 +498,15 @@ class RecordAccumulator:
             self._close_books()
         return wake or bool(self.waiters)
 
-    # The sender's side
+    # Calls of the sender
 
     @property
     def has_batches(self) -> bool:
-        """Batches are here that the sender hasn't taken."""
+        """Whether there are batches that the sender hasn't taken."""
         return bool(self._ready or self._lingering or self._torn)
 
     def take(self, now: float) -> list[ProducerBatch]:
-        """Return the batches that should be sent now, those of a partition in the order of rows."""
+        """Return the batches that should be sent now, in the order of rows in each partition."""
         if not (self._ready or self._lingering or self._torn):
             return []
         with self.lock:
@@ -522,9 +530,9 @@ class RecordAccumulator:
 
     @property
     def _hurry(self) -> bool:
-        """Return whether lingering keeps memory from callers that wait for it.
+        """Return whether lingering batches hold memory that callers wait for.
 
-        While batches in flight will soon free enough, others should rather become full.
+        If batches in flight will soon free enough, lingering ones should rather become full.
         """
         if self.starved:
             return True
@@ -532,7 +540,7 @@ class RecordAccumulator:
         return kept * HURRY_SHARE >= self.used
 
     def close_all(self) -> None:
-        """Let nothing linger any more (flush, close)."""
+        """Stop lingering for all batches (flush, close)."""
         with self.lock:
             self._open_books()
             self.flushes += 1
@@ -552,7 +560,7 @@ class RecordAccumulator:
     def release(self, batch: ProducerBatch) -> None:
         """Free the memory of a batch that has ended."""
         with self.lock:
-            if batch in self._claimed:  # its owner writes into it; `ended` will stop him
+            if batch in self._claimed:  # its owner writes into it; `ended` will stop that
                 return
             self._open_books()
             self.used -= batch.reserved
@@ -563,7 +571,7 @@ class RecordAccumulator:
             self._close_books()
 
     def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """Let the memory of a batch be that of its parts."""
+        """Transfer the memory of a batch to its parts."""
         with self.lock:
             self._open_books()
             for part in parts:
@@ -573,7 +581,7 @@ class RecordAccumulator:
         self.release(batch)
 
     def next_ready_at(self) -> float:
-        """When the oldest open batch has lingered long enough."""
+        """Return when the oldest open batch has lingered long enough."""
         if self._ready:
             return -math.inf
         try:
@@ -585,19 +593,19 @@ class RecordAccumulator:
         return batch.lingers_from + self._linger
 
     def shared(self) -> Lock | nullcontext[None]:
-        """Return the lock for a look that a finalizer may take while the interpreter ends.
+        """Return the lock for a read that a finalizer may do while the interpreter ends.
 
         No other thread runs then, and one that was stopped may hold the lock for ever.
         """
         return nullcontext() if sys.is_finalizing() else self.lock
 
     def live(self) -> list[ProducerBatch]:
-        """All batches that have memory, wherever they are."""
+        """Return all batches that hold memory."""
         with self.shared():
             return list(self._live)
 
     def untaken(self) -> list[ProducerBatch]:
-        """Batches that the sender doesn't have yet."""
+        """Return the batches that the sender hasn't taken."""
         with self.lock:
             begun = [b for batches in self._begun.values() for b in batches]
             return [*self._ready, *begun]

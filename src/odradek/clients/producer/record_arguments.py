@@ -1,8 +1,8 @@
 """Check the arguments of `send` and `send_arrow`.
 
 In: a record's parts, names of columns. Out: the same, checked, or an error that names the part.
-`send` only checks what wouldn't fail by itself, and afterwards why it failed: so a valid record
-isn't checked twice. Must not: append anything.
+`send` only checks values that wouldn't fail by themselves, and explains an error afterwards, so a
+valid record isn't checked twice. Must not: append anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_TIME = -1
 
 
 class CarriedValue(bytes):
-    """A header's value that the program didn't set, a trace's context.
+    """A header value that the program didn't set: a trace's context.
 
     It is left out of a record without space for it. It is recognized by its type after serializers
     and a program's own `send`.
@@ -43,7 +43,7 @@ def without_carried(headers: Headers) -> Headers:
 
 
 def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: Any) -> Headers:
-    """Check everything that the builder accepts; return the headers, read once."""
+    """Check everything that the builder would accept unchecked; return the headers, read once."""
     if value is not None and type(value) is not bytes:
         record_bytes("value", value)
     if key is not None and type(key) is not bytes:
@@ -56,7 +56,7 @@ def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: Any) -> Hea
 def explained(
     error: Exception, topic: Any, value: Any, key: Any, headers: Any, timestamp_ms: Any
 ) -> Exception:
-    """Return the error of a refused record: which argument it was, and the cure."""
+    """Return the error of a refused record, with the wrong argument and the cure."""
     try:
         topic_name("topic", topic)
         checked_record(value, key, headers, timestamp_ms)

@@ -1,7 +1,7 @@
 """Hold records whose topic isn't known yet, so that `send()` needn't wait (R-RT-2).
 
 In: records of the callers' threads, in their order; metadata. Out: the same records in the open
-batches of their partitions, once there is metadata of the topic, in the same order; or an error
+batches of their partitions, once there is metadata of the topic, in the same order; or an error for
 each, after `max.block.ms` at the latest. Their bytes count in `buffer.memory`. Later records can't
 pass them: a topic's lane is created once its records are placed (`topic`, under the accumulator's
 lock). Must not: call a user's partitioner, which runs in the caller's thread; such a `send()` waits
@@ -38,17 +38,17 @@ from odradek.record import BatchBuilder
 logger = logging.getLogger("odradek")
 
 NOWHERE = -1
-"""The partition of a record that has none yet."""
+"""Partition of a record without one."""
 PAUSE = 0.001
 """Seconds after an error: a notified caller may send again at once, and a step has to end."""
 SPACING = 60.0
-"""Seconds between two log lines about records that ended before a broker was reached."""
+"""Seconds between two log lines about records that failed before a broker was reached."""
 OVERHEAD = 1024
-"""Bytes of memory that a record takes here beside its own: `buffer.memory` has to hold."""
+"""Bytes that a waiting record takes besides its own; they count in `buffer.memory` as well."""
 
 
 class EarlyRecord(ProducerBatch):
-    """One record, and the batch that its future knows until it is in one; then it is its part."""
+    """One record, which serves its future as a batch until it is part of a real one."""
 
     __slots__ = ("record", "size")
 
@@ -74,11 +74,11 @@ class EarlyRecord(ProducerBatch):
 
     @property
     def count(self) -> int:
-        """It is one record."""
+        """One: it is a single record."""
         return 1
 
     def empty(self) -> None:
-        """Its future may be kept, what was in it isn't."""
+        """Drop the record; its future may be kept."""
         self.record = (None, None, (), 0)
 
 
@@ -93,17 +93,20 @@ class _Waiting:
 
     def __init__(self, flushes: int) -> None:
         self.flushes = flushes
-        """Of the accumulator: what was here when it grew doesn't linger afterwards."""
+        """The accumulator's `flushes` at creation.
+
+        If it has grown, the records don't linger afterwards.
+        """
         self.records: deque[EarlyRecord] = deque()
         self.absent: deque[EarlyRecord] = deque()
-        """Older ones, of partitions that the topic doesn't have so far."""
+        """Older records, of partitions that the topic doesn't have so far."""
         self.least = math.inf
-        """No partition of these is below it."""
+        """The lowest partition number of these."""
         self.placing: Completion[None] | None = None
 
     @property
     def oldest(self) -> EarlyRecord | None:
-        """Under the lock: callers come at any time."""
+        """The oldest record, under the lock, as callers may add one at any time."""
         return (self.absent or self.records or (None,))[0]
 
     def blocks(self, count: int) -> bool:
@@ -111,7 +114,7 @@ class _Waiting:
         return bool(self.records) or (bool(self.absent) and self.least < count)
 
     def leave_absent(self, record: EarlyRecord) -> None:
-        """Its topic is known, and hasn't got its partition."""
+        """Note that a record's topic is known, and lacks its partition."""
         self.absent.append(record)
         self.least = min(self.least, record.partition.partition)
 
@@ -147,7 +150,7 @@ class EarlyRecords:
         without a callback keeps.
         """
         self.resting = True
-        """No record waits; changed under the accumulator's lock."""
+        """Whether no record waits; changed under the accumulator's lock."""
         self._engine = engine
         self._network = network
         self._metadata = metadata
@@ -159,14 +162,14 @@ class EarlyRecords:
         self._unreached_until, self._unreached = unreached_until, unreached
         self._topics: dict[str, _Waiting] = {}
         self._due: deque[str] = deque()
-        """Topics to look at: a step costs nothing for those whose metadata is waited for."""
+        """Topics to check: those that wait for metadata cost nothing in a step."""
         self._failed_at = self._again_at = self._told_at = -math.inf
         self._unsent: dict[str, int] = {}
-        """By topic: records that ended before a broker was reached, since the last log lines."""
+        """Records that failed before a broker was reached, by topic, since the last log lines."""
         self._went = Signal()
-        """Some were placed, or have ended."""
+        """Notified when records were placed or have failed."""
 
-    # The callers' side
+    # Callers
 
     def topic(self, name: str) -> Topic | None:
         """Return the known topic, unless a record for it would pass others that wait here."""
@@ -180,14 +183,14 @@ class EarlyRecords:
             return None if blocked else found
 
     def room(self, record: EarlyRecord) -> int:
-        """Return the bytes of `buffer.memory` that a record needs while it is here."""
+        """Return the bytes of `buffer.memory` that a record needs while it waits here."""
         return min(record.size + OVERHEAD, self._accumulator.limit)
 
     def add(self, record: EarlyRecord, *, turn: bool) -> bool | None:
         """Accept a record; False if it can go into a batch at once, None if memory is full.
 
-        Memory that was reserved for it is used. With `turn`, it isn't after others that wait for
-        memory.
+        Memory that was reserved for it is used. With `turn`, it needn't wait for other callers that
+        wait for memory.
         """
         accumulator, (name, partition) = self._accumulator, record.partition
         with accumulator.lock:
@@ -220,18 +223,18 @@ class EarlyRecords:
             self._due.append(record.partition.topic)
             record.empty()
             record.done.complete(NO_OFFSET)
-        # A flush() may have seen it.
+        # flush() may wait for it.
         self._engine.post(lambda now: self._sender.batch_done.notify())
 
-    # The engine's side
+    # Engine
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Those that wait, in the order of their topics; any thread may ask."""
+        """Return the waiting records, in the order of their topics; any thread may call this."""
         with self._accumulator.shared():
             return [r for w in self._topics.values() for r in (*w.absent, *w.records)]
 
     def placed(self, name: str, deadline: float) -> Flow[Topic]:
-        """Wait until a topic is known and nothing that came before waits for it."""
+        """Wait until a topic is known and no earlier record waits for it."""
         while True:
             topic = yield from self._known(name, deadline)
             waiting = self._topics.get(name)
@@ -272,9 +275,9 @@ class EarlyRecords:
         return moved
 
     def _forget(self, name: str, waiting: _Waiting) -> None:
-        """Forget a topic whose records were all placed, withdrawn or ended."""
+        """Forget a topic whose records were all placed, withdrawn or failed."""
         with self._accumulator.lock:
-            if waiting.oldest is not None:  # a caller has just come
+            if waiting.oldest is not None:  # a caller has just added one
                 return
             del self._topics[name]
         if waiting.placing is not None:
@@ -286,12 +289,12 @@ class EarlyRecords:
         return self._again_at if self._due else None
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """End all records with the client."""
-        self._accumulator.refuse(error)  # first: no more come
+        """Fail all records at the client's end."""
+        self._accumulator.refuse(error)  # first, so that no more are accepted
         self._fail_all(error)
 
     def ends_at(self, record: EarlyRecord) -> float:
-        """Return when a record ends that is still here, as far as is known now."""
+        """Return when a waiting record times out, as far as is known now."""
         return min(record.deadline, self._unreached_until(record.created_at))
 
     def _oldest(self, waiting: _Waiting) -> EarlyRecord | None:
@@ -311,7 +314,7 @@ class EarlyRecords:
         placing.when_done(ended)
 
     def _place(self, name: str, waiting: _Waiting) -> Flow[None]:
-        """Wait for the topic and put its records where they belong, until there are none."""
+        """Wait for the topic and place its records, until there are none."""
         now = yield START
         while (oldest := self._oldest(waiting)) is not None:
             ends = self.ends_at(oldest)
@@ -327,7 +330,7 @@ class EarlyRecords:
                 if late and ends < oldest.deadline and self.ends_at(oldest) == ends:
                     error = self._unreached(f"metadata of topic {name}", now)
                 self._fail(waiting, error, now if late else math.inf)
-                del oldest  # or it would count as kept by the program
+                del oldest  # otherwise it would count as kept by the program
                 now = yield Wait((), now + PAUSE)
 
     def _partition(self, topic: Topic, waiting: _Waiting, now: float) -> Flow[float]:
@@ -368,7 +371,7 @@ class EarlyRecords:
                     self._append(record, place, now)
                 else:
                     waiting.leave_absent(record)
-                waiting.records.popleft()  # from here on others of its partition may follow
+                waiting.records.popleft()  # from here on other records of its partition may follow
         self._went.notify()
         if self._accumulator.flushes != waiting.flushes:  # flush() waits for them
             self._accumulator.close_all()
@@ -382,7 +385,7 @@ class EarlyRecords:
         if place is None:
             raise RuntimeError(f"no memory for {record.size} bytes that were reserved")
         record.empty()
-        record.replaced([Part(0, 1, place.batch, place.index)])  # whose outcome is its own
+        record.replaced([Part(0, 1, place.batch, place.index)])  # its outcome is the record's own
         if not place.index:  # once for each batch: very many records may have waited
             self._sender.expect(target, now)
 
@@ -393,7 +396,7 @@ class EarlyRecords:
         self._tell_unsent()
 
     def _tell_unsent(self) -> None:
-        """Log the records that ended before a broker was reached: each may end on its own."""
+        """Log the records that failed before a broker was reached, as each may fail separately."""
         if not self._unsent:
             return
         self._told_at = self._engine.now
@@ -405,7 +408,10 @@ class EarlyRecords:
         self._unsent.clear()
 
     def _fail(self, waiting: _Waiting, error: BaseException, until: float = math.inf) -> None:
-        """End those whose time is up by then: what it costs is in proportion to these alone."""
+        """Fail the records that have timed out by then.
+
+        The cost is in proportion to these alone.
+        """
         over = []
         with self._accumulator.lock:
             for queue in (waiting.absent, waiting.records):

@@ -1,9 +1,9 @@
-"""Which rows of a `send_arrow` or `send_many` failed, and why.
+"""Track which rows of a `send_arrow` or `send_many` failed, and why.
 
-In: for each batch, between which rows its own lie, and where each row went (noted by the encoder, a
-window of rows at a time); the errors of batches. Out: for each row the number of its error.
-A window is let go with the last batch that might fail for its rows: what is kept is a few bytes
-for each row in flight, and none for rows that are written.
+In: for each batch, the range that contains its rows, and each row's partition (noted by the
+encoder, a window of rows at a time); the errors of batches. Out: for each row the number of its
+error. A window is freed with the last batch that might fail for its rows: the memory is a few bytes
+for each row in flight, and none for written rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 WINDOW = 1 << 14
-"""Rows whose partitions are noted in one piece."""
+"""Number of rows whose partitions are noted in one window."""
 WENT_WELL = -1
 
 
@@ -40,16 +40,19 @@ class BatchRows(NamedTuple):
     windows: tuple[Window, ...]
     """Windows that cover them, in order."""
     skip: int = 0
-    """How many of the first are left out: they are in another part of a batch that was split."""
+    """Number of its first rows that are in another part of a split batch."""
     count: int | None = None  # type: ignore[assignment]  # tuples have a method of this name
-    """At most this many of the rest; None: all."""
+    """Maximum number of the rows after these; None: all."""
 
     def part(self, skip: int, count: int) -> BatchRows:
-        """`count` of these rows, after the first `skip`; if they fail, `found` says which."""
+        """Return `count` of these rows, after the first `skip`.
+
+        If they fail, `found` returns them.
+        """
         return self._replace(skip=self.skip + skip, count=count)
 
     def found(self) -> BatchRows:
-        """Return the same rows without any to leave out."""
+        """Return the same rows, reduced to the part."""
         if self.count is None:
             return self
         own = [
@@ -68,7 +71,7 @@ class RowErrors:
         self.texts: dict[str, int] = {}
         """Numbers of the error texts."""
         self.errors: list[BaseException] = []
-        """The first with each text, by its number."""
+        """The first error with each text, by its number."""
         self._failed: list[tuple[BatchRows, int]] = []
 
     def add(self, rows: BatchRows, error: BaseException) -> None:
@@ -80,7 +83,7 @@ class RowErrors:
         self._failed.append((rows, number))
 
     def numbers(self, count: int) -> array[int]:
-        """For each of `count` rows its error's place in `texts`, or `WENT_WELL`."""
+        """Return each row's error number in `texts`, or `WENT_WELL`."""
         numbers = array("i", [WENT_WELL]) * count
         by_window: dict[int, tuple[Window, list[tuple[BatchRows, int]]]] = {}
         for failed, number in self._failed:

@@ -39,11 +39,11 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 Ready = tuple[PartitionQueue, ProducerBatch, int]
-"""A partition's batch that may go to the leader of this epoch."""
+"""A partition's queue, the batch to send, and the leader epoch."""
 
 
 ABSENT_FOR = 5.0
-"""Seconds after which a partition that its topic's metadata doesn't have is gone."""
+"""Seconds after which a partition that its topic's metadata lacks counts as removed."""
 
 
 class Sender:
@@ -82,12 +82,12 @@ class Sender:
         self.settling = settling
         self.batch_done = settling.batch_done
         self.sent_at: dict[Address, float] = {}
-        """When something went to each broker last."""
+        """Time of the last request to each broker."""
         self._requests: dict[int, int] = {}  # by connection
         self._wake_at = math.inf
         network.on_lost.append(self.settling.lost)
 
-    # The component's part
+    # Component
 
     def advance(self, now: float) -> bool:
         """Take batches over, expire and send them.
@@ -102,12 +102,12 @@ class Sender:
             and dropping is None
             and (not self.queues or self._cut_off)
         ):
-            return False  # the most frequent step of an outage: nothing here has changed
+            return False  # the most frequent step of an outage: nothing has changed
         moved = False
         for batch in self._accumulator.take(now):
             if batch.builder.count:
                 self._partitions.get(batch.partition).waiting.append(batch)
-            else:  # it was claimed for columns, and nothing came
+            else:  # it was claimed for columns, but none arrived
                 self._accumulator.release(batch)
                 batch.done.complete(NO_OFFSET)  # a flush may wait for it
                 self.batch_done.notify()
@@ -123,7 +123,8 @@ class Sender:
             moved = self._drop(dropping) or moved
         if not identity.usable():
             return moved
-        while self._drain(identity, now):  # for what didn't fit, and for further batches
+        # Again for batches that didn't fit, and for further batches.
+        while self._drain(identity, now):
             pass
         return moved
 
@@ -133,7 +134,8 @@ class Sender:
 
     def abort(self, error: KafkaError, now: float) -> None:
         """End every batch with `error`."""
-        self._accumulator.refuse(error)  # before the open batches are looked at: no more come
+        # First, so that no record is added to an open batch any more.
+        self._accumulator.refuse(error)
         self._accumulator.close_all()
         for queue in self.queues.values():
             for batch in [*queue.in_flight, *queue.waiting]:
@@ -146,7 +148,10 @@ class Sender:
         self._accumulator.take(now)
 
     def _drop(self, error: KafkaError) -> bool:
-        """End what isn't sent any more: its transaction is aborted, or the producer has failed."""
+        """Fail batches that aren't sent.
+
+        Their transaction is aborted, or the producer has failed.
+        """
         everything, moved = self.identity.abandons, False
         for queue in self.queues.values():
             for batch in [*queue.waiting, *(queue.in_flight if everything else ())]:
@@ -193,7 +198,10 @@ class Sender:
     # Sending
 
     def _drain(self, identity: SenderIdentity, now: float) -> bool:
-        """Send what can be sent, one batch per partition and request; say whether more may go."""
+        """Send what can be sent, one batch per partition and request.
+
+        Return whether more can be.
+        """
         by_broker: dict[Address, list[Ready]] | None = None
         snapshot = self._metadata.snapshot
         for partition, queue in self.queues.items():
@@ -238,7 +246,7 @@ class Sender:
         return False
 
     def _absent(self, queue: PartitionQueue, count: int, now: float) -> None:
-        """Give up batches for a partition of a topic that was recreated with fewer partitions.
+        """Fail batches for a partition of a topic that was recreated with fewer partitions.
 
         For a moment, metadata may come from a broker that doesn't know added partitions yet.
         """
@@ -337,17 +345,17 @@ class Sender:
                 connection, exchange.body, exchange.version, now, answered=bool(self._acks)
             )
         except (KafkaError, MemoryError) as error:
-            if isinstance(error, MemoryError):  # as buffers are freed, a later attempt finds some
+            if isinstance(error, MemoryError):  # buffers are freed, so a later attempt finds memory
                 error = SystemLimitError(ENOMEM, "no memory to compress or copy a record batch")
             for batch in batches:
                 self.settling.never_sent(batch, error)
             return
-        # acks=all waits for replicas; metadata doesn't wait for that
+        # acks=all waits for replicas; metadata requests don't wait for that
         request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
         request.reply.when_done(partial(self._answered, connection, batches, exchange))
 
-    # Answers
+    # Responses
 
     def _answered(
         self,

@@ -36,20 +36,20 @@ from odradek.common.errors.kafka import (
 T = TypeVar("T", AbortableTransactionError, FatalTransactionError)
 
 FENCED = (ProducerFencedError, InvalidProducerEpochError)
-"""A coordinator's errors for an old epoch.
+"""Errors of a coordinator for an old epoch.
 
 Leaders return INVALID_PRODUCER_EPOCH as well, but there it may mean less (KIP-588): the coordinator
 decides when the transaction is aborted.
 """
 NEW_EPOCH = (UnknownProducerIdError, InvalidProducerIdMappingError)
-"""KIP-360: to be mended by an abort and a new epoch."""
+"""Errors that an abort and a new epoch cure (KIP-360)."""
 MENDED_BY_ABORT = (
     *NEW_EPOCH,
     TopicAuthorizationError,
     GroupAuthorizationError,
     OperationNotAttemptedError,
     TransactionAbortableError,
-    # The group has removed this member (KIP-447): the transaction's offsets aren't its own.
+    # The group has removed this member (KIP-447): its offsets mustn't be committed.
     FencedInstanceIdError,
     UnknownMemberIdError,
     IllegalGenerationError,
@@ -58,25 +58,34 @@ MENDED_BY_ABORT = (
     OffsetMetadataTooLargeError,
     UnknownTopicIdError,
 )
-"""Errors of coordinators; their other errors that aren't retriable are fatal, as in Java."""
+"""Errors of coordinators that an abort cures.
+
+Their other errors that aren't retriable are fatal, as in Java.
+"""
 FATAL_FOR_BATCHES = (
     ProducerFencedError,
     TransactionalIdAuthorizationError,
     ClusterAuthorizationError,
     UnsupportedVersionError,
 )
-"""The errors of batches that are fatal; an abort mends the others."""
+"""Fatal errors of batches; an abort cures the others."""
 PERHAPS_COMMITTED = (
     "; an earlier request to commit the transaction may have been carried out, so the transaction "
     "may have been committed: check the output, or the group's committed offsets, before you "
     "repeat its work"
 )
-"""Errors that mustn't be called aborted: the work would be repeated, and exist twice."""
+"""Errors after which the transaction may be committed.
+
+They mustn't be reported as aborted, or the work would be repeated.
+"""
 PERHAPS_OWN = "; or a request of this producer that had no answer was carried out late"
-"""An AddPartitionsToTxn that arrives after EndTxn opens a transaction, which the request for a new
-epoch then aborts and fences."""
+"""Text for the case that a late request of this producer caused the error.
+
+An AddPartitionsToTxn that arrives after EndTxn opens a transaction, which the request for a new
+epoch then aborts and fences.
+"""
 REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)
-"""Reasons to assign no producer id that an administrator can remove."""
+"""Refusals of a producer id that an administrator can resolve."""
 
 
 def fenced(transactional_id: str, error: KafkaError, doubt: str = "") -> FatalTransactionError:
@@ -133,7 +142,7 @@ _classes: dict[tuple[type, type], type] = {}
 
 
 def _as(kind: type[T], error: KafkaError) -> T:
-    """Return an error that is of this kind and of the error's own class."""
+    """Return an error that is an instance of `kind` and of the error's own class."""
     if isinstance(error, kind):
         return error
     made = _rebuild(kind, type(error), error.args, error.__dict__)
@@ -150,7 +159,7 @@ def _rebuild(kind: type[T], of: type[KafkaError], args: tuple[Any, ...], more: A
             "__reduce__": lambda self: (_rebuild, (kind, of, self.args, self.__dict__)),
         }
         found = _classes[kind, of] = type(of.__name__, (kind, of), body)
-    made = found.__new__(found, *args)  # not __init__, which may ask for other arguments
+    made = found.__new__(found, *args)  # not __init__, which may need other arguments
     made.args = args
     made.__dict__.update(more)
     return made

@@ -1,13 +1,13 @@
-"""The transactions of one producer: its state, its id and epoch, and what calls wait for.
+"""Manage the transactions of one producer: its state, its id and epoch, its calls.
 
 In: calls of the facade (flows), partitions that the sender is about to write to, errors of its
-batches. Out: what the sender may send and under which id; answers to the calls. Requests are in
-`transaction_requests`, states in `transaction_state`, what errors mean in `transaction_errors`.
-The protocol is the cluster's (KIP-890): with transaction.version 2 leaders add partitions by
-themselves, and the answer to EndTxn brings the next epoch; before it, partitions are added by a
-request, and only a transaction that left something in doubt is followed by a new epoch (KIP-360):
-a batch, or an attempt of a request to a coordinator that had no answer (R-TX-1).
-Must not: let a record into a transaction that it wasn't sent in, or commit one that lacks a record.
+batches. Out: whether and under which id the sender may send; results of the calls. Requests are in
+`transaction_requests`, states in `transaction_state`, the meaning of errors in
+`transaction_errors`. The cluster decides the protocol (KIP-890). With transaction.version 2 leaders
+add partitions by themselves, and the response to EndTxn contains the next epoch. Before it, a
+request adds partitions, and a new epoch follows only a transaction that left something in doubt
+(KIP-360): a batch, or an attempt of a request to a coordinator without a response (R-TX-1). Must
+not: let a record into a transaction that it wasn't sent in, or commit one that lacks a record.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _S, _E = TransactionState, TransactionEvent
 
 FEATURE = "transaction.version"
 PRODUCE_BEFORE_VERSION_2 = 11
-"""From Produce 12 on leaders add partitions to the transaction by themselves."""
+"""Newest version of Produce before leaders add partitions to the transaction by themselves."""
 
 _WHY_NOT = {
     _S.UNINITIALIZED: "call init_transactions() first, once",
@@ -71,7 +71,7 @@ _WHY_NOT = {
 
 
 class Pending:
-    """A call that continues after its caller has left; the same call again waits for its end."""
+    """A call that timed out and continues; the same call again waits for its end."""
 
     __slots__ = ("done", "left", "name")
 
@@ -79,7 +79,7 @@ class Pending:
         self.name = name
         self.done = done
         self.left = ""
-        """Why its caller didn't wait for the end; empty where one does."""
+        """Why its caller stopped waiting; empty while a caller waits."""
 
 
 class TransactionManager:
@@ -98,7 +98,7 @@ class TransactionManager:
         timeouts: BatchTimeouts,
         acknowledged_as: Callable[[], tuple[int, int]],
     ) -> None:
-        """Set the functions that tell the state of batches.
+        """Set the functions that return the state of batches.
 
         `incomplete` returns the batches without an outcome; `batch_done` is notified whenever one
         has its outcome; `acknowledged_as` returns the id and epoch of the last written one.
@@ -122,24 +122,25 @@ class TransactionManager:
         self.current = NOBODY
         self.bumps = 0
         self.error: KafkaError | None = None
-        """Why the state is one of the two error states."""
+        """The error of the two error states."""
         self.dropping: KafkaError | None = None
         self.abandons = False
         self.version_2 = False
         self.pending: Pending | None = None
         self._asking = 0
-        """Requests of the open transaction that have no answer yet."""
+        """Number of the open transaction's requests without a response."""
         self._adding = False
         self._new: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
         self._begun = Begun.NO
         self._needs_epoch = False
         self._missing_offsets: set[tuple[str, TopicPartition]] = set()
-        """Groups and partitions whose offsets may be missing, because the call that sends them has
-        not succeeded: without them its input would be read again.
+        """Groups and partitions whose offsets may be missing, as their call hasn't succeeded.
+
+        Without them the transaction's input would be read again.
         """
         self._forgotten = False
-        """The coordinator doesn't know our id any more: it can't end the transaction."""
+        """Whether the coordinator has forgotten this id, so that it can't end the transaction."""
         self._refuse(_WHY_NOT[_S.UNINITIALIZED])
 
     def _new_requests(self) -> TransactionRequests:
@@ -147,18 +148,18 @@ class TransactionManager:
             self._brokers, self._quick, self.transactional_id, self._timeout, self.changed
         )
 
-    # For the sender
+    # Calls of the sender
 
     @property
     def newest_produce(self) -> int | None:
         return None if self.version_2 else PRODUCE_BEFORE_VERSION_2
 
     def usable(self) -> bool:
-        """Whether batches that have a sequence, or may get one, can be sent."""
+        """Return whether batches that have a sequence, or may get one, can be sent."""
         return self.state in OPEN
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Whether a partition may be written to now; has it added where that is to be asked for."""
+        """Return whether a partition may be written to now; start to add it if necessary."""
         if partition in self._added:
             return True
         if not self._filling():
@@ -174,18 +175,21 @@ class TransactionManager:
         return False
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
-        """All partitions have the transaction's epoch; where it has ended an abort comes next."""
+        """Return the transaction's epoch, which all partitions share.
+
+        After its end an abort follows.
+        """
         return None if ended and identity == self.current else self.current
 
     def begin_above(self, epoch: int) -> bool:
-        return False  # epochs are the coordinator's
+        return False  # the coordinator assigns epochs
 
     def _filling(self) -> bool:
-        """Whether records are still written: what is aborted needs no further partition."""
+        """Return whether records are still written; an abort needs no further partition."""
         return self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION)
 
     def _perhaps_begun(self) -> None:
-        """Something was asked for that begins the transaction where it is answered."""
+        """Note that a request was sent which begins the transaction at the coordinator."""
         if self._begun is Begun.NO:
             self._begun = Begun.PERHAPS
 
@@ -204,13 +208,14 @@ class TransactionManager:
         if isinstance(error, errors.FATAL_FOR_BATCHES):
             self._break(errors.fatal(error))
         elif self._filling():
-            self.request_bump(f"{type(error).__name__}: {error}")  # as Java: rather once too often
+            # As in Java: rather once too often.
+            self.request_bump(f"{type(error).__name__}: {error}")
             self._fail(errors.abortable(error))
 
     # Calls that continue after their timeout
 
     def initialize(self, deadline: float) -> Flow[None]:
-        """Get an id and epoch; whatever an earlier producer with this id left open is aborted."""
+        """Get an id and epoch; the coordinator aborts an open transaction of this id."""
         return self._lasting("init_transactions", self._initialize, deadline)
 
     def commit(self, deadline: float) -> Flow[None]:
@@ -218,11 +223,11 @@ class TransactionManager:
         return self._lasting("commit_transaction", self._commit, deadline)
 
     def abort(self, deadline: float) -> Flow[None]:
-        """Drop what wasn't sent, wait for what was, then abort."""
+        """Drop unsent records, wait for the others, then abort."""
         return self._lasting("abort_transaction", self._abort, deadline)
 
     def begin(self) -> Flow[None]:
-        """Open a transaction; nothing is asked of the cluster for that."""
+        """Open a transaction, without any request."""
         yield START
         self._check("begin_transaction", _S.READY)
         self._move(_E.BEGIN)
@@ -238,7 +243,7 @@ class TransactionManager:
     ) -> Flow[None]:
         """Commit offsets together with the transaction's records (KIP-447).
 
-        `topics` are those that the offsets belong to, as the caller knew them.
+        `topics` are the topics of the offsets, as the caller knew them.
         """
         yield START
         self._check("send_offsets_to_transaction", _S.IN_TRANSACTION)
@@ -323,12 +328,12 @@ class TransactionManager:
             now = yield Wait((pending.done,), deadline)
 
     def _check_pending(self, name: str) -> None:
-        """Refuse another call than the one that has yet to be told how it ended."""
+        """Raise unless this is the call that has timed out, or there is none."""
         pending = self.pending
         if pending is None:
             return
         if pending.done.done and pending.done.error is not None:
-            self.pending = None  # it led to a state that says what to do
+            self.pending = None  # the state shows what to do
             return
         if not pending.left:
             what = "is still running: wait for it first"
@@ -386,8 +391,8 @@ class TransactionManager:
         cause = self.error
         self._move(_E.ABORT)
         self._drop(cause)
-        # KIP-890: under version 2 the abort fences what may still be under way. Before it, the end
-        # of all that was sent has to be awaited, or it might be written after the abort.
+        # KIP-890: under version 2 the abort fences requests in flight. Before it, all that was sent
+        # has to end first, or it might be written after the abort.
         self.abandons = self.version_2
         yield from self._settle()
         try:
@@ -399,7 +404,7 @@ class TransactionManager:
             raise
 
     def _settle(self) -> Flow[None]:
-        """Wait until nothing of the transaction is under way; raises when it can't be committed."""
+        """Wait until no request of the transaction is in flight; raise if it can't be committed."""
         pending = deque(self._incomplete())
         while True:
             if self.state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
@@ -409,13 +414,13 @@ class TransactionManager:
             yield Wait((self._batch_done, self.changed))
 
     def _end(self, *, committed: bool) -> Flow[None]:
-        """Tell the coordinator, and have the epoch that comes next."""
+        """End the transaction at the coordinator, and obtain the next epoch."""
         written = self._acknowledged_as() == self.current
-        if self.version_2 and written:  # each transaction has an epoch of its own
+        if self.version_2 and written:  # each transaction has its own epoch
             self._begun = Begun.YES
         before, upgraded = self.current, not self.version_2 and self._speaks_version_2()
         newest = None if self.version_2 else WITHOUT_EPOCHS
-        # An abort under version 2 is allowed of nothing at all, and always brings a new epoch.
+        # Under version 2 an abort is allowed without any write, and always results in a new epoch.
         wanted = self._begun is not Begun.NO or (self.version_2 and self._needs_epoch)
         if wanted and not self._forgotten:
             ending = self.requests.end(self.current, math.inf, committed=committed, newest=newest)
@@ -423,8 +428,8 @@ class TransactionManager:
             following = yield from self._asked(forgiving, commit=committed)
             self.current = following or self.current
         if self.current == before and (late := self.requests.unanswered):
-            # R-TX-1: also if a retry was answered. Under this epoch the request would still be
-            # carried out, in the next transaction (KAFKA-17754).
+            # R-TX-1: also if a retry was answered. Under this epoch the lost request would still be
+            # executed, in the next transaction (KAFKA-17754).
             self.request_bump(f"{late}: no response to an attempt")
         unsure = self._needs_epoch or self._begun is Begun.PERHAPS
         if self.current == before and (unsure or upgraded):
@@ -435,12 +440,12 @@ class TransactionManager:
                 except KafkaError:
                     if not committed or self.error is None:
                         raise
-                    return  # that commit has gone well: the next call is told
+                    return  # the commit has succeeded: the next call raises this
             elif self._needs_epoch:
                 self._break(errors.no_new_epoch(self.transactional_id))
                 if not committed:
                     self._raise()
-                return  # that commit has gone well: the next call is told
+                return  # the commit has succeeded: the next call raises this
         self.version_2 = self._speaks_version_2()
         self._ready()
 
@@ -449,9 +454,8 @@ class TransactionManager:
     ) -> Flow[tuple[int, int] | None]:
         """Abort a transaction; without a known begin, there may be nothing to abort.
 
-        Under version 2, the coordinator may still be ending the previous transaction, whose epoch
-        alone it accepts then: whether another producer has our id is found out with the next
-        request for it.
+        Under version 2, the coordinator may still be ending the previous transaction, and only
+        accepts that one's epoch: the next request for an id shows whether another producer has it.
         """
         perhaps = self._begun is Begun.PERHAPS and not committed
         try:
@@ -463,7 +467,7 @@ class TransactionManager:
             raise
 
     def _ready(self) -> None:
-        """Between transactions: nothing is left of the last one."""
+        """Clear the last transaction, and be ready for the next."""
         self._move(_E.INITIALIZED if self.state is _S.INITIALIZING else _E.ENDED)
         self._forget()
         self._refuse(_WHY_NOT[_S.READY])
@@ -491,7 +495,7 @@ class TransactionManager:
                 for partition in wanted:
                     self._new.pop(partition, None)
         except (KafkaError, UnwantedError):
-            return  # the state says it, and the batches are dropped
+            return  # the state shows it, and the batches are dropped
         finally:
             self._adding = False
             self.changed.notify()
@@ -499,12 +503,15 @@ class TransactionManager:
     # Errors
 
     def _asked(self, flow: Flow[T], *, commit: bool = False) -> Flow[T]:
-        """Await an answer within the transaction; errors move the state and come out typed."""
+        """Wait for a response within the transaction.
+
+        Errors change the state and are raised typed.
+        """
         self._asking += 1
         try:
             return (yield from flow)
         except KafkaTimeoutError:
-            raise  # the caller's time is up; perhaps the request was carried out
+            raise  # the caller timed out; the request may have been executed
         except KafkaError as error:
             if self._engine.ended is not None:
                 raise
@@ -514,7 +521,7 @@ class TransactionManager:
             if isinstance(error, InvalidTxnStateError):
                 self._broken(errors.nothing_open(self.transactional_id, error, doubt))
             if doubt and isinstance(error, errors.NEW_EPOCH):
-                # An abort would have no response, and the records may be committed.
+                # An abort would have no effect, and the records may be committed.
                 self._broken(errors.fatal(type(error)(f"{error}{doubt}")))
             if not isinstance(error, errors.MENDED_BY_ABORT):
                 self._broken(errors.fatal(error))
@@ -540,7 +547,7 @@ class TransactionManager:
         raise error
 
     def _break(self, error: KafkaError) -> None:
-        """End the producer: every call and every batch gets this error."""
+        """End the producer: every call and every batch fails with this error."""
         if self.state is not _S.FATAL_ERROR:
             self.error = error
             self._move(_E.BROKEN)
@@ -549,7 +556,7 @@ class TransactionManager:
             self.dropping = error
 
     def _drop(self, cause: KafkaError | None) -> None:
-        """Take no more records, and have those end that haven't got a sequence."""
+        """Accept no more records, and fail those without a sequence."""
         why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
         self.dropping = TransactionAbortedError(f"the record's transaction was aborted{why}")
         self.dropping.__cause__ = cause
@@ -557,7 +564,7 @@ class TransactionManager:
         self._accumulator.close_all()
 
     def _refuse(self, why: KafkaError | str) -> None:
-        """Let `send` raise from now on; once the client has ended it has its reason already."""
+        """Let `send` raise from now on, unless the client has ended and raises already."""
         if self._engine.ended is None:
             if isinstance(why, str):
                 why = IllegalStateError(f"a record can't be sent now: {why}")
@@ -575,7 +582,7 @@ class TransactionManager:
 
     def _raise(self) -> None:
         if self.error is not None:
-            raise self.error.with_traceback(None)  # it is raised by every call
+            raise self.error.with_traceback(None)  # every call raises it
 
     def _move(self, event: TransactionEvent) -> None:
         self.state = move(self.state, event)

@@ -1,9 +1,9 @@
 """Send the requests of a transactional producer to its coordinator, and to those of groups.
 
 In: the producer's id and epoch, partitions, offsets. Out: responses; errors that aren't retriable,
-unchanged. All other errors are retried here: those that all requests to coordinators share in
-`clients/coordinator`, and CONCURRENT_TRANSACTIONS, which lasts for milliseconds: the last
-transaction's markers are still being written. Must not: know the state of the producer.
+unchanged. Retriable errors are retried: those of all coordinators in `clients/coordinator`, and
+here CONCURRENT_TRANSACTIONS, which lasts for milliseconds while the last transaction's markers are
+written. Must not: know the state of the producer.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ Identity = tuple[int, int]
 """A producer's id and epoch."""
 
 LAST_FOR_CLIENTS = 3
-"""Newer versions of AddPartitionsToTxn are spoken among brokers."""
+"""Newest version of AddPartitionsToTxn for clients; brokers use newer ones among themselves."""
 WITHOUT_EPOCHS = 4
-"""EndTxn and TxnOffsetCommit up to here know nothing of transaction version 2 (KIP-890)."""
+"""Newest version of EndTxn and TxnOffsetCommit before transaction version 2 (KIP-890)."""
 IDS_FROM = 6
-"""TxnOffsetCommit names topics by their ids from here on (KIP-1319)."""
+"""First version of TxnOffsetCommit that names topics by id (KIP-1319)."""
 WITH_BUMPS = 3
-"""Version of InitProducerId from which on it bumps the epoch of a known producer (KIP-360)."""
+"""First version of InitProducerId that bumps the epoch of a known producer (KIP-360)."""
 NOT_BEGUN = (ConcurrentTransactionsError, CoordinatorLoadInProgressError)
 """Retriable errors of a coordinator that hasn't begun to execute a request.
 
@@ -69,11 +69,14 @@ After others its log may contain the request: they also mean that a write to tha
 replicated in time.
 """
 NOT_NOW = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
-"""Answers of a coordinator that works, whose cause may be over soon, or never (a deleted topic)."""
+"""Errors of a working coordinator whose cause may end soon, or never (a deleted topic)."""
 
 
 class TxnOffsetCommitByName(TxnOffsetCommitRequest):
-    """For topics whose ids aren't known (they are all that is sent from version 6 on, KIP-1319)."""
+    """TxnOffsetCommit for topics whose ids aren't known.
+
+    From version 6 on, only ids are sent (KIP-1319).
+    """
 
     MAX_VERSION: ClassVar[int] = IDS_FROM - 1
 
@@ -85,17 +88,17 @@ class Asked:
     what: str
     group_id: str
     offsets: Offsets
-    """Offsets that it commits for that group; empty for other requests."""
+    """Offsets that the request commits for a group; empty for other requests."""
     replies: list[Completion[Message]] = field(default_factory=list)
 
     @property
     def unanswered(self) -> bool:
-        """Whether an attempt has no answer: perhaps not yet, perhaps its connection has ended."""
+        """Whether an attempt has no response, or not yet."""
         return any(not reply.done or reply.error is not None for reply in self.replies)
 
 
 class UnwantedError(Exception):
-    """A request was refused that its caller doesn't need any more."""
+    """The failed request isn't needed by its caller any more."""
 
 
 class TransactionRequests:
@@ -125,9 +128,9 @@ class TransactionRequests:
         self._ending: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
         """Responses to the newest request that reported the end of the last transaction."""
         self.in_doubt = False
-        """Whether the newest request may have been carried out, whatever is said of it now."""
+        """Whether the newest request may have been executed, whatever its error."""
         self._asked: dict[Asked, None] = {}
-        """Requests of the open transaction that are under way, or that had no answer."""
+        """Requests of the open transaction that are in flight, or had no response."""
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -136,7 +139,7 @@ class TransactionRequests:
 
     @property
     def can_bump(self) -> bool:
-        """KIP-360: whether the coordinator bumps epochs (Kafka 2.5 and newer)."""
+        """Whether the coordinator bumps epochs (KIP-360, Kafka 2.5 and newer)."""
         return (self.coordinator.version(InitProducerIdRequest) or 0) >= WITH_BUMPS
 
     @property
@@ -177,9 +180,9 @@ class TransactionRequests:
     def add_partitions(
         self, identity: Identity, partitions: Collection[TopicPartition], wanted: Callable[[], bool]
     ) -> Flow[None]:
-        """Tell the coordinator which partitions will be written to.
+        """Add partitions to the transaction at the coordinator.
 
-        Raises `UnwantedError` when they were refused (one doesn't exist) and aren't `wanted` now.
+        Raises `UnwantedError` if they were refused (one doesn't exist) and aren't `wanted` now.
         """
         topics = [
             AddPartitionsToTxnTopic(name, [p.partition for p in of_topic])
@@ -203,7 +206,7 @@ class TransactionRequests:
         )
 
     def add_offsets(self, identity: Identity, group_id: str, deadline: float) -> Flow[None]:
-        """Tell the coordinator that offsets of a group will be committed."""
+        """Announce the offsets of a group to the coordinator."""
         yield from self._ask(
             self.coordinator,
             f"offsets of group {group_id!r} added to the transaction",
@@ -222,10 +225,10 @@ class TransactionRequests:
         newest: int | None,
         topics: OffsetTopics,
     ) -> Flow[None]:
-        """Send the group's coordinator the offsets that count once the transaction commits.
+        """Send offsets to the group's coordinator, which commits them with the transaction.
 
-        Each attempt names what the first one named: topic ids as they were when the caller sent the
-        offsets, or names where no ids were known (R-ID-5).
+        All attempts use the same names or topic ids: ids as they were when the caller sent the
+        offsets, or names if no ids were known (R-ID-5).
         """
         coordinator = self.group(group.group_id)
         began = yield START
@@ -258,7 +261,7 @@ class TransactionRequests:
                 offsets=(group.group_id, dict(part)),
                 before=partial(self._check_topics, coordinator, part, group, topics, newest),
             )
-            topics.check(part)  # a request by name may have met another topic
+            topics.check(part)  # a request by name may have reached another topic
 
     @staticmethod
     def _check_topics(
@@ -288,7 +291,7 @@ class TransactionRequests:
         began: float,
         answer: TxnOffsetCommitResponse,
     ) -> KafkaError | None:
-        """Read an answer to TxnOffsetCommit; raises where a topic won't be known any more."""
+        """Read a response to TxnOffsetCommit; raise if a topic remains unknown."""
         codes = {
             TopicPartition(t.name or names.get(t.topic_id, ""), p.partition_index): p.error_code
             for t in answer.topics
@@ -298,7 +301,7 @@ class TransactionRequests:
         for partition, code in codes.items():
             if code in UNKNOWN:
                 topics.check(offsets)
-                # By name a retry may meet another topic, which was created in the meantime.
+                # By name a retry may reach another topic, which was created in the meantime.
                 again = partition.topic not in by_name or partition not in topics.ids
                 since = began if again else -math.inf
                 topics.unknown(partition, group.group_id, since, self._engine.now)
@@ -309,7 +312,7 @@ class TransactionRequests:
         )
 
     def _refuse_others(self, new: Asked) -> None:
-        """Raise if other offsets of the same partitions were sent before without a response.
+        """Raise if earlier offsets of the same partitions were sent without a response.
 
         If they arrived after these ones, the transaction would commit them (R-TX-2).
         """
@@ -353,11 +356,11 @@ class TransactionRequests:
         offsets: tuple[str, Offsets] = ("", {}),
         before: Callable[[], None] | None = None,
     ) -> Flow[M]:
-        """Ask until it is answered; the end of the last transaction is waited for impatiently.
+        """Send a request until it is answered; retry soon while the last transaction ends.
 
         `offsets`: those that it commits, and for which group. An older call's offsets that arrive
-        after newer ones would count, so these requests wait for each other's answers. `before` is
-        called before each attempt; what it raises ends the request.
+        after newer ones would count, so these requests wait for each other. `before` is called
+        before each attempt; an error that it raises ends the request.
         """
         asked = Asked(what, *offsets)
         self._asked[asked] = None
@@ -430,7 +433,7 @@ class TransactionRequests:
             if error.refresh_metadata:
                 self._brokers.metadata.request(f"{what}: {type(error).__name__}")
             while now < until:
-                # The end of the last transaction comes soon, and all else waits for it, too.
+                # The last transaction ends soon, and all other requests wait for that, too.
                 if wanted is not None and backoff is usual and not wanted():
                     raise UnwantedError
                 now = yield Wait((self._changed,) if wanted else (), min(until, deadline))
@@ -461,7 +464,7 @@ def worst(
         for partition, code in codes.items()
         if code
     ]
-    # "Not attempted" is said of all partitions beside one with an error of its own.
+    # OPERATION_NOT_ATTEMPTED is returned for all partitions beside one with a real error.
     errors.sort(key=lambda e: (isinstance(e, OperationNotAttemptedError), e.retriable))
     return errors[0] if errors else None
 

@@ -21,7 +21,7 @@ class TransactionState(StrEnum):
 
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
-    """A producer id, or a new epoch, is asked for."""
+    """A producer id, or a new epoch, is requested."""
     READY = "ready"
     IN_TRANSACTION = "in_transaction"
     COMMITTING_TRANSACTION = "committing_transaction"
@@ -37,15 +37,15 @@ class TransactionEvent(StrEnum):
     INITIALIZE = "initialize"
     INITIALIZED = "initialized"
     REFUSED = "be refused"
-    """No producer id was given, for a reason that may be mended (authorization)."""
+    """No producer id was assigned, for a reason that can be resolved (authorization)."""
     BEGIN = "begin"
     COMMIT = "commit"
     ABORT = "abort"
     ENDED = "end"
     FAILED = "fail"
-    """Something went wrong that an abort mends."""
+    """An error occurred that an abort cures."""
     BROKEN = "break"
-    """Something went wrong that nothing mends."""
+    """An error occurred that nothing cures."""
     LEFT = "leave"
     """Another process ends the open transaction; the producer uses another transactional id."""
 
@@ -55,7 +55,7 @@ class Begun(Enum):
 
     NO = "no"
     PERHAPS = "perhaps"
-    """It was asked to, and there is no answer."""
+    """A request that begins it has no response."""
     YES = "yes"
 
 
@@ -106,5 +106,5 @@ def move(state: TransactionState, event: TransactionEvent) -> TransactionState:
     try:
         return TRANSITIONS[state, event]
     except KeyError:
-        # A bug, and no KafkaError: calls that come at the wrong time are refused before this.
+        # Not a KafkaError, as it is a bug: calls at a wrong time are refused before this.
         raise RuntimeError(f"a transaction that is {state.value} can't {event.value}") from None

@@ -1,13 +1,13 @@
 """Decide which Produce errors prove that nothing was appended; others leave a batch in doubt.
 
-In: an error code, or that there was no response. Out: whether the attempt may have been appended
-(R-PR-1). A leader checks permissions, its leadership, the in-sync replicas, the records and the
-sequence, in this order, and then appends: an error from before is a proof. With acks=all it then
-waits for replicas, and errors of that wait prove nothing: it may lose the leadership (6), its disk
-(56) or the topic (3, 100), replicas may leave the ISR (20), the time may be up (7). Some of these
-codes are used before the append as well, so they prove nothing. A proof says nothing of earlier
-attempts: the leader checks for duplicates last. Out as well: the text about this in errors of
-records. Must not: decide what is done.
+In: an error code, or None without a response. Out: whether the attempt may have been appended
+(R-PR-1), and the text about this in errors of records. A leader checks permissions, its leadership,
+the in-sync replicas, the records and the sequence, in this order, and then appends: an error of
+these checks is a proof. With acks=all it then waits for replicas, and errors of that wait prove
+nothing: it may lose the leadership (6), its disk (56) or the topic (3, 100), replicas may leave the
+ISR (20), the request may time out (7). Some of these codes are used before the append as well, so
+they prove nothing. A proof means nothing for earlier attempts: the leader checks for duplicates
+last. Must not: decide what is done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.common.outage import number
 
 E = TypeVar("E", bound=KafkaError)
 _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
-    # The request, or who sends it
+    # The request, or its sender
     errors.InvalidTopicExceptionError,
     errors.InvalidRequiredAcksError,
     errors.TopicAuthorizationError,
@@ -30,7 +30,7 @@ _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
     errors.UnsupportedVersionError,
     errors.InvalidRequestError,
     errors.PolicyViolationError,
-    # Where it is to be written
+    # The target of the write
     errors.LeaderNotAvailableError,
     errors.NotEnoughReplicasError,
     # The records
@@ -46,7 +46,7 @@ _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
     errors.InvalidProducerEpochError,
     errors.UnknownProducerIdError,
     errors.ProducerFencedError,
-    # Its transaction, which leaders ask the coordinator about first
+    # Its transaction, which leaders verify with the coordinator first
     errors.InvalidTxnStateError,
     errors.InvalidProducerIdMappingError,
     errors.ConcurrentTransactionsError,
@@ -57,18 +57,18 @@ _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
 )
 
 PROOFS = frozenset(kind.code for kind in _BEFORE_THE_APPEND if kind.code is not None)
-"""Codes that say: this attempt wasn't appended, and never will be."""
+"""Codes which prove that this attempt wasn't appended, and never will be."""
 
 
 def leaves_doubt(code: int | None) -> bool:
-    """Whether an attempt with this outcome (None: no answer) may have been appended."""
+    """Return whether an attempt with this error (None: no response) may have been appended."""
     return code not in PROOFS
 
 
 def in_doubt(
     batch: ProducerBatch, refusal: KafkaError, why: str = "so that nothing is written twice"
 ) -> KafkaError:
-    """Return the same error; if the batch may have been written nevertheless, it says so.
+    """Return the same error, with a note if the batch may have been written nevertheless.
 
     `why`: the reason for which the batch is not sent again.
     """
@@ -91,7 +91,7 @@ def in_doubt(
 
 
 def fate(batch: ProducerBatch) -> str:
-    """Say what is known of the records of a batch that ends without an acknowledgement."""
+    """Return what is known of the records of a batch that ends without an acknowledgement."""
     times = "once" if batch.attempts == 1 else f"{batch.attempts} times"
     if batch.doubtful:
         sent = f"sent {times} and " if batch.attempts else ""
@@ -101,7 +101,7 @@ def fate(batch: ProducerBatch) -> str:
 
 
 def given_up(batch: ProducerBatch, error: KafkaError) -> KafkaError:
-    """Return the error that ends the client; it also says what is known of the batch's records."""
+    """Return the error that ends the client, with what is known of the batch's records."""
     known = f"{counted(batch.count)} for {batch.partition} {were(batch.count)} {fate(batch)}"
     if isinstance(error, ExplainedError):
         return error.saying(known)
@@ -114,13 +114,13 @@ def counted(count: int) -> str:
 
 
 def were(count: int) -> str:
-    """Return the verb for that many records."""
+    """Return "was" or "were" for this number of records."""
     return "was" if count == 1 else "were"
 
 
 def saying(error: E, text: str) -> E:
     """Return an error of the same type, with the same attributes and cause, and another text."""
-    made = type(error).__new__(type(error), text)  # not __init__, which may ask for others
+    made = type(error).__new__(type(error), text)  # not __init__, which may need other arguments
     made.args = (text,)
     made.__dict__.update(error.__dict__)
     made.__cause__ = error.__cause__

@@ -1,10 +1,9 @@
-"""Log records that failed although the program looks at no result of them.
+"""Log records that failed although the program reads no result of them.
 
 In: failed records that have no callback. Out: one WARNING with the number of records whose futures
-were dropped without a look at the error: at `flush()` or a second after the first failure, but at
-most once a minute, and at `close()`.
-Must not: log a failure that the program can still look at, since it may keep its futures; or run
-code when a future is dropped, where Python swallows a Ctrl-C.
+were dropped before the error was read: at `flush()` or a second after the first failure, but at
+most once a minute, and at `close()`. Must not: log a failure that the program can still read, since
+it may keep its futures; or run code when a future is dropped, where Python swallows a Ctrl-C.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from odradek.network.engine import Engine
 logger = logging.getLogger("odradek")
 
 GATHERED = 1.0
-"""Seconds from the first such record to the line, which then counts more of them."""
+"""Seconds from the first such record to the log line, which counts all until then."""
 SPACING = 60.0
 """Seconds between two lines."""
 MOST_KEPT = 10_000
-"""Failures that are watched at a time: of more, the oldest aren't logged."""
+"""Maximum number of failures that are watched; of more, the oldest aren't logged."""
 
 
 class UnnoticedFailures:
@@ -58,11 +57,11 @@ class UnnoticedFailures:
     def report(self) -> None:
         """Log the records whose futures were dropped since the last line."""
         total, first = 0, None
-        self.resting = True  # first: another thread may add a failure meanwhile
+        self.resting = True  # first, as another thread may add a failure meanwhile
         for _ in range(len(self._watched)):
             try:
                 alive, count, error = self._watched.popleft()
-            except IndexError:  # another thread looks at them, too
+            except IndexError:  # another thread reads them, too
                 break
             if count[0] and alive() is not None:
                 self._watched.append((alive, count, error))

@@ -1,7 +1,7 @@
-"""Reasons why a record has no outcome yet, in words.
+"""Describe why a record has no outcome yet.
 
-In: a producer's parts, read from any thread. Out: words. Must not: change anything; the sender
-decides, and this follows its questions in their order (`Sender._drain`).
+In: a producer's parts, read from any thread. Out: texts. Must not: change anything. The sender
+decides; this module repeats its checks in their order (`Sender._drain`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class WaitReasons:
-    """Says what the batches of one producer wait for."""
+    """Describes what the batches of one producer wait for."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class WaitReasons:
         self._linger = linger
 
     def of(self, batch: ProducerBatch, now: float) -> str:
-        """Return what a batch waits for, in words that fit after "waits for"."""
+        """Return a text that fits after "waits for"."""
         topic, partition = batch.partition.topic, batch.partition.partition
         metadata, queue = self._metadata, self._queues.get(batch.partition)
         snapshot = metadata.snapshot
@@ -94,7 +94,7 @@ class WaitReasons:
         return f"; the oldest request in flight there is {max(0.0, now - head.sent_at):.1f} s old"
 
     def _connection(self, address: Address, now: float) -> str:
-        """Why there is none to a broker that could be used; empty where there is."""
+        """Return why no connection to a broker can be used; empty if one can."""
         found = self._network.connection(address, DATA)
         if found is not None and found.ready:
             quiet = found.throttled_until - now

@@ -34,14 +34,14 @@ def warm(engine: ProducerEngine, names: Sequence[str], deadline: float) -> Flow[
     parts: list[Completion[Any]] = [
         engine.start(_connection(engine, address, deadline)) for address in addresses
     ]
-    if engine.transactions is None:  # else init_transactions() gets it
+    if engine.transactions is None:  # otherwise init_transactions() gets it
         parts.append(engine.start(_producer_id(engine, deadline)))
     try:
         for part in parts:
             while not part.done:
                 yield Wait((part,))
             part.result()
-    finally:  # also when the caller gave up
+    finally:  # also if the caller gave up
         for part in parts:
             engine.cancel(part, ClientClosedError("the caller no longer waits"))
 

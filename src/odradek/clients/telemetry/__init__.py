@@ -1,5 +1,6 @@
-"""Push the metrics that brokers ask for (KIP-714).
+"""Push the metrics that brokers request (KIP-714).
 
-`otlp` encodes a snapshot as OpenTelemetry's protobuf, `metrics_push` requests subscriptions and
-pushes. Must not: measure anything, connect, or delay a call other than `close`, for the last push.
+In: a snapshot of metrics, connections. Out: PushTelemetry requests. `otlp` encodes a snapshot as
+OpenTelemetry's protobuf, `metrics_push` requests subscriptions and pushes. Must not: measure
+anything, connect, or delay a call other than `close`, for the last push.
 """

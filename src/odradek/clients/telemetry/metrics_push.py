@@ -53,24 +53,24 @@ logger = logging.getLogger("odradek")
 M = TypeVar("M", bound=Message)
 NO_ID = bytes(16)
 USUAL_INTERVAL = 300.0
-"""Seconds until the next attempt where the broker has named no interval, or an invalid one."""
+"""Seconds until the next attempt if the broker has named no interval, or an invalid one."""
 LEAST_INTERVAL = 0.1
-"""Seconds: brokers accept no smaller `interval.ms` for a subscription."""
+"""Minimum interval in seconds; brokers accept no smaller `interval.ms` for a subscription."""
 SOONEST, LATEST = 0.5, 1.5
 """Bounds of the first push in intervals, at random.
 
 Clients that start together shouldn't push together.
 """
 BUSY = 1.0
-"""Seconds after which it is looked again whether a connection can be used."""
+"""Seconds between checks whether a connection can be used."""
 ALL = "*"
-"""Brokers' name for all metrics; the KIP has an empty prefix."""
+"""Brokers' name for all metrics; the KIP uses an empty prefix."""
 PREFIX = "org.apache.kafka"
 FOR_GOOD = frozenset((InvalidRequestError.code, InvalidRecordError.code,
                       UnsupportedVersionError.code))  # fmt: skip
-"""Asking or pushing again would bring the same."""
+"""Codes after which another request or push would fail in the same way."""
 AT_ONCE = frozenset((UnknownSubscriptionIdError.code, UnsupportedCompressionTypeError.code))
-"""A push was refused because the subscription has changed: it is asked for again."""
+"""Codes of a push after which the changed subscription is requested again."""
 OF_THE_CLIENT = {
     PRODUCER: ("transactional.id",),
     CONSUMER: ("client.rack", "group.id", "group.instance.id"),
@@ -80,7 +80,7 @@ LATER = frozenset((TelemetryTooLargeError.code, ThrottlingQuotaExceededError.cod
 
 
 class MetricsPush:
-    """The push of one client, whichever engine it has."""
+    """The pushes of one client, over all of its engines."""
 
     def __init__(
         self,
@@ -89,29 +89,29 @@ class MetricsPush:
         resource: dict[str, str],
         instance_id: bytes = NO_ID,
     ) -> None:
-        """`resource`: what the client is, for the attributes of all that is pushed."""
+        """Set `resource`, the client's attributes in each push."""
         self._engine = engine
         self._snapshot = snapshot
         self._resource = resource
         self.instance_id = instance_id
-        """The broker's name for this client; zeros until it has given one."""
+        """Id that a broker has assigned to this client; zeros before that."""
         self.changed = Signal()
-        """Notified when it has, and when it refuses this client for good."""
+        """Notified when an id was assigned, and when brokers refuse this client for good."""
         self.refused: KafkaError | None = None
         self._wanted: GetTelemetrySubscriptionsResponse | None = None
         self._interval = USUAL_INTERVAL
         self._next_at = -math.inf
         self._compresses = True
         self._pushed: dict[MetricName, tuple[float, float]] = {}
-        """The sums that were pushed last, each with the time from which on it counts."""
+        """Sums in the last push, each with the time from which on it counts."""
         self._since: float | None = None
-        """When they were, in seconds since the epoch; None: not yet."""
+        """Time of the last push, in seconds since the epoch; None before the first."""
         self._began = snapshot().at
         self._running = False
         self._ending = False
-        """The last push has its turn, and no other one follows."""
+        """Whether the last push is due, so that no other one follows."""
         self._out: Completion[None] | None = None
-        """The push that is under way, or was last."""
+        """The current or latest push."""
 
     def connected(self) -> None:
         """Continue on a ready connection, if it is to a broker that accepts metrics."""
@@ -129,7 +129,7 @@ class MetricsPush:
 
     @property
     def subscribed(self) -> bool:
-        """A broker wants metrics of this client."""
+        """Whether a broker has requested metrics of this client."""
         return self._wanted is not None and bool(self._wanted.requested_metrics)
 
     def _connection(self) -> Connection | None:
@@ -139,7 +139,7 @@ class MetricsPush:
         return min(usable, key=lambda c: len(c.in_flight), default=None)
 
     def _there(self) -> list[Connection]:
-        """Those to brokers that take metrics, and aren't silent."""
+        """Return the usable connections to brokers that accept metrics."""
         key = GetTelemetrySubscriptionsRequest.API_KEY
         return [
             c
@@ -148,7 +148,7 @@ class MetricsPush:
         ]
 
     def _run(self) -> Flow[None]:
-        """Ask and push for as long as there is a connection to do it on."""
+        """Subscribe and push as long as a connection is available."""
         now = yield START
         try:
             while self._next_at < math.inf and not self._ending:
@@ -184,7 +184,7 @@ class MetricsPush:
     def _ask(
         self, connection: Connection | None, body: AnyRequest, response: type[M]
     ) -> Flow[M | None]:
-        """One request; None where no answer came."""
+        """Send a request; return None without a response."""
         yield START
         if connection is None:
             return None
@@ -227,7 +227,7 @@ class MetricsPush:
 
         Only a refused push may be followed by a request at once (R-RT-1).
         """
-        if code != ThrottlingQuotaExceededError.code:  # "too early" says nothing against it
+        if code != ThrottlingQuotaExceededError.code:  # "too early" isn't a refusal
             self._wanted = None
         if code in AT_ONCE or code in LATER:
             soon = at_once and code in AT_ONCE
@@ -246,8 +246,8 @@ class MetricsPush:
         """Push at `close`; end at the deadline."""
         del deadline  # the caller's wait ends there
         yield START
-        self._ending = True  # a push that fell due before the answer would tell the same sums
-        if self._out is not None:  # what it brings there isn't told a second time
+        self._ending = True  # a push before the response would send the same sums
+        if self._out is not None:  # its sums aren't sent a second time
             yield Wait((self._out,))
         if self.subscribed and self._connection() is not None:
             yield from self._push(self._connection(), terminating=True)
@@ -275,11 +275,11 @@ class MetricsPush:
             self.instance_id, wanted.subscription_id, terminating, codec, packed
         )
         answer = yield from self._ask(connection, request, PushTelemetryResponse)
-        # From the answer on: a push that was late on its way would make the next one too early, and
-        # a broker refuses those.
+        # Counted from the response: if a push was slow, the next one would be too early, and
+        # brokers refuse those.
         self._next_at = self._engine.now + self._interval
         if answer is None:
-            return  # the next push has what this one had
+            return  # the next push contains these sums as well
         if answer.error_code:
             self._compresses &= answer.error_code != UnsupportedCompressionTypeError.code
             self._refused(answer.error_code, self._engine.now, at_once=True)
@@ -289,8 +289,8 @@ class MetricsPush:
     def _counts_since(self, metric: Metric) -> float:
         """Return the time from which on a sum counts.
 
-        A topic or an address that is used again counts from 0: a receiver takes a sum that has
-        fallen for an error, unless it counts from a later time.
+        A topic or an address that is used again counts from 0: receivers treat a smaller sum as an
+        error, unless it counts from a later time.
         """
         before, since = self._pushed.get(metric.key, (math.inf, 0.0))
         if before <= metric.value:
@@ -312,7 +312,7 @@ class MetricsPush:
             value, since = metric.value, last
             if metric.kind == "counter" and wanted.delta_temporality:
                 before, _ = self._pushed.get(metric.key, (0, 0.0))
-                value -= before if before <= value else 0  # it began at 0 again
+                value -= before if before <= value else 0  # it started at 0 again
             elif metric.kind == "counter":
                 _, since = sums[metric.key]
             tags = {t.replace("-", "_"): v for t, v in metric.tags.items() if t != "client-id"}
@@ -321,7 +321,7 @@ class MetricsPush:
 
 
 def kip_714_name(metric: Metric) -> str:
-    """`org.apache.kafka`, group and name, with dots; ours begin with `odradek`."""
+    """Return the KIP-714 name: `org.apache.kafka` or `odradek`, group and name, with dots."""
     group = metric.group.removesuffix("-metrics")
     words = group if metric.group == OURS else f"{PREFIX}.{group}"
     return f"{words}.{metric.name}".replace("-", ".")

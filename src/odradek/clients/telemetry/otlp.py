@@ -1,8 +1,8 @@
-"""A snapshot of metrics as OpenTelemetry's `MetricsData`, in protobuf (opentelemetry-proto 1.x).
+"""Encode metrics as OpenTelemetry's `MetricsData`, in protobuf (opentelemetry-proto 1.x).
 
 In: numbers by name, tags and kind. Out: bytes. Counters are sums, with the temporality that the
-broker wants; all else are gauges. Written by hand, as a client needs no protobuf library for six
-messages. Must not: know which metrics are wanted.
+broker requests; all others are gauges. The encoder is written by hand, as a client needs no
+protobuf library for six messages. Must not: know which metrics are requested.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from odradek.clients.metrics.metric import Kind
 
 DELTA, CUMULATIVE = 1, 2
 _LENGTH = 2
-"""The wire type of what has a length: texts and messages."""
+"""Wire type of fields with a length: texts and messages."""
 _FIXED64, _VARINT = 1, 0
 SCOPE = "odradek"
 
 
 class Point(NamedTuple):
-    """One number of one name."""
+    """One value of one metric."""
 
     name: str
-    """As KIP-714 has it: `org.apache.kafka.producer.record.send.total`."""
+    """Name in KIP-714's form: `org.apache.kafka.producer.record.send.total`."""
     tags: Mapping[str, str]
     value: float
     kind: Kind
     since: float
-    """Seconds since the epoch from which on a sum counts."""
+    """Time from which on a sum counts, in seconds since the epoch."""
 
 
 def metrics_data(

@@ -1,1 +1,5 @@
-"""Work on records by key: what may run, what may be committed, what is tried again."""
+"""Process records concurrently, in order by key, and commit what is finished.
+
+In: records of a consumer, a user's function. Out: processed records, retries, dead letters,
+commits.
+"""

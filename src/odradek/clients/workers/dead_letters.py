@@ -1,4 +1,4 @@
-"""Build dead letters: records that couldn't be processed, for a topic of their own.
+"""Build dead letters: records that couldn't be processed, for a separate topic.
 
 In: a record as it was read, and its error. Out: the record to send, with headers that say why and
 from where: those of Kafka Connect's dead-letter queues (KIP-298), whose values are texts; and the
@@ -23,20 +23,20 @@ from odradek.common.types import TopicPartition
 
 PREFIX = "__connect.errors."
 STAGES = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER"}
-"""Connect's names for what was done to a record when it failed: reading one of its fields …"""
+"""Connect's names for the stage in which a record failed: reading one of its fields …"""
 WORK_STAGE = "TASK_PUT"
-"""… or working on it."""
+"""… or processing it."""
 TOLD = (
     *("topic", "partition", "offset", "connector.name", "task.id", "stage"),
     *("class.name", "exception.class.name", "exception.message"),
 )
-"""Headers that describe a failure, in their order."""
+"""Headers that describe a failure, in order."""
 LEFT_OUT = "odradek.errors.left.out"
-"""The header that names the fields of its record which a letter lacks, for its size."""
+"""Header with the names of the record's fields that a letter lacks because of its size."""
 UNREADABLE = "odradek.RecordDeserializationError"
-"""The error of deserializers; its room is above this one."""
+"""Error class of deserializers, named here because its module is in a higher layer."""
 SAID = 1000
-"""Characters of a reason that a header repeats."""
+"""Maximum number of characters of a reason in a header."""
 TOO_LARGE = (RecordTooLargeError, RecordListTooLargeError)
 """Errors of producers and brokers for a record that may be written once it is smaller."""
 
@@ -61,7 +61,7 @@ class WorkFailedError(KafkaError):
     """
 
     def __init__(self, partition: TopicPartition, offset: int, attempts: int, why: str) -> None:
-        super().__init__(partition, offset, attempts, why)  # as given, for copies and pickles
+        super().__init__(partition, offset, attempts, why)  # unchanged, for copies and pickles
         self.partition, self.offset, self.attempts, self.why = partition, offset, attempts, why
 
     def __str__(self) -> str:
@@ -74,8 +74,8 @@ class WorkFailedError(KafkaError):
 def said(error: BaseException, *, named: bool = True) -> str:
     """Return the text of a program's error, which may itself raise.
 
-    For an unreadable record only the reason: its place is shown beside it, and a seek() isn't
-    needed.
+    For an unreadable record only the reason is returned: its position is shown separately, and a
+    seek() isn't needed.
     """
     name = type(error).__name__
     try:
@@ -90,8 +90,8 @@ def failure_headers(
 ) -> list[tuple[str, bytes]]:
     """Return headers that say why, and from where.
 
-    `task` is the reader and its part; `why` the class that did the work, its error's class, and its
-    message.
+    `task` is the reader and its part; `why` the class that processed the record, the error's class,
+    and its message.
     """
     name, number = task
     worker, error, message = why
@@ -104,7 +104,7 @@ def failure_headers(
 
 
 def called(kind: type) -> str:
-    """Return the full name of a class; of this package, as programs import it."""
+    """Return the full name of a class; for this package, the name that programs import."""
     module = f"{kind.__module__}"  # a program may have set it to anything
     return f"{'odradek' if module.startswith('odradek.') else module}.{kind.__qualname__}"
 

@@ -35,7 +35,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import Rng, TopicPartition
 
 AHEAD = 10_000
-"""Offsets that a partition is read on after its first record that isn't finished."""
+"""Maximum number of offsets that are read after a partition's first unfinished record."""
 OVERHEAD = 200
 """Bytes that a record takes besides its own, as `buffer_bytes` counts."""
 
@@ -43,7 +43,7 @@ Lane = tuple[Any, ...] | None
 
 
 class WorkItem:
-    """One record, from its coming to its end."""
+    """One record, from its arrival to its end."""
 
     __slots__ = (
         "attempts",
@@ -70,7 +70,7 @@ class WorkItem:
         self.left_out: tuple[str, ...] = ()
         """Fields that the letter lacks, because it was too large with them."""
         self.dropped = False
-        """Whether its partition is gone: another member processes it."""
+        """Whether its partition was lost: another member processes it."""
         self.came = came
         self.began = 0.0
 
@@ -83,17 +83,17 @@ class PartitionWork:
     def __init__(self, offset: int) -> None:
         self.unfinished: OrderedDict[int, WorkItem] = OrderedDict()
         self.end = offset
-        """The offset after the last record that came."""
+        """Offset after the last record that arrived."""
         self.epoch = -1
-        """Its leader epoch."""
+        """Leader epoch of that record."""
         self.bytes = 0
         self.committed: int | None = None
         self.held = False
-        """No more of it is begun."""
+        """Whether no more records of it may start."""
         self.paused = False
 
     def first(self) -> OffsetAndMetadata:
-        """Everything before this is finished."""
+        """Return the offset before which all records are finished."""
         for offset, item in self.unfinished.items():
             return OffsetAndMetadata(offset, leader_epoch=item.epoch_before)
         return OffsetAndMetadata(self.end, leader_epoch=self.epoch)
@@ -103,7 +103,7 @@ class WorkQueue:
     """The records of one run of workers."""
 
     def __init__(self, options: WorkOptions, task: tuple[str, str], rng: Rng) -> None:
-        """`task`: the names of the group and of the client, for dead letters."""
+        """Set `task`, the names of the group and the client, for dead letters."""
         self._options, self._task, self._rng = options, task, rng
         self._partitions: dict[TopicPartition, PartitionWork] = {}
         self._lanes: dict[Lane, deque[WorkItem]] = {}
@@ -113,20 +113,20 @@ class WorkQueue:
         self._turned: dict[TopicPartition, None] = {}
         self._share = (options.buffer_records, options.buffer_bytes)
         self.moved: dict[TopicPartition, None] = {}
-        """Partitions that may have something to commit."""
+        """Partitions that may have offsets to commit."""
         self._unfinished = self._abandoned = self.bytes = 0
         self._overfull = False
         self.running: dict[WorkItem, None] = {}
-        """In work, the longest first."""
+        """Records in progress, the longest running first."""
         self.failure: WorkFailedError | None = None
-        """Why no more is begun: a record that can be neither finished nor put aside."""
+        """Why no more records start: one can be neither finished nor skipped."""
         self.finished = self.retried = self.dead = 0
         """Records that were finished, attempts after the first, dead letters that were written."""
 
     # Adding records
 
     def share(self, partitions: int) -> None:
-        """So many are assigned: each has its part of the buffer, so that none takes it all."""
+        """Set the number of assigned partitions, which get equal shares of the buffer."""
         part = max(1, partitions)
         options = self._options
         self._share = (max(1, options.buffer_records // part), options.buffer_bytes // part)
@@ -134,16 +134,14 @@ class WorkQueue:
             self._check(tp, work)
 
     def add(self, records: Iterable[ConsumerRecord], now: float = 0.0) -> bool:
-        """Take what was read just now; says whether it is the first of some partition."""
+        """Add records that were just read; return whether a partition has its first one."""
         came: dict[TopicPartition, PartitionWork] = {}
         new = False
         for record in records:
             tp = record.topic_partition
             work = came.get(tp) or self._partitions.get(tp)
             if work is not None and record.offset < work.end:
-                self.drop(
-                    [tp]
-                )  # its log was truncated, or its topic recreated: this is another history
+                self.drop([tp])  # its log was truncated, or its topic recreated: offsets start over
                 work = None
             if work is None:
                 new = True
@@ -151,7 +149,8 @@ class WorkQueue:
                 self.moved[tp] = None
             came[tp] = work
             item = WorkItem(record, tp, self._lane(tp, record), work.epoch, now)
-            work.unfinished[record.offset] = item  # before `end`, so no interruption passes it by
+            # Before `end`, so that an interruption can't skip it.
+            work.unfinished[record.offset] = item
             work.bytes += item.size
             self.bytes += item.size
             self._unfinished += 1
@@ -238,12 +237,12 @@ class WorkQueue:
                 item.letter, item.left_out = cut
                 self._ready.appendleft(item)
                 return
-            _, why = item.letter["headers"][-1]  # what the work raised
+            _, why = item.letter["headers"][-1]  # the error of the processing
             written = f"writing it to {options.dead_letter_topic!r} failed: {said(error)}"
             self._stop(item, f"{why.decode() or 'it failed'}. Then {written}", error)
             return
-        ours = isinstance(error, KafkaError)  # a program's may call anything by these names
-        unreadable = ours and getattr(error, "next_offset", None) is not None  # its bytes stay
+        ours = isinstance(error, KafkaError)  # a program's error may have attributes of these names
+        unreadable = ours and getattr(error, "next_offset", None) is not None  # its bytes are kept
         blameless = ours and getattr(error, "blames_record", True) is False
         again = blameless or (isinstance(error, options.retry_on) and not unreadable)
         if again and item.attempts < options.max_attempts:
@@ -265,7 +264,7 @@ class WorkQueue:
             self.failure.__cause__ = error
 
     def through(self, positions: Callable[[TopicPartition], int | None]) -> None:
-        """Where all is finished, markers and what compaction left out are finished, too."""
+        """Advance past markers and compacted records where all records are finished."""
         for tp, work in self._partitions.items():
             if not work.unfinished:
                 position = positions(tp)
@@ -273,10 +272,10 @@ class WorkQueue:
                     work.end = position
                     self.moved[tp] = None
 
-    # Partitions that go
+    # Revoked partitions, and the end
 
     def hold(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Begin no more of these (None: of any); what runs may end."""
+        """Start no more records of these (None: all); running ones may end."""
         for tp in list(self._partitions) if partitions is None else partitions:
             if tp in self._partitions:
                 self._partitions[tp].held = True
@@ -322,8 +321,8 @@ class WorkQueue:
         return len(self.running) - self._abandoned
 
     def oldest(self) -> float | None:
-        """When the one came that has been here for the longest time; read from any thread."""
-        # Lists, as an iterator of what the owner changes just then would raise RuntimeError.
+        """Return when the oldest unfinished record arrived; any thread may call this."""
+        # Copies, as an iterator would raise RuntimeError if the owner changes them meanwhile.
         items = (list(work.unfinished.values()) for work in list(self._partitions.values()))
         return min((those[0].came for those in items if those), default=None)
 
@@ -333,17 +332,17 @@ class WorkQueue:
 
     @property
     def next_retry(self) -> float | None:
-        """When the next one is due that failed."""
+        """When the next failed record is retried."""
         return self._later[0][0] if self._later else None
 
     def room(self) -> int:
-        """How many more records the buffer has room for."""
+        """Return the number of records for which the buffer has space."""
         return max(1, self._options.buffer_records - self._unfinished)
 
     def overfull(self) -> bool:
-        """Return whether nothing is to be read, until half of the buffer is free.
+        """Return whether no records should be read until half of the buffer is free.
 
-        Partitions that have just been assigned may each have brought more than their share.
+        Partitions that have just been assigned may each have more than their share.
         """
         options, part = self._options, 2 if self._overfull else 1
         records = self._unfinished * part >= options.buffer_records + part - 1
@@ -351,11 +350,11 @@ class WorkQueue:
         return self._overfull
 
     def paused(self, tp: TopicPartition) -> bool:
-        """Whether it has filled its part of the buffer."""
+        """Return whether a partition has filled its share of the buffer."""
         return tp in self._partitions and self._partitions[tp].paused
 
     def turned(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """Partitions to pause, and to resume, since it was asked last."""
+        """Return the partitions to pause and to resume since the last call."""
         turned, self._turned = list(self._turned), {}
         now = {tp: self._partitions[tp].paused for tp in turned}
         return [tp for tp in turned if now[tp]], [tp for tp in turned if not now[tp]]
@@ -377,11 +376,11 @@ class WorkQueue:
     def committable(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Of these (None: of all) the offsets before which all is finished, where they are new."""
+        """Return new offsets of these (None: all) before which all records are finished."""
         chosen = list(self.moved) if partitions is None else partitions
         offsets = {tp: self._partitions[tp].first() for tp in chosen if tp in self.moved}
         for tp, at in list(offsets.items()):
-            if at.offset == self._partitions[tp].committed:  # what was finished is after a gap
+            if at.offset == self._partitions[tp].committed:  # the finished records are after a gap
                 del offsets[tp], self.moved[tp]
         return offsets
 

@@ -1,15 +1,15 @@
-"""Run the loop of workers: read, start, settle, commit, pause; and its end, in order.
+"""Run the loop of workers: read, start, settle, commit, pause; then leave in order.
 
-In: decisions of the queue, results from a host's hands. Out: flows of the next steps: each yields a
-function, which a host calls (and awaits its result), and receives the time and the result. The
-hosts for threads and for the event loop only differ in how they wait. Must not: read a clock, call
-the work function itself, or wait without a limit.
+In: decisions of the queue, results from a host's hands (threads or tasks). Out: flows of the next
+steps: each yields a function, which a host calls (and awaits its result), and receives the time and
+the result. The hosts for threads and for the event loop only differ in how they wait. Must not:
+read a clock, call the user's function itself, or wait without a limit.
 
-If a thread or task of the work closes the consumer, no callback of the run is called: it would wait
-for work that may wait for it. The run ends with `ClientClosedError`. For a run, deserializers are
-removed from the consumer and called by the workers: a record that can't be deserialized is still
-bytes when it becomes a dead letter, keys are compared as bytes, and a slow registry delays one
-record.
+If a thread or task of the user's function closes the consumer, no callback of the run is called: it
+would wait for work that may wait for it. The run ends with `ClientClosedError`. For a run,
+deserializers are removed from the consumer and called by the workers: a record that can't be
+deserialized is still bytes when it becomes a dead letter, keys are compared as bytes, and a slow
+registry delays one record.
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ logger = logging.getLogger("odradek.workers")
 T = TypeVar("T")
 
 WorkFlow = Generator[Callable[[], Any], tuple[float, Any], T]
-"""Yields what its host has to call, gets the time and what came of it back."""
+"""A generator that yields a function to call, and is sent the time and its result."""
 Outcome = tuple[WorkItem, BaseException | None]
 
 LONGEST_POLL = 1.0
-"""Seconds after which the loop looks at everything, where nothing wakes it before."""
+"""Maximum number of seconds between two iterations of the loop."""
 BUSY_POLL = 0.1
-"""Seconds without a call for records, while nothing more could be begun."""
+"""Seconds without a call for records while no further one could start."""
 LOOK = 0.1
-"""Seconds after which a wait for what runs looks whether it still does."""
+"""Seconds between checks whether running records still run."""
 MOMENT = 0.001
-"""The shortest wait in seconds: what is due sooner comes late by less than that."""
+"""The shortest wait in seconds: an earlier due time is delayed by less than that."""
 LETTERS_TIMEOUT = 10.0
-"""Seconds for the topic of dead letters to be there, when a run begins."""
+"""Seconds until the topic of dead letters must exist, when a run starts."""
 END_TIMEOUT = 10.0
-"""Seconds that a last commit may take, and leaving the group again as many."""
+"""Maximum number of seconds for the last commit, and again for leaving the group."""
 SLOW = 60.0
 """Seconds in progress after which a record is logged."""
 SPOKEN_EVERY = 5.0
-"""Seconds between two lines about failures."""
+"""Seconds between two log lines about failures."""
 
 
 class Hands(Protocol):
@@ -90,10 +90,10 @@ class Hands(Protocol):
         """Return whether there are results."""
 
     def start(self, item: WorkItem) -> None:
-        """Begin the work on a record, or the sending of its dead letter."""
+        """Start to process a record, or to send its dead letter."""
 
     def taken(self) -> Any:
-        """Return a list of the current results; awaited if possible, as all of these."""
+        """Return a list of the current results; a result that is awaitable is awaited, as below."""
 
     def done(self, seconds: float) -> Any:
         """Return a list of results; wait at most this many seconds for a first one."""
@@ -102,7 +102,7 @@ class Hands(Protocol):
         """Abandon these records: cancel those that can be cancelled."""
 
     def close(self) -> Any:
-        """Nothing more is started."""
+        """Start nothing more."""
 
     def callback(
         self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
@@ -173,7 +173,7 @@ class WorkRun:
     # State for other threads
 
     def stop(self) -> None:
-        """End the run that is under way, or else the next one."""
+        """End the current run, or the next one."""
         self._stopping = True
         self._rouse()
 
@@ -213,7 +213,7 @@ class WorkRun:
     def run(
         self, topics: Any, pattern: str | re.Pattern[str] | None, timeout: float | None
     ) -> WorkFlow[None]:
-        """Subscribe, work until `stop` or until nothing came for `timeout` seconds, leave."""
+        """Subscribe, process records until `stop` or an idle time of `timeout` seconds, leave."""
         idle = None if timeout is None else checked_timeout(timeout)
         topics, pattern = names("topics", topics), pattern_to_subscribe(pattern)
         self._refuse_own_letters(topics, pattern)
@@ -239,7 +239,7 @@ class WorkRun:
             try:
                 raise error
             finally:
-                del error  # or the error holds this frame, which holds the error
+                del error  # otherwise the error refers to this frame, which refers to the error
 
     def _refuse_own_letters(self, topics: list[str], pattern: str | re.Pattern[str] | None) -> None:
         letters = self._options.dead_letter_topic
@@ -275,7 +275,7 @@ class WorkRun:
                 yield partial(producer.partitions_for, topic, min(LONGEST_POLL, until - now))
                 return
             now = yield from self._settled(self._hands.taken)
-        # Where no broker has said anything it is waited for, as the topics to read are.
+        # Without a broker's response the topic is waited for, like the topics to read.
         if not self._stopping and calls.engine.metadata.topic_errors.get(topic) in UNKNOWN_TOPIC:
             near = calls.engine.missing.near(topic)
             raise UnknownTopicOrPartitionError(
@@ -284,7 +284,7 @@ class WorkRun:
             )
 
     def _work(self, idle: float | None) -> WorkFlow[None]:
-        """Go on until there is a reason to end."""
+        """Continue until there is a reason to end."""
         queue, consumer = self._queue, self._consumer
         most = self._calls.config["max.poll.records"]
         now = yield from self._settled(self._hands.taken)
@@ -311,7 +311,8 @@ class WorkRun:
             try:
                 now, records = yield partial(consumer.poll, wait, min(queue.room(), most))
                 if queue.add(records, now):
-                    self._commit_at = now  # else who begins at the end would lose it in a crash
+                    # Otherwise a record that starts at the end would be lost in a crash.
+                    self._commit_at = now
             except WakeupError:
                 woken = True
             finally:
@@ -329,14 +330,14 @@ class WorkRun:
         return len(queue.running) >= most and queue.waiting >= most
 
     def _share(self) -> None:
-        """Each assigned partition has its part of the buffer."""
+        """Divide the buffer between the assigned partitions."""
         assigned = len(self._calls.engine.subscription.partitions)
         if assigned != self._partitions:
             self._partitions = assigned
             self._queue.share(assigned)
 
     def _patience(self, now: float, worked: float, idle: float | None) -> float:
-        """How long a call for records may wait."""
+        """Return how long a call for records may wait."""
         until = self._until_retry(now + LONGEST_POLL)
         if self._queue.moved and not self._committing:
             until = min(until, self._commit_at)
@@ -374,7 +375,7 @@ class WorkRun:
         return now
 
     def _pause(self) -> None:
-        """Hold back partitions whose part of the buffer is full, or all of them, and no longer."""
+        """Pause partitions whose share of the buffer is full, or all of them; resume others."""
         queue, engine = self._queue, self._calls.engine
         full, free = queue.turned()
         before, self._overfull = self._overfull, queue.overfull()
@@ -418,7 +419,7 @@ class WorkRun:
     # Commits
 
     def _commit(self, now: float) -> WorkFlow[None]:
-        """Commit what is finished, where it is time, without waiting for it."""
+        """Commit finished records if the interval is over, without waiting for the result."""
         if now < self._commit_at or self._committing:
             return
         self._queue.through(self._position)
@@ -447,7 +448,7 @@ class WorkRun:
             self._ended_by = self._ended_by or error
 
     def _last_commit(self, partitions: Collection[TopicPartition] | None = None) -> WorkFlow[None]:
-        """Commit what is finished of these (None: of all), and wait for it."""
+        """Commit finished records of these (None: all), and wait for the result."""
         offsets: Mapping[TopicPartition, OffsetAndMetadata] = self._queue.committable(partitions)
         if not offsets:
             return
@@ -463,14 +464,17 @@ class WorkRun:
         else:
             self._queue.committed(dict(offsets))
 
-    # Partitions that go, and the end
+    # Revoked partitions, and the end
 
     def _in_work(self, partitions: Collection[TopicPartition] | None) -> list[WorkItem]:
         chosen = [item for item in list(self._hands.busy) if not item.dropped]
         return [item for item in chosen if partitions is None or item.tp in partitions]
 
     def _drained(self, partitions: Collection[TopicPartition] | None) -> WorkFlow[None]:
-        """Begin no more of these (None: of all), and wait for what runs, for a limited time."""
+        """Start no more records of these (None.
+
+        All), and wait for running ones, for a limited time.
+        """
         self._queue.hold(partitions)
         now = yield from self._settled(self._hands.taken)
         until = now + self._options.drain_timeout
@@ -512,7 +516,8 @@ class WorkRun:
     def _unsubscribed(self) -> WorkFlow[None]:
         try:
             yield partial(self._consumer.unsubscribe, END_TIMEOUT)
-        except KafkaError as error:  # it was closed by another, or has ended: its calls say so
+        # Another caller closed it, or it has ended: its calls raise that.
+        except KafkaError as error:
             logger.info("leaving the group failed: %s", error)
 
     def _closed(self) -> WorkFlow[None]:
@@ -520,7 +525,10 @@ class WorkRun:
         yield self._hands.close
 
     def _remember_positions(self, on: bool) -> None:
-        """Tell the group to commit what resets find: a quiet partition has no record (R-GR-6)."""
+        """Let the group commit offsets that resets find.
+
+        Idle partitions have no record (R-GR-6).
+        """
         engine = self._calls.engine
         with engine.lock:
             if engine.group is not None:
@@ -528,7 +536,10 @@ class WorkRun:
 
 
 def under_way(flow: ref[WorkFlow[None]] | None) -> bool:
-    """Return whether a run is in progress: an exception from outside could leave a stale mark."""
+    """Return whether a run is in progress.
+
+    The mark may be stale after an exception from outside.
+    """
     there = None if flow is None else flow()
     return there is not None and getgeneratorstate(there) in (GEN_RUNNING, GEN_SUSPENDED)
 
@@ -540,5 +551,5 @@ def _matches(pattern: str | re.Pattern[str] | None, name: str) -> bool:
         re.error,
         OverflowError,
         RecursionError,
-    ):  # a pattern of the brokers' kind (RE2), or invalid: it is reported elsewhere
+    ):  # a pattern of the brokers' kind (RE2), or an invalid one, which is reported elsewhere
         return False

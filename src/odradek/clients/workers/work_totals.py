@@ -20,19 +20,19 @@ class WorkCounts(NamedTuple):
 
 
 class WorkTotals:
-    """Of all runs on one consumer, also of several objects of workers, one after another."""
+    """Totals of all runs on one consumer, also of several workers objects, one after another."""
 
     def __init__(self) -> None:
         self._state: tuple[WorkCounts, WorkQueue | None] = (WorkCounts(), None)
         """Totals of earlier runs, and the queue of the current one: replaced in one step."""
 
     def begin(self, queue: WorkQueue) -> None:
-        """There is a new run."""
+        """Note the queue of a new run."""
         self._state = (self.counts, queue)
 
     @property
     def queue(self) -> WorkQueue | None:
-        """Of the run that is under way, or was the last one."""
+        """Queue of the current run, or of the last one."""
         return self._state[1]
 
     @property

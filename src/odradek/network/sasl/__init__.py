@@ -1,4 +1,6 @@
-"""SASL as Kafka speaks it: mechanisms, and the conversation on a connection that uses them.
+"""SASL for Kafka: mechanisms, and the conversation that authenticates a connection.
 
-Nothing here is imported for a client without SASL.
+In: credentials, or functions that return them; a connection after ApiVersions. Out: an
+authenticated connection and its session, or a typed error. A client without SASL imports nothing
+from here.
 """

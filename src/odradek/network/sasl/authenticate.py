@@ -1,8 +1,9 @@
-"""Authenticate a connection after ApiVersions: SaslHandshake, then a mechanism's tokens.
+"""Authenticate a connection after ApiVersions: SaslHandshake, then the tokens of a mechanism.
 
-In: a connection whose ApiVersions are known, the client's mechanism. Out: its session (KIP-368), or
-a typed error. All of it is within the setup timeout (R-CS-5): the network client ends a peer that
-never finishes. Must not: trust responses: their length and number are limited.
+In: a connection whose API versions are known, the client's mechanism. Out: its session (KIP-368),
+or a typed error. All of it is within the setup timeout (R-CS-5): the network client ends a
+connection whose peer never finishes. Must not: trust responses: their length and number are
+limited.
 """
 
 from __future__ import annotations
@@ -49,15 +50,18 @@ from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslH
 M = TypeVar("M", bound=Message)
 
 MAX_TOKENS = 16
-"""Tokens of one conversation; Kerberos needs four."""
+"""Maximum number of tokens in one conversation; Kerberos needs four."""
 MARGIN = 0.1
-"""Share of the remaining time that is reserved, so that a slow function ends with its own error."""
+"""Share of the remaining time that is reserved.
+
+A slow function then times out with its own error, before the connection does.
+"""
 FRAMED = 1
-"""SaslHandshake's version from which on tokens are sent in SaslAuthenticate (Kafka 1.0)."""
+"""First version of SaslHandshake after which tokens are sent in SaslAuthenticate (Kafka 1.0)."""
 
 
 class Authentication:
-    """One attempt of a connection to authenticate: a conversation of the client's mechanism."""
+    """One authentication of a connection: a conversation of the client's mechanism."""
 
     def __init__(
         self, network: ClientConnections, connection: Connection, mechanism: Mechanism
@@ -80,7 +84,7 @@ class Authentication:
         return network.engine.now
 
     def shake_hands(self, *, again: bool = False) -> Flow[None]:
-        """Name the mechanism to the broker; raise the broker's objection."""
+        """Send the mechanism's name to the broker; raise if the broker doesn't support it."""
         _, newest = self._connection.versions.get(SaslHandshakeRequest.API_KEY, (0, -1))
         if newest < FRAMED:
             raise ConnectionFailedError(
@@ -141,7 +145,7 @@ class Authentication:
         except Exception as error:
             text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}"
             raise AuthenticationError(f"{name} failed in this client: {text}") from error
-        raise failure  # without the cause, which contains the text
+        raise failure  # without the cause, whose text contains the token
 
     def exchange(self, token: bytes | None, deadline: float) -> Flow[tuple[float, float]]:
         """Exchange tokens until both sides have finished.
@@ -164,11 +168,15 @@ class Authentication:
             lifetime = heard.lifetime
             token = yield from self.next_token(deadline, heard)
             if heard.refusal is not None:
-                raise heard.refusal  # the mechanism adds nothing
+                raise heard.refusal  # the mechanism adds nothing to it
         raise ServerNotTrustedError(f"the broker asks for more than {MAX_TOKENS} SASL tokens")
 
     def _say(self, token: bytes) -> Flow[Heard]:
-        """Send a token. The method that raises an error later has no local with the answer."""
+        """Send a token.
+
+        In a method of its own, so that the caller, which may raise an error later, has no local
+        with the token.
+        """
         body = SaslAuthenticateRequest(token)
         return Heard((yield from self._ask(body, SaslAuthenticateResponse)))
 
@@ -179,7 +187,7 @@ class Authentication:
         request = network.send_version(
             connection, body, version, network.engine.now, past_the_gate=True
         )
-        connection.uses_nothing(used)  # authenticating again keeps no idle connection open
+        connection.uses_nothing(used)  # an authentication keeps no idle connection open
         yield Wait((request.reply,))
         return cast("M", request.reply.result())
 

@@ -1,7 +1,7 @@
 """Create the mechanism with which a client authenticates.
 
 In: a configuration, and functions of the real world (clock, token servers, Kerberos) that the
-client passes. Out: a mechanism, or None without SASL. Must not fetch anything yet.
+client passes. Out: a mechanism, or None without SASL. Must not: fetch credentials yet.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ SASL_PROTOCOLS = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
 
 @dataclass(frozen=True, slots=True)
 class SaslOutsiders:
-    """Functions outside of the engine; each is used only by its mechanism."""
+    """Functions from outside of the engine; each is used by one mechanism only."""
 
     wall_clock: Callable[[], float]
     random_bytes: Callable[[int], bytes] | None = None
-    """For nonces; None: the client's random generator, as in simulations."""
+    """Random bytes for nonces; None: the client's random generator, as in simulations."""
     tokens: Callable[[Config], Callable[[], object]] | None = None
-    """Returns the function for OAUTHBEARER's tokens.
+    """Return the function that fetches tokens for OAUTHBEARER.
 
     It is the user's function, or one that contacts a token server (KIP-768).
     """

@@ -2,8 +2,8 @@
 
 In: a function that creates a security context for a broker. All its steps may contact a key
 distribution centre, so they run in a worker thread. Out: the context's tokens, then the answer that
-no security layer is wanted: Kafka has none, TLS encrypts. Must not: know the library of the
-context.
+no security layer is wanted: Kafka has none, TLS encrypts. Must not: depend on the library that
+implements the context.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from odradek.network.sasl.mechanism import Conversation, Outside, expect_nothing
 NO_LAYER = 1
 """The bit of RFC 4752, 3.3, for "authentication only"."""
 MOST_STEPS = 10
-"""Kerberos needs two; a broker that never finishes is invalid."""
+"""Maximum number of steps; Kerberos needs two."""
 
 
 class SecurityContext(Protocol):
-    """One side of a mutual authentication. Its errors are `AuthenticationError`s."""
+    """One side of a mutual authentication; its errors are `AuthenticationError`s."""
 
     @property
     def complete(self) -> bool:
-        """Both sides are known to each other."""
+        """Whether both sides have authenticated each other."""
 
     def step(self, token: bytes | None) -> bytes | None:
         """Process the broker's token, none at first; return the next one, if there is one."""
 
     def unwrap(self, message: bytes) -> bytes:
-        """Return the broker's sealed message, if it is intact."""
+        """Verify a message that the broker sealed, and return its content."""
 
     def wrap(self, message: bytes) -> bytes:
         """Seal a message, without encrypting it."""
@@ -72,5 +72,5 @@ class Gssapi:
             raise ServerNotTrustedError(
                 "the broker requires a SASL security layer, which Kafka's protocol doesn't have"
             )
-        # Neither a size nor another name to act as: four bytes alone.
+        # Neither a buffer size nor an authorization identity: only the four bytes.
         expect_nothing(self.name, (yield context.wrap(bytes((NO_LAYER, 0, 0, 0)))))

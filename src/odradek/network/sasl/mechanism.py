@@ -4,8 +4,8 @@ In: the mechanism's settings. Out: the protocol that `authenticate` runs, and th
 mechanisms share. A conversation is one authentication of one connection: it yields a token to send
 and receives the broker's bytes, or yields an `Outside`, a slow function that a worker thread runs
 within the setup timeout, and receives its result. It returns when the broker has proved itself, as
-far as the mechanism requires that, and raises `AuthenticationError`s. Must not put a secret into an
-error.
+far as the mechanism requires that, and raises `AuthenticationError`s. Must not: put a secret into
+an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_CHALLENGE = 128 * 1024
 
 
 class HiddenBytes(bytes):
-    """A token or a key that the locals in a traceback mustn't show."""
+    """A token or a key whose repr is hidden, because tracebacks may show local variables."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class HiddenBytes(bytes):
 
 
 class Outside(NamedTuple):
-    """A slow function: a worker thread runs it, and its error is raised in the generator."""
+    """A slow function that a worker thread runs; its error is raised in the generator."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
@@ -50,42 +50,42 @@ class Mechanism(Protocol):
         """Return the mechanism's name, such as PLAIN or SCRAM-SHA-512."""
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """Begin to authenticate on a connection, or once more on the same one (KIP-368)."""
+        """Start an authentication of a connection, the first or a later one (KIP-368)."""
 
 
 class Credentials(NamedTuple):
-    """A user's name and password; a client's may be replaced while it runs."""
+    """A user's name and password; a running client's may be replaced."""
 
     username: str
     password: Secret
 
 
 SAID = 300
-"""Characters of a broker's words that an error repeats."""
+"""Maximum number of characters of a broker's text in an error."""
 CUT = "\u2026"
-"""Stands where the rest of them was left out."""
+"""Replaces the rest of a text that was cut."""
 
 
 def cut(words: str) -> str:
-    """Return a broker's words, cut to the length that an error repeats."""
+    """Return a broker's text, cut to `SAID` characters."""
     return words if len(words) <= SAID else words[:SAID] + CUT
 
 
 def unechoed(error: AuthenticationError, secret: Secret) -> AuthenticationError:
-    """Return a broker's refusal, without the secret if the broker repeats it."""
+    """Return a broker's refusal, without the secret if the broker's text repeats it."""
     hidden = without(error.what, secret)
     return error if hidden == error.what else type(error)(hidden, error.address)
 
 
 def without(words: str, secret: Secret) -> str:
-    """Return a broker's words without the secret, plain or encoded.
+    """Return a broker's text without the secret, plain or encoded.
 
-    The secret's beginning is removed as well if the words were cut.
+    If the text was cut, a beginning of the secret at its end is removed as well.
     """
     text = secret.reveal()
     if not text:
         return words
-    # Only here: most clients start without them.
+    # Imported here, because most clients start without it.
     from base64 import b64encode
 
     from odradek.common.secret_redaction import LEAST, plain_forms, without_echo

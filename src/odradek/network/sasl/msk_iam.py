@@ -29,7 +29,7 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 SERVICE = "kafka-cluster"
 ACTION = ("Action", "kafka-cluster:Connect")
 LIFETIME = 900
-"""Seconds that a signature counts, as in Amazon's own clients."""
+"""Seconds for which a signature is valid, as in Amazon's own clients."""
 USER_AGENT = "odradek"
 _REGION = re.compile(
     r"""(?:^|\.)([a-z]{2,}(?:-[a-z]+)+-\d{1,2})\.(?:vpce\.)?
@@ -37,12 +37,12 @@ _REGION = re.compile(
     |c2s\.ic\.gov|sc2s\.sgov\.gov|csp\.hci\.ic\.gov|cloud\.adc-e\.uk)\.?$""",
     re.VERBOSE,
 )
-"""The label before AWS's own domains: names of clusters (my-cluster-1) look like regions, too."""
+"""The label before AWS's own domains; names of clusters (my-cluster-1) look like regions, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """Credentials that sign: an access key, and a session token if they are temporary."""
+    """Credentials for a signature: an access key, and a session token if they are temporary."""
 
     access_key_id: str
     secret_access_key: Secret
@@ -51,7 +51,7 @@ class AwsCredentials:
 
 @dataclass(frozen=True, slots=True)
 class SigningScope:
-    """Where and when a signature counts."""
+    """Region, service and time for which a signature is valid."""
 
     region: str
     service: str
@@ -61,12 +61,12 @@ class SigningScope:
 
     @property
     def stamp(self) -> str:
-        """The time as AWS writes it."""
+        """The time in AWS's format."""
         return datetime.fromtimestamp(self.now, UTC).strftime("%Y%m%dT%H%M%SZ")
 
     @property
     def text(self) -> str:
-        """Day, region and service."""
+        """Day, region and service, as part of the signature."""
         return f"{self.stamp[:8]}/{self.region}/{self.service}/aws4_request"
 
 
@@ -91,7 +91,7 @@ def presigned(
 
 
 def encoded(query: Mapping[str, str]) -> str:
-    """Encode a query as AWS signs it: sorted, all quoted but RFC 3986's unreserved."""
+    """Encode a query for an AWS signature: sorted, and quoted except for RFC 3986's unreserved."""
     pairs = sorted((quote(name, safe="-_.~"), quote(v, safe="-_.~")) for name, v in query.items())
     return "&".join(f"{name}={value}" for name, value in pairs)
 

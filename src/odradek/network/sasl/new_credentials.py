@@ -1,7 +1,8 @@
 """Replace the name and password of a running client.
 
-In: its mechanism, the new credentials. Out: a mechanism that uses them from now on. Must not: touch
-existing sessions: they end on their own, and are started again with the new ones (KIP-368).
+In: the client's mechanism, the new credentials. Out: the same mechanism, which uses the new
+credentials from now on. Must not: touch existing sessions: a connection whose session ends
+authenticates with the new ones (KIP-368).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from odradek.network.sasl.scram import Scram
 
 
 def replace_credentials(mechanism: Mechanism | None, username: str, password: Secret) -> None:
-    """Let a mechanism that has a name and a password use others from now on."""
+    """Set the name and password of a mechanism that has them."""
     if not isinstance(mechanism, Plain | Scram):
         name = "no SASL" if mechanism is None else mechanism.name
         raise IllegalStateError(

@@ -39,15 +39,20 @@ _TOKEN = re.compile(r"[-_.+/a-zA-Z0-9=~]+")
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
 MILLISECONDS = 1e11
-"""From here on the end of a token was given in milliseconds, as Java counts (`lifetimeMs`): as
-seconds it would be in the year 5138."""
+"""Smallest expiry that is read as milliseconds, as Java counts (`lifetimeMs`).
+
+As seconds it would be in the year 5138.
+"""
 LONGEST_TOKEN = 512 * 1024
-"""Maximum length in characters; brokers accept 512 KiB in all (sasl.server.max.receive.size)."""
+"""Maximum length of a token in characters.
+
+Brokers accept 512 KiB in all (sasl.server.max.receive.size).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token, until when it counts (seconds since the epoch, None: unknown), its extensions."""
+    """One token, its expiry (seconds since the epoch, None: unknown) and its extensions."""
 
     value: Secret
     expires_at: float | None = None
@@ -56,7 +61,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """When a new token is requested: `sasl.login.refresh.*`, in seconds and shares."""
+    """When to request a new token: `sasl.login.refresh.*`, in seconds and shares."""
 
     factor: float = 0.8
     jitter: float = 0.05
@@ -92,10 +97,10 @@ class Oauthbearer:
         self._token: Token | None = None
         self._due = -math.inf
         self._newest: Token | None = None
-        """The function's last token, which the engine may not have received yet."""
+        """The token that the function returned last; the engine may not have received it yet."""
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """Show the token; a refusal is answered, as the RFC wants it, and raised."""
+        """Send the token; answer a refusal, as the RFC requires, and raise it."""
         token = self._token
         if token is None or self._wall_clock() >= self._due:
             try:
@@ -111,9 +116,9 @@ class Oauthbearer:
             if not answer:
                 return
             refused = self._refused(token, answer)
-        self._token = None  # the broker rejected it for any reason
+        self._token = None  # the broker rejected it, for whatever reason
         if answer:
-            with suppress(AuthenticationError):  # it repeats its refusal
+            with suppress(AuthenticationError):  # the broker repeats its refusal
                 yield b"\x01"
         raise refused
 
@@ -138,8 +143,8 @@ class Oauthbearer:
     def _fetched(self, known: Token | None) -> Token:
         """Return a token newer than the one that was `known` when a new one was needed.
 
-        Runs in a worker thread. Connections that begin at the same time need one each; the second
-        thread may arrive when the first already has its token, and then requests no other.
+        Runs in a worker thread. Connections that start at the same time all need a token; a thread
+        that arrives after another one has fetched a newer token returns that one.
         """
         newest = self._newest
         if newest is None or newest is known:
@@ -158,7 +163,7 @@ class Oauthbearer:
         return token
 
     def _instead(self, error: Exception) -> Token:
-        """Return the current token while it is valid; else raise why there is none."""
+        """Return the current token while it is valid; otherwise raise why there is none."""
         token = self._token
         if token is not None and (token.expires_at or -math.inf) > self._wall_clock():
             return token
@@ -181,9 +186,10 @@ class Oauthbearer:
 def read_token(given: object) -> Token:
     """Read the result of a user's function.
 
-    A `Token`; a text; a tuple (token, expiry in epoch seconds[, principal[, extensions]]) as
-    librdkafka's callbacks return it; or an object with `token()`, as in kafka-python. Errors are
-    raised without the frames that saw the token: their locals would show it.
+    The result is a `Token`; a text; a tuple (token, expiry in epoch seconds[, principal[,
+    extensions]]) as librdkafka's callbacks return it; or an object with `token()`, as in
+    kafka-python. Errors are raised without the frames that saw the token: their locals would show
+    it.
     """
     try:
         return _read(given)
@@ -250,7 +256,7 @@ def end_of_jwt(token: str) -> float | None:
 
 
 def _status(answer: bytes, token: Secret) -> str:
-    """Return a broker's JSON in words, or other bytes as text, without the token."""
+    """Return a broker's JSON as a message, or other bytes as text, without the token."""
 
     def shown(said: object) -> str:
         return without(cut(str(said)), token)

@@ -1,6 +1,6 @@
 """Authenticate with PLAIN (RFC 4616): name and password in clear text; use it with TLS only.
 
-In: credentials. Out: one token. Must not hide anything from the broker.
+In: credentials. Out: one token. The broker sees the password.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ class Plain:
         self.credentials = credentials
 
     def use(self, credentials: Credentials) -> None:
-        """From the next conversation on, use others."""
+        """Use these credentials from the next conversation on."""
         self.credentials = credentials
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """One token; the broker's answer has none."""
+        """Send one token; the broker's response contains none."""
         credentials = self.credentials
         if "\0" in credentials.username or "\0" in credentials.password.reveal():
             raise CredentialsRefusedError(
                 "PLAIN doesn't allow NUL characters in sasl.username or sasl.password"
             )
-        # No value is stored in a local variable here, because tracebacks may show those.
+        # Without local variables, because tracebacks may show them.
         try:
-            # the content of the response doesn't matter: it couldn't prove anything
+            # The response is ignored: it couldn't prove anything.
             yield _token(credentials)
         except AuthenticationError as error:
             refused = unechoed(error, credentials.password)

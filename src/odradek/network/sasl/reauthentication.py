@@ -1,12 +1,12 @@
 """Authenticate again on a connection that is in use (KIP-368), without losing a request.
 
 In: a connection whose session ends soon. Out: the same connection with a new session; or its end as
-an authentication failure, and then every request on it gets `DisconnectedError` and is retried by
-its sender. The first token, which may take a token server's time, is obtained while requests
-continue. Then requests wait in the session. Those in flight are answered first, since brokers
-answer in order, so SaslHandshake may be sent after them; but it waits while no other request is
-waiting, because a JoinGroup may be held for minutes. Must not: outlive the session's end without a
-token.
+an authentication failure, and then every request on it fails with `DisconnectedError` and is
+retried by its sender. The first token, which a token server may take long to issue, is obtained
+while requests continue. Then new requests wait in the session. SaslHandshake is sent after the
+requests in flight, since brokers answer in order; while no other request waits, it is also held
+back until they are answered, because a JoinGroup may be held for minutes. Must not: use the
+connection beyond the session's end without a token.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def reauthenticate(
                 return
         began = network.engine.now
         yield from attempt.shake_hands(again=True)
-        session.began(network.engine.now)  # the broker's second began before its answer
+        # The broker started the new session before its response arrived.
+        session.began(network.engine.now)
         deadline = network.engine.now + network.request_timeout
         lifetime, sent_at = yield from attempt.exchange(first, deadline)
     except KafkaError as error:
@@ -63,7 +64,10 @@ def _first_token(
     session: SaslSession,
     now: float,
 ) -> Flow[tuple[Authentication, bytes | None]]:
-    """Get the credentials again. While the session lasts, a token server may fail for a while."""
+    """Get new credentials and the first token.
+
+    A token server may fail for a while, as long as the session lasts.
+    """
     backoff = Backoff(network.retry_backoff, network.rng)
     while True:
         deadline = min(max(session.ends_at, now + 1.0), now + LONGEST_CALL)

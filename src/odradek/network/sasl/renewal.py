@@ -1,9 +1,9 @@
 """Fetch a newer token in the background, before sessions with the present one end (KIP-368).
 
 In: a mechanism whose credentials expire, and the connections of its client. Out: newer credentials,
-which the next authentication finds ready. Without this, a slow token server would be asked at 85 to
-95 % of the session, and the connection would end before the answer. Must not: fetch for a client
-without sessions, which asks when it connects.
+which the next authentication uses at once. Without this, a slow token server would be asked at 85
+to 95 % of the session, and the connection would end before the answer. Must not: fetch for a client
+without sessions: that client fetches when it connects.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from odradek.network.flow import START, Flow, Wait
 from odradek.network.sasl.mechanism import Conversation, Mechanism, Outside
 
 LONGEST_CALL = 30.0
-"""Maximum time for a call that returns credentials, in seconds: a call that hangs mustn't delay the
-next attempt for the hours that a session may still last."""
+"""Maximum time for a call that returns credentials, in seconds.
+
+A call that hangs mustn't delay the next attempt for the hours that a session may still last.
+"""
 LEAST_BETWEEN = 1.0
-"""Seconds between two calls of a function whose tokens are due at once."""
+"""Minimum time in seconds between two calls of a function whose tokens expire at once."""
 
 
 @runtime_checkable
@@ -64,5 +66,6 @@ def _renew(network: ClientConnections, mechanism: Renewing) -> Flow[None]:
         except StopIteration:
             backoff.succeeded()
             now = yield Wait((), now + LEAST_BETWEEN)
-        except Exception:  # the program's: the next authentication reports it if it remains
+        # The user's function failed: the next authentication reports it if it still does.
+        except Exception:
             now = yield Wait((), backoff.failed(now))

@@ -3,9 +3,8 @@
 In: credentials; a nonce for each conversation. Out: two tokens, neither of which reveals the
 password; and the proof that the broker knows it too: its signature is verified. The iterations that
 a broker may request are limited: fewer than 4096 would make the proof easy to attack, more than a
-million would take this machine too long. Kafka doesn't prepare passwords (SASLprep), and neither
-does this client; otherwise the same password would differ. Must not accept a broker that didn't
-prove itself.
+million would take this machine too long. Kafka doesn't normalize passwords (SASLprep), so this
+client doesn't either: the results would differ. Must not: accept a broker that didn't prove itself.
 """
 
 from __future__ import annotations
@@ -62,11 +61,11 @@ class Scram:
 
     @property
     def credentials(self) -> Credentials:
-        """Whose they are."""
+        """Name and password."""
         return self._credentials
 
     def use(self, credentials: Credentials) -> None:
-        """From the next conversation on, use others."""
+        """Use these credentials from the next conversation on."""
         self._credentials = credentials
         self._salted = {}
 
@@ -129,7 +128,7 @@ def read_challenge(message: bytes, nonce: str) -> Challenge:
 
 
 def _fields(message: bytes, *names: str) -> list[str]:
-    """Return the values of a message's fields, which have to be in this order; more may follow."""
+    """Return the values of a message's fields in this required order; more may follow."""
     try:
         parts = message.decode().split(",")
     except UnicodeDecodeError:
@@ -148,7 +147,7 @@ def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: i
 
 
 def proofs(hash_name: str, salted: bytes, signed: bytes) -> tuple[bytes, bytes]:
-    """Our proof, and the signature that the broker has to answer."""
+    """Return the client's proof, and the signature that the broker has to answer."""
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()
     client_signature = hmac.digest(stored_key, signed, hash_name)

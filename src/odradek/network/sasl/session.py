@@ -1,7 +1,7 @@
 """Track how long a broker accepts requests after an authentication (KIP-368).
 
 In: the lifetime that the broker announced. Out: when to authenticate again, and whether a request
-has to wait for that. Must not know mechanisms or time.
+has to wait for that. Must not: know mechanisms, or read a clock.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from odradek.network.in_flight_requests import InFlightRequest, InFlightRequests
 EARLIEST, LATEST = 0.85, 0.95
 """Shares of the lifetime between which a connection authenticates again, as in Java.
 
-Clients that began together don't authenticate together.
+The time is random, so that clients that started together don't authenticate together.
 """
 QUEUED = 2.0
-"""How many times as long as the oldest unanswered request a new one may wait until it is read.
+"""Factor by which a new request may wait longer than the oldest unanswered one until it is read.
 
 A broker reads the next request of a connection only after it has answered the previous one, and
 closes the connection if the session has ended by then.
@@ -35,9 +35,9 @@ class SaslSession:
     def __init__(self, lifetime: float, began: float, rng: Rng) -> None:
         self._rng = rng
         self.begun_at = -math.inf
-        """When the connection last began to authenticate again."""
+        """When the connection last started to authenticate again."""
         self.renewing = False
-        """Whether it is authenticating again, or fetching credentials for that."""
+        """Whether the connection authenticates again, or fetches credentials for that."""
         self.gated = False
         """Whether requests wait, because the broker would read them as SASL tokens."""
         self.held: list[InFlightRequest] = []
@@ -60,7 +60,7 @@ class SaslSession:
         self.due_at, self.renewing = math.inf, True
 
     def shut(self) -> None:
-        """Let requests wait from now on."""
+        """Let new requests wait from now on."""
         self.gated = True
 
     def began(self, now: float) -> None:
@@ -68,10 +68,10 @@ class SaslSession:
         self.begun_at = now
 
     def holds(self, now: float, in_flight: InFlightRequests) -> bool:
-        """Return whether a request has to wait, as it may be read after the session's end.
+        """Return whether a request has to wait, as the broker may read it after the session's end.
 
-        That includes requests after a long fetch that may end later than the session, and after
-        others that the broker hasn't answered for a while.
+        That includes requests after a long fetch that may end later than the session, and requests
+        after others that the broker hasn't answered for a while.
         """
         if self.gated or self.held or now >= self.ends_at:  # no request overtakes a waiting one
             return True

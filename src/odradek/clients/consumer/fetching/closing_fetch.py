@@ -2,9 +2,9 @@
 
 In: each broker's session. Out: a fetch without partitions, with the epoch that ends a session;
 brokers keep a limited number of sessions, for minutes. A broker answers the requests of a
-connection in order, and holds a fetch as long as there are no records: so if one is in flight, this
-one uses a second connection. Must not: delay a close by more than a moment; a broker that can't be
-reached in time isn't notified.
+connection in order, and holds a fetch while there are no records. If one is in flight, the closing
+fetch therefore uses a second connection. Must not: delay a close by more than a moment; a broker
+that can't be reached in time isn't notified.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import FetchRequest
 
 CLOSING_PATIENCE = 0.25
-"""Maximum number of seconds that a close waits for it; it usually takes two round trips."""
+"""Maximum number of seconds that a close waits for these fetches; two round trips are usual."""
 
 
 def close_sessions(
     network: NetworkClient, sessions: Iterable[FetchRequestState], deadline: float
 ) -> Flow[None]:
-    """Notify each broker that is connected and answers."""
+    """End the session of each broker that is connected and answers."""
     now = yield START
     left = [asked for asked in sessions if _answers(network, asked)]
     replies: list[Completion[Message]] = []

@@ -2,12 +2,12 @@
 
 In: the fetcher's responses, in the order of their arrival. Out: records, or one partition's record
 batch, and the positions after them. A second thread may step the engine meanwhile: shared state is
-changed under the host's lock, and decoding, which takes the time, is done without it. Must not:
-wait, or move a position before its rows were returned (R-GR-1).
+changed under the host's lock, and decoding, which takes most of the time, is done without it. Must
+not: wait, or move a position before its rows were returned (R-GR-1).
 
-A deserializer runs before the position moves, on rows that were only read ahead. If it fails, the
-rows before are returned, and the next call begins with the failed record. If records were taken
-back after their response was released, they would have to be fetched again.
+A deserializer runs before the position moves, on decoded rows that weren't returned yet. If it
+fails, the rows before are returned, and the next call begins with the failed record. If the records
+were put back after their response was released, they would have to be fetched again.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ logger = logging.getLogger("odradek.consumer")
 R = TypeVar("R")
 
 Convert = Callable[[list[ConsumerRecord]], list[ConsumerRecord[Any, Any]]]
-"""Makes records of records, of as many as can be: none of the first raises why."""
+"""Converts records, as many as possible; raises the error if the first one fails."""
 ARROW_ROWS = 131072
 """Rows after which the decoding of one Arrow batch stops, at the end of a Kafka record batch."""
 RECORD_ROWS = 8192
-"""The same for records as objects: few are decoded ahead of the caller."""
+"""Number of records as objects at which decoding stops: few are decoded ahead of the caller."""
 ITERATED_ROWS = 1024
 """Number of records that an iteration creates at once."""
 
@@ -79,11 +79,11 @@ class Delivery:
         engine.events.listen(self._note_disturbance)
 
     def convert_with(self, convert: Convert | None) -> None:
-        """Convert records before their position moves past them."""
+        """Convert records with this function before their position moves past them."""
         self._convert = convert
 
     def leave_raw(self, meanwhile: Callable[[], bool]) -> Convert | None:
-        """Return records as bytes while this holds; return the function that would convert them.
+        """Return records as bytes while `meanwhile` returns true; return the converting function.
 
         It needn't be undone: an exception from outside could prevent that.
         """
@@ -95,18 +95,18 @@ class Delivery:
         return None if self._left_raw() else self._convert
 
     def take_over(self, old: Delivery) -> None:
-        """Convert like the delivery of the previous engine."""
+        """Use the converting function of the previous engine's delivery."""
         self._convert, self._left_raw = old._convert, old._left_raw
 
     def note_into(self, runs: Runs | None) -> None:
-        """Add returned records to `runs` from now on, for a trace; None: nowhere."""
+        """Add returned records to `runs` from now on, for a trace; None: stop."""
         self._noted = runs
 
     def ready(self, of: Selection = None) -> bool:
-        """Return whether there is something for a caller that reads these already."""
+        """Return whether data is buffered for a caller that reads these partitions."""
         group = self._group
         if group is not None and group.calls:
-            return False  # the callbacks come first
+            return False  # callbacks come first
         with self._lock:
             return self._subscription.failed(of) is not None or (self._waiting.head(of) is not None)
 
@@ -150,16 +150,17 @@ class Delivery:
                     runs.append(_rows(entry, columns) if rows is None else rows)
                     left -= columns.count
                 elif not runs:
-                    self.handed_over()  # markers are through with
+                    self.handed_over()  # markers have been processed
             entry = self._next(of)
         return runs
 
     def iterated(
         self, now: float, made: Callable[[list[ConsumerRecord]], list[R]]
     ) -> Iterator[R] | None:
-        """Return an iterator over the next records, converted by `made`: each moves the position.
+        """Return an iterator over the next records; each moves the position.
 
-        The iterator ends early if anything else has moved the position meanwhile.
+        `made` converts them. The iterator ends early if anything else has moved the position
+        meanwhile.
         """
         entry = self._head()
         while entry is not None:
@@ -175,7 +176,7 @@ class Delivery:
                     if (convert := self._converter) is not None:
                         rows = convert(rows)
                     return entry.walk(made(rows), entry.leader_epochs(columns))
-                entry.move(columns)  # the position moves past markers and aborted transactions
+                entry.move(columns)  # move the position past markers and aborted transactions
                 self.handed_over()
             entry = self._next()
         return None
@@ -184,7 +185,7 @@ class Delivery:
     def arrow_columns(
         names: Sequence[str] | None, include_headers: bool, layout: Layout
     ) -> ArrowColumns:
-        """Return these columns, and refuse unknown ones.
+        """Check the names of columns, and return the columns.
 
         The first call imports pyarrow, which takes a while: call it before a timeout begins.
         """
@@ -197,7 +198,7 @@ class Delivery:
     def arrow(self, wanted: ArrowColumns, enough: int, now: float) -> pa.RecordBatch | None:
         """Decode and return one partition's records as a record batch of these columns.
 
-        It has about `enough` rows, to the end of a record batch of the log, if there are as many.
+        It has about `enough` rows if there are as many, and ends with a record batch of the log.
         """
         from odradek.record.arrow import to_record_batch
 
@@ -233,7 +234,7 @@ class Delivery:
             return None if group is not None and group.calls else self._waiting.head(of)
 
     def take_back(self) -> None:
-        """Take records back that an interrupted call took: the next call returns them (R-GR-1).
+        """Put records back that an interrupted call took: the next call returns them (R-GR-1).
 
         This also runs before each call, because its last run may have been interrupted as well.
         """
@@ -244,11 +245,11 @@ class Delivery:
                     subscription.touch()
 
     def handed_over(self) -> None:
-        """Note that the caller has the call's records, once no interruption is possible."""
+        """Note that the caller has the call's records and an interruption can't lose them."""
         self._subscription.hand_over.done()
 
     def _note_taken(self, entry: CompletedFetch, columns: RecordColumns, now: float) -> bool:
-        """Note that the caller has these rows for now; return whether there are any."""
+        """Note that the caller takes these rows; return whether there are any."""
         if self._group is not None:
             self._subscription.in_hand[entry.state] = None
         if self._noted is not None and columns.count:
@@ -276,8 +277,8 @@ class Delivery:
             with self._lock:
                 self._subscription.hand_over.forget(state)
                 if not entry.valid:
-                    return  # a seek, meanwhile
-                # Like a seek: brokers list the aborted transactions again in the next response.
+                    return  # there was a seek meanwhile
+                # As after a seek, brokers list the aborted transactions again in the next response.
                 self._waiting.drop(entry)
                 self._subscription.touch()
                 state.move_to(min(behind, state.until))
@@ -313,12 +314,12 @@ class Delivery:
         with self._lock:
             self._subscription.hand_over.forget(state)
             self._waiting.drop(entry)
-            state.stay()  # fetched again, once the caller knows
+            state.stay()  # fetched again, once the caller has the error
             state.backoff.failed(now)
             self._subscription.touch()
         raise failure from error
 
-    # The event that says that records flow again
+    # Events
 
     def _note_disturbance(self, event: Event) -> None:
         failed = event.kind == "disconnected" and event.fields.get("failure")

@@ -24,19 +24,19 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 )
 
 FIRST_VERSION_FOR_CONSUMERS = 3
-"""Before it, a client needed permissions on the whole cluster."""
-REPLICA_ID = -1  # an ordinary client
+"""First version for which a client needs no permission on the whole cluster."""
+REPLICA_ID = -1  # that of an ordinary client
 UNKNOWN = ListedOffset(-1, -1, -1)
 
 
 def is_supported(connection: Connection) -> bool:
-    """Return whether the broker answers this request of a consumer."""
+    """Return whether the broker accepts this request from a consumer."""
     _, newest = connection.versions.get(OffsetForLeaderEpochRequest.API_KEY, (0, -1))
     return newest >= FIRST_VERSION_FOR_CONSUMERS
 
 
 class EpochEndsCall(ListOffsetsCall):
-    """A lookup of epochs in place of timestamps; `offset` of the result is where the epoch ends."""
+    """A lookup of epochs instead of timestamps; a result's `offset` is the end of the epoch."""
 
     api = "OffsetForLeaderEpoch"
 

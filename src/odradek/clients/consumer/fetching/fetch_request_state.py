@@ -1,8 +1,8 @@
-"""Track the partitions that one leader is asked for, from one fetch to the next.
+"""Track the partitions that are requested from one leader, from one fetch to the next.
 
-In: partitions that need a fetch, responses. Out: the content of the next request. Partitions
-without news stay here, so that with thousands of them the cost of a fetch depends on the changes,
-not on their number. Must not move positions, or know the network.
+In: partitions that need a fetch, responses. Out: the content of the next request. Partitions whose
+response brought nothing remain here, so that with thousands of them the cost of a fetch depends on
+the changes, not on their number. Must not: move positions, or know the network.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from odradek.metadata.partitions import Partition
 
 Name = tuple[str, int]
 Part = tuple[PartitionState, int, int, Key, bytes]
-"""State, its generation, the requested offset, the key on the wire, and the topic's id, even if the
-key contains its name."""
+"""State, its generation, the requested offset, the partition's key in requests, the topic's id.
+
+The topic's id is known even if the key contains its name.
+"""
 SPARE_NAMES = 64
 """Number of topic names that may be kept beyond those of the requested partitions."""
 
@@ -45,7 +47,7 @@ class FetchRequestState(Sampled):
         self.aside = aside
         """Whether it is sent while the broker holds another fetch.
 
-        It is outside of the session then, and only for records that exist already.
+        Such a fetch is outside of the session, and only for existing records.
         """
         self.session = NoSession() if aside else FetchSession()
         self.version = -1
@@ -65,8 +67,11 @@ class FetchRequestState(Sampled):
         self.changed = True
         """Whether `wanted` differs from the previous request."""
         self.doubtful: dict[Name, None] = {}
-        """Partitions that failed before, or were moved: a response without news of them ends their
-        backoff, and means that their logs have no new records."""
+        """Partitions that failed before, or were moved to this broker.
+
+        A response without data or errors for them ends their backoff, and means that their logs
+        have no new records.
+        """
         self._changes = -1
         self._kept: dict[PartitionState, None] = {}
 
@@ -76,13 +81,13 @@ class FetchRequestState(Sampled):
         return bool(self.parts) and 0 <= self.version < TOPIC_IDS_FROM
 
     def begin(self, version: int) -> None:
-        """Speak another version from now on, in which topics are named otherwise."""
+        """Use another version from now on, which may name topics in another way."""
         self.release_all()
         self.version = version
         self.names.clear()
 
     def add(self, state: PartitionState, topic: Topic, partition: Partition, most: int) -> None:
-        """Ask for at most `most` bytes of a partition, from its fetch offset on."""
+        """Request at most `most` bytes of a partition, from its fetch offset on."""
         offset = state.fetch_offset
         if offset is None:
             return
@@ -112,7 +117,7 @@ class FetchRequestState(Sampled):
         state.asked_in(self)
 
     def give_back(self) -> bool:
-        """Ask for the kept partitions again; return whether there are any."""
+        """Request the kept partitions again; return whether there are any."""
         kept, self._kept = self._kept, {}
         waits = [state for state in kept if state.asked is self]
         for state in waits:
@@ -125,11 +130,11 @@ class FetchRequestState(Sampled):
         self.changed = False
 
     def ended(self, now: float, *, answered: bool) -> None:
-        """Note that the request was answered, or is lost."""
+        """Note that the request has a response, or is lost."""
         self.under_way = False
         if not answered:
             return
-        waited = now - self.sent_at  # `record`, written out
+        waited = now - self.sent_at  # `record` in line
         if now >= self._until:
             self._turn(now)
         self._count += 1
@@ -142,11 +147,11 @@ class FetchRequestState(Sampled):
         self.outdated = True
 
     def doubts(self, state: PartitionState | None) -> None:
-        """Ask for this partition alone, because a response was too large."""
+        """Request this partition alone, because a response was too large."""
         self.doubted = state
 
     def least(self, usual: int) -> int:
-        """Return the bytes that brokers wait for before they answer.
+        """Return the minimum number of bytes that brokers wait for.
 
         It is one if an end is set: records before the end exist already, and later ones aren't
         needed.
@@ -164,7 +169,7 @@ class FetchRequestState(Sampled):
                     self.release(name)
 
     def release(self, name: Name) -> tuple[PartitionState, int] | None:
-        """Ask no more for a partition; return its state and the requested offset.
+        """Stop requesting a partition; return its state and the requested offset.
 
         Returns None if its response isn't waited for any more.
         """
@@ -181,13 +186,13 @@ class FetchRequestState(Sampled):
         return (state, offset) if state.generation == generation else None
 
     def release_all(self) -> list[PartitionState]:
-        """Request no partitions any more; return the states that still wait."""
+        """Stop requesting all partitions; return the states that still wait for a response."""
         found = [self.release(name) for name in list(self.parts)]
         self.outdated = False
         return [one[0] for one in found if one is not None]
 
     def without_news(self) -> list[PartitionState]:
-        """Return formerly failed or moved partitions without records or an error."""
+        """Return formerly failed or moved partitions that the response doesn't mention."""
         if not self.doubtful:
             return []
         states = [self.parts[name][0] for name in self.doubtful]

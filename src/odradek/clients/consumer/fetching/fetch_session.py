@@ -1,16 +1,15 @@
 """Track the Fetch session of a broker (KIP-227), so that requests only contain changes.
 
-In: all partitions that one broker is asked for now. Out: the content of the next request, and how
-the session fields of its response are handled. With thousands of partitions this is the difference
-between some bytes and half a megabyte for each fetch, on both sides. Must not know positions or
-states.
+In: all partitions that are requested from one broker now. Out: the content of the next request; the
+handling of the session fields in its response. With thousands of partitions a request shrinks from
+half a megabyte to some bytes, on both sides. Must not: know positions or states.
 
-Like Java's `FetchSessionHandler`, it also sends the partitions that the broker has to forget: those
-with buffered records aren't needed, and would otherwise be returned again and again.
+As in Java's `FetchSessionHandler`, requests also name the partitions that the broker should forget:
+those with buffered records aren't needed, and would otherwise be returned with each incremental
+fetch.
 
 The fetch that closes a session uses another connection than the fetch that the broker holds,
-because a broker answers the requests of a connection in order. A partition whose records wait for
-the caller leaves the session; otherwise each incremental fetch would return them again.
+because a broker answers the requests of a connection in order.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from odradek.protocol.messages.fetch import FetchPartition, FetchTopic, Forgotte
 Key = tuple[bytes | str, int]
 """Topic id (or name, before version 13) and partition number."""
 Wanted = tuple[int, int, int]
-"""Leader epoch, offset, most bytes."""
+"""Leader epoch, offset and maximum number of bytes of a request."""
 
 SESSIONS_FROM = 7
-"""The first version of Fetch that knows sessions."""
+"""First version of Fetch with sessions."""
 TOPIC_IDS_FROM = 13
-"""KIP-516: from this version on a topic is named by its id alone."""
+"""First version of Fetch that names a topic by its id alone (KIP-516)."""
 SESSION_ERRORS = frozenset(
     (
         FetchSessionIdNotFoundError.code,
@@ -43,11 +42,11 @@ SESSION_ERRORS = frozenset(
 )
 _LAST_EPOCH = 2**31 - 1
 FINAL_EPOCH = -1
-"""Epoch that ends a session; without a session, it requests a response outside of any."""
+"""Epoch that ends a session; without a session, it requests a response outside of any session."""
 
 
 class Said(TypedDict, total=False):
-    """The fields of a request that are about the session."""
+    """The fields of a request that concern the session."""
 
     session_id: int
     session_epoch: int
@@ -56,7 +55,7 @@ class Said(TypedDict, total=False):
 
 
 class FetchSession:
-    """The session with one broker; there is none while `id` is 0."""
+    """The session with one broker; while `id` is 0, there is none."""
 
     __slots__ = ("_by_id", "_known", "epoch", "id")
 
@@ -68,7 +67,7 @@ class FetchSession:
         self._by_id = False
 
     def says(self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True) -> Said:
-        """Return the changes since the last request: none if it is still valid."""
+        """Return the fields and the changes since the last request."""
         by_id = version >= TOPIC_IDS_FROM
         if version < SESSIONS_FROM:
             self.id, self.epoch = 0, 0
@@ -122,12 +121,12 @@ class FetchSession:
 
 
 class NoSession(FetchSession):
-    """No session: each request is a full one, and the broker remembers nothing."""
+    """Replaces a session: each request is a full one, and the broker remembers nothing."""
 
     __slots__ = ()
 
     def says(self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True) -> Said:
-        """Return all that is wanted."""
+        """Return the fields and all requested partitions."""
         self.reset()
         said = super().says(wanted, version, changed=changed)
         if version >= SESSIONS_FROM:

@@ -4,8 +4,8 @@ While a broker holds a fetch, partitions that were moved, resumed or assigned si
 second request, which doesn't wait until `fetch.max.wait.ms` is over.
 
 In: positions, the snapshot, fetch responses. Out: `CompletedFetch` objects in the order of their
-arrival, leader hints, requests for metadata, errors for the next poll. In sessions (KIP-227), by
-topic id from version 13 on. Must not: decode records, or move a position.
+arrival, leader hints, requests for metadata, errors for the next poll. It uses sessions (KIP-227),
+and topic ids from version 13 on. Must not: decode records, or move a position.
 
 `waiting_records` decides how many bytes are fetched at once.
 """
@@ -74,11 +74,11 @@ GONE = frozenset(error.code for error in _GONE_ERRORS)
 RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableError.code))
 """Errors that aren't retriable in Kafka's table, but after which its consumers continue."""
 MUCH = 64 << 10
-"""Size of a response from which on the broker probably has more records and is asked at once."""
+"""Size of a response from which on the broker probably has more records: fetch again at once."""
 HOLDS = 0.02
 """Seconds after which an unanswered fetch counts as held by its broker."""
 NOT_ASIDE = 0.25
-"""Seconds until the next check whether a second connection is available."""
+"""Seconds after which the availability of a second connection is checked again."""
 
 
 _served = attrgetter("served")
@@ -86,7 +86,7 @@ Part = tuple[PartitionState, Topic, Partition]
 
 
 class Fetcher:
-    """The component that keeps fetches going for every partition that has a position."""
+    """The component that keeps fetches in flight for all partitions with a position."""
 
     resting = False
 
@@ -102,7 +102,7 @@ class Fetcher:
         clock: Callable[[], float],
         readers_first: bool,
     ) -> None:
-        """For `clock` see `ConsumerEngine`."""
+        """Create the fetcher; see `ConsumerEngine` for `clock`."""
         self._engine = brokers.engine
         self._network = brokers.network
         self._metadata = brokers.metadata
@@ -131,52 +131,61 @@ class Fetcher:
         )
         self.waiting = WaitingRecords(subscription, self._room)
         self._former = Sampled()
-        """Response times of fetches, in seconds, for brokers that lead no partition any more."""
+        """Response times of fetches, in seconds, from brokers that no longer lead a partition."""
         self.fetched_bytes = 0
-        """Number of fetched bytes since the beginning."""
+        """Number of fetched bytes since the client started."""
         self._asked: dict[Address, FetchRequestState] = {}
         self._aside: dict[Address, FetchRequestState] = {}
         self._served = 0
         self._halted = False
         self._routes: dict[PartitionState, tuple[Address, Part]] = {}
-        """Brokers to ask, by the snapshot seen last: with thousands of partitions most passes look
-        up most of them again, while their leaders have a fetch in flight."""
-        # The reasons to check again which partitions to request, see `advance`.
+        """The broker to ask for each partition, by the snapshot seen last.
+
+        With thousands of partitions most passes look up most of them again, while their leaders
+        have a fetch in flight.
+        """
+        # Reasons to check again which partitions to request, see `advance`.
         self._changes = subscription.changes
         self._connections = -1
         self._seen: Cluster | None = None
-        """The assignment, the connections and the cluster at the last check."""
+        """The cluster snapshot at the last check."""
         self._wake_at = math.inf
-        """When a backoff ends, or a partition must be checked for another reason."""
+        """When a backoff ends, or another check of a partition is due."""
         self._due = False
-        """Another reason: a response, free memory, a leader that couldn't be asked yet."""
+        """Whether a check is due for another reason.
+
+        A response, free memory, a leader not yet reachable.
+        """
         self._unasked = True
-        """Whether a partition may be in no request. Otherwise only requests are repeated: a
-        response without news doesn't need a check of 5,000 partitions."""
+        """Whether some partition may be in no request.
+
+        Otherwise only requests are repeated: a response without data needs no check of 5,000
+        partitions.
+        """
         self._reader_first = False
-        """A reader that waits for records is to get them before the next fetch is sent."""
+        """Whether a waiting reader gets records before the next fetch is sent."""
 
     @property
     def measured(self) -> list[Sampled]:
-        """How long fetches took, in seconds, by leader."""
+        """Response times of fetches in seconds, by leader."""
         return [self._former, *self._all_asked()]
 
-    # The component's part
+    # Component
 
     def advance(self, now: float) -> bool:
         """Send a fetch to every leader without one in flight and with free memory.
 
-        Each reason to check says whether all partitions are checked, or only those in requests.
+        Each reason for a check says whether all partitions are checked, or only those in requests.
         Without a reason, as after a piece of a response, a step costs a few comparisons. Sending
         doesn't count as a change that requires another turn.
         """
         subscription, network = self._subscription, self._network
         snapshot = self._metadata.snapshot
         if self._changes != subscription.changes:
-            # The one notification of readers after `resume`, `seek`, `assign` … (R-HO-6).
+            # The only notification of readers after `resume`, `seek`, `assign` … (R-HO-6).
             self._changes = subscription.changes
             subscription.readable.notify()
-            self._routes.clear()  # some may be assigned no more
+            self._routes.clear()  # some may not be assigned any more
             self._due = self._unasked = True
         if self._reader_first:
             self._reader_first = self._due = False
@@ -211,7 +220,8 @@ class Fetcher:
         groups = self._by_leader(snapshot, states, now) if states else {}
         for address, asked in self._asked.items():
             if asked.parts:
-                groups.setdefault(address, [])  # its previous partitions are requested again
+                # So that its previous partitions are requested again.
+                groups.setdefault(address, [])
         share = self.waiting.divide(self._budget, groups)
         for address, parts in groups.items():
             before = self._asked.get(address)
@@ -242,7 +252,7 @@ class Fetcher:
         return moved
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when a backoff ends or a leader may be connected."""
+        """Return when a backoff ends or an attempt to connect to a leader is allowed."""
         if self._due or self._changes != self._subscription.changes:
             self._candidates(now)  # a backoff may have begun since
         return None if self._wake_at == math.inf else max(self._wake_at, now)
@@ -257,7 +267,7 @@ class Fetcher:
         self._halted = True
         return [asked for asked in list(self._asked.values()) if asked.session.id]
 
-    # Asking
+    # Requests
 
     def _all_asked(self) -> list[FetchRequestState]:
         """Return the states of all brokers; callable in any thread."""
@@ -270,9 +280,9 @@ class Fetcher:
         parts: list[Part],
         now: float,
     ) -> bool:
-        """Return whether a connection may be asked for these partitions.
+        """Return whether a connection may be used for these partitions.
 
-        By topic names, only one that is known to lead to the client's cluster.
+        If topics are named instead of identified, it must be known to lead to the client's cluster.
         """
         _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
         by_name = newest < TOPIC_IDS_FROM or bool(asked and asked.parts and asked.nameless)
@@ -288,7 +298,7 @@ class Fetcher:
         network, address = self._network, held.address
         aside, first = self._aside.get(address), network.connection(address)
         parts = [part for part in parts if not part[0].oversized]
-        if not parts or first is None or first.reader.amid:  # its response arrives
+        if not parts or first is None or first.reader.amid:  # its response is arriving
             return False
         if self.waiting.has_of(address) or (aside is not None and aside.under_way):
             return False
@@ -437,7 +447,7 @@ class Fetcher:
     def _same_topic(
         self, state: PartitionState, topic: Topic, partition: Partition, now: float
     ) -> bool:
-        """Treat a topic with another id as another topic, whose offsets begin again (KIP-516)."""
+        """Treat a topic with another id as another topic, whose offsets start over (KIP-516)."""
         if not state.is_assigned(topic.topic_id):
             self._due = True
             self._leaderless(state, partition, now)
@@ -470,7 +480,7 @@ class Fetcher:
         for part in parts:
             by_name = by_name or part[1].topic_id == NO_ID
             if part[0].oversized:
-                parts = [part]  # the others are next
+                parts = [part]  # the others follow
                 by_name = asked.nameless or part[1].topic_id == NO_ID
                 break
         doubted = parts[0][0] if parts and parts[0][0].oversized else None
@@ -502,16 +512,18 @@ class Fetcher:
             max_bytes=self._slow.limit(asked.address, most) if self._slow.limits else most,
             isolation_level=self._isolation,
             rack_id="" if leaders_only else self._replicas.rack,
-            replica_state=DEFAULT_REPLICA_STATE,  # shared by all requests: it isn't a replica
+            # Shared by all requests: a consumer isn't a replica.
+            replica_state=DEFAULT_REPLICA_STATE,
             **asked.session.says(asked.wanted, version, changed=asked.changed),
         )
         asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=wait)
-        # Applied as soon as the response arrives, before flows look for it: so poll(0) finds it.
+        # Applied as soon as the response arrives, before flows check for records: so poll(0)
+        # returns them.
         request.reply.when_done(partial(self._answered, asked))
-        return False  # that changes nothing else
+        return False  # sending changes nothing else
 
-    # Answers
+    # Responses
 
     def _answered(self, asked: FetchRequestState, reply: Completion[Message]) -> None:
         now = self._engine.now
@@ -522,7 +534,7 @@ class Fetcher:
             return
         aside = self._aside.get(asked.address)
         if aside is not None and aside.give_back():
-            unasked = True  # they join the others
+            unasked = True  # they are requested with the others
         if reply.error is not None:
             asked.session.reset()
             self._slow.lost(asked.address, reply.error)
@@ -572,10 +584,10 @@ class Fetcher:
     def _answered_aside(
         self, asked: FetchRequestState, reply: Completion[Message], now: float
     ) -> None:
-        """Apply records of a second request.
+        """Apply the response of a second request.
 
-        A partition without records, or with an error, joins the next regular fetch, which reports
-        its leader's state. An error may be that of another broker.
+        A partition without records, or with an error, joins the next regular fetch, which shows its
+        leader's state: the second connection may lead to another broker.
         """
         network, address = self._network, asked.address
         response: FetchResponse | None = None
@@ -602,7 +614,7 @@ class Fetcher:
                 ends = data.last_stable_offset if self._isolation else data.high_watermark
                 empty.append((found[0], -1 if data.error_code else ends))
         for state, end in empty:
-            # Partitions that aren't at their end had no room in the response, and are fetched
+            # Partitions that aren't at their end didn't fit into the response, and are fetched
             # again.
             left = self.fetched_bytes > came and (state.fetch_offset or 0) < end
             if not left and state.wants_fetch():
@@ -615,7 +627,7 @@ class Fetcher:
         asked.release_all()
 
     def _lost(self, states: list[PartitionState], error: BaseException, now: float) -> None:
-        """Handle a fetch without a response: the address backs off, so partitions needn't."""
+        """Handle a fetch without a response: the address backs off, so its partitions needn't."""
         self._replicas.give_up(states, now)
         if isinstance(error, AnswerTooLargeError):
             self._too_large(states, error, now)
@@ -676,10 +688,11 @@ class Fetcher:
             return
         if state.backoff.failures or state.losses or state.hinted:
             state.fetched_well()
-        listed = data.aborted_transactions if self._isolation else None  # Redpanda always lists
+        # Redpanda lists them for any isolation.
+        listed = data.aborted_transactions if self._isolation else None
         aborted = tuple([(a.producer_id, a.first_offset) for a in listed]) if listed else ()
         whole = records if found.odd else records[: found.size]
-        if FREE_THREADS:  # the answer's other views are for this thread
+        if FREE_THREADS:  # the other views of the response belong to this thread
             whole = apart(whole)
         entry = CompletedFetch(
             state,
@@ -718,11 +731,11 @@ class Fetcher:
             state.told_ends(*ends, now, committed=bool(self._isolation), confirmed=False)
 
     def _cut(self, state: PartitionState, offset: int, needed: int, came: int, now: float) -> None:
-        """Fetch a first batch again, whole and before the others, because it was cut off.
+        """Fetch a first batch again, alone, because the response cut it off.
 
         Brokers send a first batch whole (KIP-74). If all of it was requested and less arrived, it
-        is requested once more, alone, because others may have used the space; after that, or if it
-        claims more than any response may have, requesting doesn't help.
+        is requested once more, alone, because other partitions may have used the space. After that,
+        or if its size exceeds any response's limit, another request doesn't help.
         """
         before, limit = state.max_bytes, self._network.frame_limit
         whole = before is not None and before >= needed
@@ -760,7 +773,7 @@ class Fetcher:
             return
         if code == OffsetOutOfRangeError.code:
             if from_replica:
-                return  # it may be outdated: the leader knows whether the offset exists
+                return  # the replica may be outdated: the leader knows whether the offset exists
             if state.position != offset:  # return buffered records first, then check again
                 state.backoff.failed(now)
             elif self._subscription.policy == "none":
@@ -783,7 +796,7 @@ class Fetcher:
     def _retry(
         self, state: PartitionState, error: KafkaError, now: float, address: Address | None = None
     ) -> None:
-        """KIP-580: again after a backoff of this partition's own; `address`: the leader's."""
+        """Fetch a partition again after its own backoff (KIP-580); `address`: the leader's."""
         until = state.backoff.failed(now)
         self._engine.events.emit(
             now,
@@ -796,5 +809,5 @@ class Fetcher:
         self._metadata.refused(state.partition, error, at=address)
 
     def _room(self) -> None:
-        """Note that memory became free for a leader's records."""
+        """Note that memory for a leader's records became free."""
         self._due = self._unasked = True

@@ -1,8 +1,8 @@
-"""Look up offsets with ListOffsets: beginnings, ends, and the first at or after a time.
+"""Look up offsets with ListOffsets: starts, ends, and the first at or after a time.
 
-In: partitions with a timestamp (or -2 for the beginning, -1 for the end). Out: an offset or an
-error for each. One request per leader at a time; retriable errors are retried after a backoff of
-this call's own (R-RT-1), at the leader by then. Must not: move a position.
+In: partitions with a timestamp (-2 for the start, -1 for the end). Out: an offset or an error for
+each. One request per leader at a time; retriable errors are retried after a backoff of this call's
+own (R-RT-1), at the current leader. Must not: move a position.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from odradek.protocol.messages.list_offsets import (
 )
 
 BEGINNING, END = -2, -1
-_REPLICA_ID = -1  # an ordinary client
+_REPLICA_ID = -1  # that of an ordinary client
 
 
 class ListedOffset(NamedTuple):
@@ -91,10 +91,10 @@ class ListOffsetsCall:
         self._reasons: dict[TopicPartition, str] = {}
         self._seen: Cluster | None = None
         self._leaders: dict[TopicPartition, tuple[Address, Partition]] = {}
-        """Leaders in the last snapshot; a new connection means a new request."""
+        """Leaders and connections of the requests; a new connection needs a new request."""
 
     def run(self) -> Flow[None]:
-        """Ask until every partition has its answer; raises at the deadline."""
+        """Send requests until every partition has a result; raise at the deadline."""
         now = yield START
         self._metadata.want(dict.fromkeys(p.topic for p in self._left))
         while True:
@@ -126,7 +126,7 @@ class ListOffsetsCall:
         more = f" and {len(self._left) - 5} more" if len(self._left) > 5 else ""
         return f"offsets of {', '.join(some)}{more}"
 
-    # Asking
+    # Requests
 
     def _ask_all(self, now: float) -> None:
         snapshot = self._metadata.snapshot
@@ -203,7 +203,7 @@ class ListOffsetsCall:
             timeout_ms=int(self._network.request_timeout * 1000),
         )
 
-    # Answers
+    # Responses
 
     def _rows(self, response: Message) -> Iterator[Row]:
         """Return the results of a response."""
@@ -232,8 +232,8 @@ class ListOffsetsCall:
     def _in_vain(self, aside: Connection, reply: Completion[Message], now: float) -> bool:
         """Return whether a second connection's response doesn't count.
 
-        It may have reached another broker: an error only counts if the first connection may return
-        it.
+        That connection may lead to another broker: its error only counts if the first connection's
+        broker may return it.
         """
         if reply.error is not None:
             return aside.ended
@@ -245,11 +245,11 @@ class ListOffsetsCall:
         return True
 
     def _waited_for(self) -> set[TopicPartition]:
-        """Return partitions that no other broker is to be asked for.
+        """Return partitions for which no other broker should be asked.
 
-        Their leader answers, or two leaders are asked already. R-RB-9: the response of a silent
-        leader counts whenever it arrives; the new leader is only asked as well if the partition has
-        moved.
+        Their leader answers, or two leaders are asked already. The response of a silent leader
+        counts whenever it arrives (R-RB-9); the new leader is only asked as well if the partition
+        has moved.
         """
         often = Counter(p for *_, partitions in self._asked.values() for p in partitions)
         return {
@@ -303,7 +303,7 @@ class ListOffsetsCall:
 
     def _retry(self, partitions: list[TopicPartition], text: str, now: float) -> None:
         self._reasons.update(dict.fromkeys(partitions, text))
-        if now >= self._not_before:  # one backoff for all responses of one moment
+        if now >= self._not_before:  # one backoff for all responses that arrive together
             self._not_before = self._backoff.failed(now)
             self._engine.events.emit(
                 now,
@@ -323,7 +323,7 @@ def list_offsets(
     deadline: float,
     kind: type[ListOffsetsCall] = ListOffsetsCall,
 ) -> Flow[dict[TopicPartition, ListedOffset]]:
-    """All offsets, or the first error."""
+    """Return all offsets, or raise the first error."""
     for partition in wanted:
         check_topic(partition.topic)
     found: dict[TopicPartition, ListedOffset] = {}

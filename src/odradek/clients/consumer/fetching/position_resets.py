@@ -1,7 +1,7 @@
 """Look up positions of partitions without one: committed offsets, else `auto.offset.reset`.
 
 In: partitions without a position, positions outside of their logs. Out: positions, or errors for
-the next poll. The group commits a position that a reset found (R-GR-6). Must not fetch, or move a
+the next poll. The group commits a position that a reset found (R-GR-6). Must not: fetch, or move a
 position that a seek has changed meanwhile.
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 
 LOG_RANGE_TIMEOUT = 5.0
-"""Seconds for looking up the start and the end of a log, if only an error's text needs them."""
+"""Seconds for looking up the start and the end of a log for an error's text."""
 
 
 class PositionResets:
@@ -56,7 +56,7 @@ class PositionResets:
         isolation: int,
         wall_clock: Callable[[], float],
     ) -> None:
-        """`wall_clock` returns seconds since the epoch, for resets by duration alone."""
+        """Set `wall_clock`, which returns seconds since the epoch, for resets by duration."""
         self._brokers = brokers
         self._engine = brokers.engine
         self._metadata = brokers.metadata
@@ -68,7 +68,7 @@ class PositionResets:
         self._lookback = lookback(config["auto.offset.reset"])
 
     def start(self, lost: Iterable[PartitionState], now: float) -> bool:
-        """Look up positions for partitions that have none; part of the fetcher's advance."""
+        """Look up missing positions; called from the fetcher's `advance`."""
         states = [s for s in lost if not s.resetting and s.error is None and self._is_assigned(s)]
         if self._group is not None and states:
             asked = [s for s in states if s.reset == COMMITTED]
@@ -110,7 +110,7 @@ class PositionResets:
         return True
 
     def _is_assigned(self, state: PartitionState) -> bool:
-        """Return whether the topic that has the name now is the one that the group assigned."""
+        """Return whether the topic with this name is still the one that was assigned."""
         known = self._topic(state)
         if known is None or state.is_assigned(known.topic_id):
             return True
@@ -124,9 +124,10 @@ class PositionResets:
         return None if snapshot is None else snapshot.topic(state.partition.topic)
 
     def _note_topic(self, state: PartitionState) -> None:
-        """Bind the position that is looked up to the topic that has the name now.
+        """Bind the requested position to the topic that has the name now.
 
-        ListOffsets uses names, and the topic may be another one when its records are fetched.
+        ListOffsets uses names, and the name may belong to another topic when the records are
+        fetched.
         """
         known = self._topic(state)
         if known is not None and not self._subscription.identify(state, known.topic_id):
@@ -142,7 +143,7 @@ class PositionResets:
             return BEGINNING
         if state.reset == LATEST or self._lookback is None or state.log_end is None:
             return END
-        # Below 0 timestamps mean something else.
+        # Timestamps below 0 have another meaning.
         return max(0, math.floor((self._wall_clock() - self._lookback) * 1000))
 
     def _reset_found(self, state: PartitionState, result: ListedOffset | KafkaError) -> None:
@@ -152,7 +153,7 @@ class PositionResets:
             state.looked_up()
             self._subscription.fail(state, result, self._engine.now)
         elif by_duration and state.log_end is None:
-            # the fetcher continues in its next turn, for all at once
+            # The fetcher continues in its next turn, for all partitions at once.
             state.looked_up(result.offset)
             return
         elif by_duration and state.log_end is not None and result.offset < 0:
@@ -186,7 +187,7 @@ class PositionResets:
                     self._brokers, self._missing, {partition: which}, self._isolation, deadline
                 )
                 log[which] = found[partition].offset
-            except KafkaError:  # the text then contains "unknown"
+            except KafkaError:  # the error then contains "unknown"
                 break
         if state.generation != generation or position is None:
             return

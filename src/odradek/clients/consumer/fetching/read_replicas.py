@@ -2,8 +2,8 @@
 
 In: preferred replicas of leaders for this client's rack, metadata, failures. Out: the broker to
 ask. After any failure of a replica the leader is asked next, and for a while without the client's
-rack: otherwise it would return the same replica again until it has noticed the failure itself. Must
-not send anything.
+rack: otherwise the leader would return the same replica again until it has noticed the failure
+itself. Must not: send anything.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from odradek.network.connection import Connection
 from odradek.network.network_client import NetworkClient
 
 LEADERS_ONLY = 5.0
-"""Seconds for which leaders aren't told the client's rack after a replica has failed."""
+"""Seconds for which requests to leaders contain no rack after a replica has failed."""
 
 
 class ReadReplicas:
-    """Chooses between leaders and the replicas that they prefer for us."""
+    """Chooses between leaders and the replicas that they prefer for this client."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ReadReplicas:
         self._metadata = metadata
         self._subscription = subscription
         self.rack: str = config["client.rack"] or ""
-        """Rack in a fetch, unless it is only for leaders."""
+        """Rack in a fetch, unless the fetch is only for leaders."""
         self._max_age: float = config["metadata.max.age.ms"]
         self.leaders_until = -math.inf
         """Time until which a fetch doesn't ask for a preferred replica."""
@@ -109,7 +109,7 @@ class ReadReplicas:
         return bool(found)
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        """Don't wait for a silent replica: its leader may work."""
+        """Return whether a replica's connection is silent: its leader may work."""
         snapshot = self._metadata.snapshot
         if snapshot is None:
             return

@@ -1,12 +1,12 @@
-"""Check after a leader change whether the log still contains what was read (KIP-320).
+"""Check after a leader change whether the log still contains the records that were read (KIP-320).
 
-In: partitions that are to be fetched from a leader of a newer epoch, and the epoch of the last
-fetched record. Out: OffsetForLeaderEpoch requests, one per leader at a time; then the fetch
-continues, or the position returns to where the logs diverge (as in Java), or, with
-`auto.offset.reset=none`, the next poll raises. An unclean election can remove records that were
-read already; other records have their offsets then, and would be skipped or mixed in unnoticed.
-Without topic ids, a leader of a lower epoch means that its topic was recreated. Must not: fetch. A
-position without an epoch (a seek, an old commit) can't be checked and isn't.
+In: partitions to fetch from a leader of a newer epoch, and the epoch of the last fetched record.
+Out: OffsetForLeaderEpoch requests, one per leader at a time; then the fetch continues, or the
+position moves back to where the logs diverge (as in Java), or, with `auto.offset.reset=none`, the
+next poll raises. An unclean election can remove records that were read already; other records then
+have their offsets, and would be skipped or mixed in unnoticed. Without topic ids, a leader of a
+lower epoch means that its topic was recreated. Must not: fetch. A position without an epoch (a
+seek, an old commit) can't be checked and isn't.
 """
 
 from __future__ import annotations
@@ -63,13 +63,16 @@ class Question(NamedTuple):
 
     address: Address
     leader_epoch: int
-    """The leader's; if it is unknown, its `term`."""
+    """The leader's epoch; if it is unknown, its `term`."""
     generation: int
     offset: int
     epoch: int
-    """Of the record before the offset; of the log that had all offsets before it, for an end."""
+    """Epoch of the record before the offset.
+
+    For an end, of the log that had all offsets before it.
+    """
     ends: bool
-    """Whether the offset is where reading is to end."""
+    """Whether the offset is the end of reading, not a position."""
 
 
 def to_be_checked(state: PartitionState, partition: Partition) -> bool:
@@ -135,8 +138,8 @@ class TruncationCheck:
                 ends,
             )
             asked = self._asked.get(state)
-            # After a seek, the leader is asked again when it has answered: an application that
-            # seeks in a loop would pile up requests at a silent one.
+            # After a seek, the leader is asked again only after its response: otherwise an
+            # application that seeks in a loop would pile up requests at a silent leader.
             if asked is None or asked.address != question.address:
                 groups.setdefault(leader.address, []).append((state, question))
         wake_at = math.inf
@@ -147,14 +150,14 @@ class TruncationCheck:
             elif self._whose.passed(connection, now):
                 if not self._send(connection, parts, now):
                     wake_at = math.nextafter(now, math.inf)
-            else:  # a foreign leader's answer would move a position (R-RB-5)
+            else:  # the response of another cluster's broker would move a position (R-RB-5)
                 wake_at = min(wake_at, now + WHOSE_AGAIN)
         return wake_at
 
     def _send(
         self, connection: Connection, parts: list[tuple[PartitionState, Question]], now: float
     ) -> bool:
-        """Ask a leader; return False if that is impossible, so that nothing more is waited for."""
+        """Ask a leader; return False if that is impossible, so that no response is waited for."""
         if not is_supported(connection):
             for state, question in parts:
                 if made_anew(state, question.leader_epoch):
@@ -175,7 +178,7 @@ class TruncationCheck:
         reply.when_done(lambda done: self._answered(parts, done))
         return True
 
-    # Answers
+    # Responses
 
     def _answered(
         self, parts: list[tuple[PartitionState, Question]], reply: Completion[Message]
@@ -194,7 +197,7 @@ class TruncationCheck:
         self._subscription.touch()
         for state, question in parts:
             if self._asked.get(state) != question:
-                continue  # another request has been sent since
+                continue  # a newer request was sent
             del self._asked[state]
             stale = state.generation != question.generation
             if stale or not self._subscription.holds(state):
@@ -232,7 +235,7 @@ class TruncationCheck:
     ) -> None:
         """Compare the position with where the leader's records of that epoch end."""
         if made_anew(state, question.leader_epoch):
-            # Else the leader had fenced the question: it goes by the lower epoch itself.
+            # Otherwise the leader would have fenced the request: it uses the lower epoch itself.
             state.begin_again(NO_ID)
             logger.warning("topic %s was deleted and created again", state.partition.topic)
             self.began_anew(state, question.leader_epoch)
@@ -242,9 +245,9 @@ class TruncationCheck:
         known = answer.end_offset >= 0 and answer.leader_epoch >= 0
         judges = known or (question.epoch > question.leader_epoch >= 0 and not question.ends)
         if (known and answer.end_offset >= question.offset) or not judges:
-            # A leader that isn't older than the position's epoch has a later one in its log, unless
-            # the log keeps none (before Kafka 0.11, or its list was lost). A leader of an unknown
-            # epoch that doesn't know the position's may be an older one.
+            # A leader that isn't older than the position's epoch has a later epoch in its log,
+            # unless the log keeps none (before Kafka 0.11, or its list was lost). A leader of an
+            # unknown epoch that doesn't know the position's epoch may be outdated.
             state.backoff.succeeded()
             self._good(state, question)
         elif question.ends:
@@ -282,7 +285,8 @@ class TruncationCheck:
         """Return whether an offset beyond the log's end belongs to an earlier topic.
 
         An election removes records only together with a newer epoch: without one, the offset was
-        committed for another topic (R-ID-3). Only for a position that nothing was read from yet.
+        committed for another topic (R-ID-3). This only applies to a position from which nothing was
+        read yet.
         """
         led = max(question.leader_epoch, -1)
         where = state.partition, question.offset, question.epoch, led
@@ -300,12 +304,13 @@ class TruncationCheck:
     def began_anew(self, state: PartitionState, epoch: int) -> None:
         """Read another topic of the same name from its beginning (KIP-516).
 
-        Its records are all unread: with "latest" some would be skipped, and so would those before a
-        position in the old topic.
+        None of its records was read: "latest" would skip some, and so would a position in the old
+        topic.
         """
         self._subscription.topic_replaced(state)
         if self._subscription.policy == NONE:
-            if state.until_epoch < 0:  # else the range isn't in this log, whatever its offsets are
+            # Otherwise the range isn't in this log, whatever its offsets are.
+            if state.until_epoch < 0:
                 state.checked(epoch)
             self._out_of_range(state)
 

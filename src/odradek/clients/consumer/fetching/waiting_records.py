@@ -1,18 +1,18 @@
 """Buffer fetched records for the caller, in the order in which they arrived.
 
-Records of paused partitions are set aside, and so are those that no caller reads while callers wait
-for others.
+Records of paused partitions are stored separately, and so are those that no caller reads while
+callers wait for others.
 
 In: `CompletedFetch` objects, the assignment. Out: the next ones to return, and the leaders that may
 be asked for more. Must not: decode, send, or know the network.
 
-Bytes: every leader has an equal share of `fetch.max.bytes`, half of it for the request in flight
+Memory: every leader has an equal share of `fetch.max.bytes`, half of it for the request in flight
 and half for buffered records; so no leader is starved and the sum is kept. While records of a
 paused partition are buffered, they have a third: pausing drops nothing (KAFKA-7548) until another
 partition of the same leader needs that memory.
 
 An exception from outside (Ctrl-C, a signal handler's) may interrupt a change of this state: the
-next call detects it, drops everything, and has it fetched again from the positions (R-HO-1).
+next call detects that, drops all records, and they are fetched again from the positions (R-HO-1).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Consumed(NamedTuple):
 
     records: int
     bytes: int
-    """Of batches that were decoded, as they lie in the log."""
+    """Size of the decoded batches in the log."""
     seconds: float
-    """Spent on decoding."""
+    """Seconds spent on decoding."""
 
 
 NOTHING_CONSUMED = Consumed(0, 0, 0.0)
@@ -51,12 +51,14 @@ class WaitingRecords:
         self._room = room
         self.fetched: deque[CompletedFetch] = deque()
         self.paused: dict[PartitionState, deque[CompletedFetch]] = {}
-        """Entries of paused partitions; the partition paused first comes first. All entries of a
-        partition are here, or all are in `fetched`."""
+        """Entries of paused partitions, in the order of the pauses.
+
+        All entries of a partition are here, or all are in `fetched`.
+        """
         self._gone: dict[str, Consumed] = {}
         """Records returned from entries that have been removed, by topic."""
         self.former = NOTHING_CONSUMED
-        """The same of all topics that were forgotten."""
+        """Sum of the returned records of topics that aren't in use any more."""
         self._buffered: dict[Address, int] = {}
         self._aside: dict[Address, int] = {}
         self._share = 0
@@ -64,9 +66,9 @@ class WaitingRecords:
         self._room_made = False
         self._seen = (subscription.changes, subscription.pauses)
         self._torn = False
-        """A change has begun and hasn't ended."""
+        """Whether a change has begun and hasn't ended."""
 
-    # For the fetcher
+    # Calls of the fetcher
 
     def add(self, entry: CompletedFetch) -> None:
         """Add a response; its partition may have been paused since the request.
@@ -77,7 +79,7 @@ class WaitingRecords:
         subscription = self._subscription
         if self._torn or self._seen != (subscription.changes, subscription.pauses):
             self._sort()
-        if entry.state.generation != entry.generation:  # `valid`, here and below without its call
+        if entry.state.generation != entry.generation:  # `valid` in line, here and below
             return
         self._torn = True
         state = entry.state
@@ -98,15 +100,15 @@ class WaitingRecords:
         return self._share
 
     def has(self, state: PartitionState) -> bool:
-        """Whether something of a partition is here."""
+        """Return whether entries of a partition are buffered."""
         return state in self.paused or any(entry.state is state for entry in self.fetched)
 
     def has_of(self, address: Address) -> bool:
-        """Whether anything of this leader waits that isn't paused."""
+        """Return whether entries of this leader are buffered that aren't paused."""
         return address in self._buffered
 
     def full(self, address: Address) -> bool:
-        """Return whether enough records of this leader are buffered; if not, free paused ones."""
+        """Return whether enough records of this leader are buffered; if not, drop paused ones."""
         if self._buffered.get(address, 0) > self._share:
             return True
         for state in list(self.paused):
@@ -128,7 +130,7 @@ class WaitingRecords:
         self._buffered.clear()
         self._aside.clear()
 
-    # For metrics
+    # Metrics
 
     def consumed(self) -> dict[str, Consumed]:
         """Return the sums of returned records, by topic in use; callable in any thread."""
@@ -168,7 +170,7 @@ class WaitingRecords:
         _add(self._gone, entry.state.partition.topic, records, size, 0.0)
         return False
 
-    # For the caller of `poll()`
+    # Calls of the caller of `poll()`
 
     def head(self, of: Selection = None) -> CompletedFetch | None:
         """Return the next entry of these partitions; drop entries that a seek made useless."""
@@ -185,7 +187,7 @@ class WaitingRecords:
         return None if of is None else self._front(of)
 
     def _front(self, of: Collection[TopicPartition]) -> CompletedFetch | None:
-        """Put the first entry of these partitions in front of the others, and return it."""
+        """Move the first entry of these partitions to the front, and return it."""
         for state in [s for s in self.paused if s.partition in of and not s.paused]:
             self._torn = True
             self._let_go(state)
@@ -200,12 +202,12 @@ class WaitingRecords:
         return None
 
     def made_room(self) -> bool:
-        """Whether something was dropped since the last question."""
+        """Return whether entries were dropped since the last call."""
         made, self._room_made = self._room_made, False
         return made
 
     def drop(self, entry: CompletedFetch) -> None:
-        """Forget it. Another thread may have paused it since it was at the head."""
+        """Drop an entry, which another thread may have paused since it was at the head."""
         if self._torn:
             self._mend()
         self._torn = True
@@ -213,7 +215,7 @@ class WaitingRecords:
         self._torn = False
 
     def holds(self, entry: CompletedFetch) -> bool:
-        """Whether it waits here, at the head or aside."""
+        """Return whether an entry is buffered, at the head or paused."""
         self._mend()
         return entry in self.fetched or entry in self.paused.get(entry.state, ())
 
@@ -230,19 +232,18 @@ class WaitingRecords:
             room = True
         else:
             self.fetched.popleft()
-            topic = entry.state.partition.topic  # `_note_gone`, written out
+            topic = entry.state.partition.topic  # `_note_gone` in line
             gone = self._gone.get(topic, NOTHING_CONSUMED)
             records, size = gone.records + entry.handed + entry.row, gone.bytes + entry.at
             self._gone[topic] = tuple.__new__(Consumed, (records, size, gone.seconds + entry.spent))
             before = self._buffered.get(entry.address, 0)
             left = self._count(self._buffered, entry.address, -entry.size)
-            # A look at all partitions for each of their batches would cost the square of their
-            # number.
+            # Checking all partitions for each of their batches would take quadratic time.
             room = left <= 0 or before > self._share >= left
         state = entry.state
         room = room or state.unread
         if state.fetch_offset is None and entry.valid:
-            # The next position wasn't known before the records were decoded.
+            # Before the records were decoded, the next position wasn't known.
             state.fetch_from(state.position, state.position_epoch)
             room = True
         if room:
@@ -252,7 +253,7 @@ class WaitingRecords:
     # Paused partitions
 
     def _sort(self) -> None:
-        """Set paused partitions aside, and put resumed ones back in their order."""
+        """Store paused partitions separately, and put resumed ones back in their order."""
         if self._torn:
             self._mend()
         changes, pauses = seen = self._subscription.changes, self._subscription.pauses
@@ -300,7 +301,7 @@ class WaitingRecords:
         self._count(self._aside, entry.address, entry.size)
 
     def _sift(self, state: PartitionState) -> None:
-        """Drop entries that a seek made useless; the others remain set aside."""
+        """Drop entries that a seek made useless; keep the others paused."""
         entries = self.paused[state]
         if all(entry.valid for entry in entries):
             return
@@ -317,7 +318,7 @@ class WaitingRecords:
         self._room()
 
     def _let_go(self, state: PartitionState) -> None:
-        """Put a resumed partition's records that are still needed back."""
+        """Put a resumed partition's records back if they are still needed."""
         entries = self.paused.pop(state)
         for entry in reversed(entries):
             self._count(self._aside, entry.address, -entry.size)

@@ -1,10 +1,10 @@
 """Track the ownership of a group consumer's partitions, as its caller knows it.
 
 The I/O thread loses partitions and rejoins while the caller still processes earlier records. A call
-counts for the ownership that was last announced to the caller: by on_assigned, or by `poll` if
-there is no such callback (R-ID-1, R-ID-2). In: partitions that were assigned, revoked, lost;
-announcements. Out: the ownerships that a commit refers to, or its refusal. Must not communicate
-with the coordinator, or run callbacks.
+refers to the ownership that was last announced to the caller: by on_assigned, or by `poll` if there
+is no such callback (R-ID-1, R-ID-2). In: partitions that were assigned, revoked, lost;
+announcements. Out: the ownerships that a commit refers to, or the commit's error. Must not:
+communicate with the coordinator, or run callbacks.
 """
 
 from __future__ import annotations
@@ -21,30 +21,35 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 
 REMEMBERED = 10_000
-"""Ended ownerships that are remembered at least; beyond that as many as partitions are assigned."""
+"""Minimum number of ended ownerships to remember.
+
+If more partitions are assigned, as many as these.
+"""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class AskedCommit(NamedTuple):
-    """A commit, and the state that its caller knew when it called."""
+    """A commit, and the ownerships that its caller knew at the time of the call."""
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
     ownerships: dict[TopicPartition, Ownership]
-    """Ownerships of partitions that the caller knows, or that are assigned for the first time. The
-    coordinator decides about offsets of other partitions."""
+    """Ownerships of partitions that the caller knows, or that are assigned for the first time.
+
+    The coordinator decides about offsets of other partitions.
+    """
     older: frozenset[TopicPartition] = frozenset()
     """Partitions whose records are older than the ownership."""
     broken: bool = False
-    """Whether it commits positions, and partitions of the caller were lost."""
+    """Whether it commits positions although partitions that the caller knows were lost."""
     ids: Mapping[TopicPartition, bytes] = {}
     """The ids of the offsets' topics; `NO_ID` if unknown (R-ID-3)."""
     replaced: Mapping[TopicPartition, KafkaError] = {}
-    """Errors of offsets whose topic was recreated. No request contains these."""
+    """Errors of offsets whose topic was recreated; no request contains these offsets."""
     topic_id: Callable[[str], bytes] | None = None
-    """Returns a topic's id in the consumer's metadata at the moment of the call."""
+    """Returns a topic's id in the consumer's metadata at the time of the call."""
     is_missing: Callable[[str], bool] | None = None
-    """Returns whether a topic is missing by that metadata."""
+    """Returns whether that metadata lacks a topic."""
 
     def refused(self) -> list[TopicPartition]:
         """Return the partitions that another member may have read in the meantime."""
@@ -58,30 +63,36 @@ class AnnouncedOwnership:
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
         self._known: dict[TopicPartition, Ownership] = {}
-        """The newest announced ownership of each partition, even after its end: the caller may
-        still process records of it."""
+        """The newest announced ownership of each partition, even after its end.
+
+        The caller may still process records of it.
+        """
         self._given_back: dict[TopicPartition, Ownership] = {}
-        """Partitions that were revoked cleanly; the next assignment decides whether their ownership
-        has ended."""
+        """Ownerships of partitions that were revoked cleanly.
+
+        The next assignment decides whether they end.
+        """
         self._former: set[TopicPartition] = set()
-        """Partitions that the caller gave up by leaving the group: it waits for no announcement."""
+        """Partitions that the caller gave up by leaving the group.
+
+        Their next one needs no announcement.
+        """
         self.broken = False
         """Whether partitions that the caller knows were lost, and none was announced since."""
         self.unannounced = False
         """Whether partitions were assigned that no callback will announce, so that the next `poll`
         does."""
         self.attended = False
-        """Whether `poll` runs for the client's own purposes, so that the caller sees nothing of
-        it."""
+        """Whether `poll` runs for the client's own purposes, without the caller."""
         self.losses = 0
-        """Number of losses: an announcement before a loss isn't about it."""
+        """Number of losses, by which an announcement is recognized as older than a loss."""
         self._member = GroupIdentity()
-        """The consumer's identity when its caller was last notified of its partitions."""
+        """The member's identity when its partitions were last announced to the caller."""
 
-    # For the membership (in the engine's step)
+    # Calls of the membership (in the engine's step)
 
     def assigned(self, states: Iterable[PartitionState], member: GroupIdentity) -> None:
-        """Begin an ownership of each, or resume the one that was given back for a rebalance.
+        """Start an ownership of each, or resume the one that was given back for a rebalance.
 
         Only in the next generation of the same member is it certain that no other member had the
         partition in between.
@@ -98,7 +109,7 @@ class AnnouncedOwnership:
                 if state.partition in self._former:
                     self._note(state)
         for partition, ownership in back.items():
-            # A cooperative member revoked these in the generation in which it gets others.
+            # A cooperative member revokes partitions in the generation in which it gets others.
             if ownership.given_back_by == _key(member):
                 self._given_back[partition] = ownership
             else:
@@ -119,7 +130,7 @@ class AnnouncedOwnership:
                 self._given_back[state.partition] = state.ownership
 
     def lost(self, states: Iterable[PartitionState]) -> None:
-        """End these, and all that were given back: the member isn't in its group any more."""
+        """End the ownership of these and of all that were given back: the membership has ended."""
         ended = {s.partition: s.ownership for s in states}
         ended.update(self._given_back)
         self._given_back = {}
@@ -139,17 +150,17 @@ class AnnouncedOwnership:
     # Announcements (in the caller's thread)
 
     def leave_unannounced(self) -> None:
-        """Partitions were assigned, and the next poll of the caller announces them."""
+        """Note that partitions were assigned which the caller's next poll has to announce."""
         self.unannounced = True
 
     def attend(self, *, attended: bool) -> None:
-        """Note that polls are the client's own from now on, or the caller's."""
+        """Set whether polls are the client's own from now on, or the caller's."""
         self.attended = attended
 
     def announce(
         self, partitions: Iterable[TopicPartition], losses: int, now: GroupIdentity
     ) -> None:
-        """Note that the caller hears that it owns these.
+        """Note that the caller is notified of these partitions.
 
         `losses`: the number of losses when they were assigned.
         """
@@ -166,7 +177,7 @@ class AnnouncedOwnership:
         state.ownership.announce()
         self._subscription.note_told(state)
         self._former.discard(partition)
-        known.pop(partition, None)  # the newest are the last
+        known.pop(partition, None)  # keep the newest as the last
         known[partition] = state.ownership
         if len(known) > max(REMEMBERED, 2 * len(self._subscription.partitions)):
             oldest = next(iter(known))
@@ -174,14 +185,14 @@ class AnnouncedOwnership:
             self._former.discard(oldest)
 
     def announce_all(self, now: GroupIdentity) -> None:
-        """Note that the caller hears that it owns all that is assigned."""
+        """Note that the caller is notified of all assigned partitions."""
         self.unannounced = False
         self.announce(list(self._subscription.partitions), self.losses, now)
 
-    # For operations of the caller
+    # Operations of the caller
 
     def member(self, now: GroupIdentity) -> GroupIdentity:
-        """Return the consumer's identity as its caller knows it.
+        """Return the member's identity as the caller knows it.
 
         After a loss that is the former member, which brokers refuse. Without member and generation,
         brokers wouldn't check the offsets of a transaction at all (KIP-447).
@@ -189,9 +200,9 @@ class AnnouncedOwnership:
         return self._member if self.broken or now.generation < 0 else now
 
     def asked(self, offsets: Offsets, *, read: bool) -> AskedCommit:
-        """Return the commit of these offsets with the ownerships that the caller means.
+        """Return the commit of these offsets with the ownerships that the caller knows.
 
-        `read`: they are offsets of records, which may be older than the last announcement.
+        `read`: the offsets come from records, which may be older than the last announcement.
         """
         here = self._subscription.partitions
         found: dict[TopicPartition, Ownership] = {}

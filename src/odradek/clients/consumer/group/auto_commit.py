@@ -1,15 +1,14 @@
 """Commit automatically: every auto.commit.interval.ms, before a revocation, and at the end.
 
 In: the offsets up to which the caller has processed records, by partition; offsets that resets
-found, which are committed at once: otherwise the next reader of a partition without records would
+found. Those are committed at once: otherwise the next reader of a partition without records would
 begin later, and skip records in between (R-GR-6). Out: commits; a failure is logged, and the next
-commit repeats it. Must not commit records that the caller may still process (R-GR-1): to keep at
-least once, the records of a loop only count when the caller requests more.
+commit repeats it. Must not: commit records that the caller may still process (R-GR-1). To keep
+at-least-once, the records of a loop only count once the caller requests more.
 
-The committed offset of a partition without new records is committed again within `RENEW_AFTER`,
-and at the end (R-GR-3). Brokers count `offsets.retention.minutes` from an offset's last commit:
-with the consumer protocol (KIP-848) as soon as the group is empty, before Kafka 2.1 (KIP-211)
-always.
+The committed offset of a partition without new records is committed again within `RENEW_AFTER`, and
+at the end (R-GR-3). Brokers count `offsets.retention.minutes` from an offset's last commit: with
+the consumer protocol (KIP-848) as soon as the group is empty, before Kafka 2.1 (KIP-211) always.
 """
 
 from __future__ import annotations
@@ -34,17 +33,19 @@ from odradek.network.flow import START, Flow, Signal, Wait
 logger = logging.getLogger("odradek.consumer")
 
 UNKNOWN_FOR = 1.0
-"""Seconds for which a commit is retried if the coordinator doesn't know a topic. A deleted topic
-mustn't delay a rebalance; for a new one, the next commit succeeds."""
+"""Seconds for which a commit is retried if the coordinator doesn't know a topic.
+
+A deleted topic mustn't delay a rebalance; for a new topic, the next commit succeeds.
+"""
 RENEWAL_INTERVAL = 30.0
-"""Seconds between two searches for commits that must be repeated."""
+"""Seconds between two searches for committed offsets that must be renewed."""
 
 Due = dict[PartitionState, OffsetAndMetadata]
 """Offsets to commit, by partition."""
 
 
 class AutoCommit:
-    """The commits of one group consumer with `enable.auto.commit`, or of one with workers."""
+    """The automatic commits of one group consumer, also of one with workers."""
 
     def __init__(
         self,
@@ -67,14 +68,14 @@ class AutoCommit:
         self._ended = False
         self._taken = Signal()
         self._unsaved = False
-        """A reset has found an offset since the last commit began."""
+        """Whether a reset has found an offset since the last commit began."""
         self._interval: float = config["auto.commit.interval.ms"]
         # While one commit is retried, newer ones wait for it.
         self._patience: float = max(self._interval, config["request.timeout.ms"])
         self._before_revocation: float = min(patience(config), config["max.poll.interval.ms"])
 
     def run(self) -> Flow[None]:
-        """Commit now and then, until the client ends or the group has no use for this any more."""
+        """Commit periodically, until the client ends or the group needs no commits any more."""
         now = yield START
         until = now + max(self._interval, 0.001)
         renew_at = now + RENEWAL_INTERVAL
@@ -84,7 +85,7 @@ class AutoCommit:
             self._unsaved = False
             regular, renewal = now >= until, now >= renew_at
             states = [s for s in self._all() if regular or s.taken is not None]
-            # While leaving, `at_the_end` commits; after the goodbye all would be refused.
+            # While leaving, `at_the_end` commits; after LeaveGroup all commits would be refused.
             member = self._member
             if member.leaving is None and (member.is_member or not self._watch.active):
                 due = self._due(states)
@@ -113,7 +114,7 @@ class AutoCommit:
         return now
 
     def before_assignment(self) -> Flow[float]:
-        """Commit partitions that another `assign` will remove; the caller doesn't wait for it."""
+        """Commit partitions that another `assign` will remove, without making the caller wait."""
         due = self._due(self._all())
 
         def commit() -> Flow[float]:
@@ -133,7 +134,7 @@ class AutoCommit:
         return now
 
     def warn_of_repeats(self, states: Iterable[PartitionState]) -> None:
-        """Say how many records of these partitions will be read again, for want of a commit."""
+        """Warn of the number of records that will be read again, because they aren't committed."""
         again = 0
         for state, offset in self._due(states).items():
             if state.missing_since is not None:
@@ -173,7 +174,7 @@ class AutoCommit:
         }
 
     def _last(self, states: Iterable[PartitionState]) -> Due:
-        """Return what is due when these are given back; idle partitions are renewed.
+        """Return the offsets to commit when these are given back; idle partitions are renewed.
 
         Offsets that were committed just now need no renewal.
         """
@@ -194,7 +195,7 @@ class AutoCommit:
                 yield state
 
     def _renewals(self, states: Iterable[PartitionState]) -> Due:
-        """Return the offsets of these partitions as they were committed.
+        """Return the committed offsets of these partitions, to commit them again.
 
         The caller may have committed less than was returned to it. A renewal is left out if another
         commit may have stored a newer offset: one in flight, or one of a transaction.

@@ -1,7 +1,7 @@
 """Send JoinGroup and SyncGroup, the two requests of every classic rebalance.
 
 In: the member (`ClassicIdentity`), its protocols and subscription. Out: the coordinator's
-responses. Errors that end the membership are raised unchanged. Must not change the owned
+responses. Errors that end the membership are raised unchanged. Must not: change the owned
 partitions.
 """
 
@@ -39,11 +39,11 @@ from odradek.protocol.messages.sync_group import (
 )
 
 LONGEST_REASON = 255
-"""KIP-800: brokers refuse longer reasons."""
+"""Maximum length of a reason; brokers refuse longer ones (KIP-800)."""
 NAMED = 5.0
-"""Seconds for which a member that leaves waits for the response to its first JoinGroup."""
+"""Seconds for which a leaving member waits for the response to its first JoinGroup."""
 GRACE = 5.0
-"""Seconds beyond the rebalance timeout in which a broker has to answer."""
+"""Seconds after the rebalance timeout in which a broker has to answer."""
 R = TypeVar("R", JoinGroupResponse, SyncGroupResponse)
 NO_GENERATION = -1
 NO_MEMBER = ""
@@ -51,7 +51,7 @@ NO_MEMBER = ""
 
 @dataclass(slots=True)
 class ClassicIdentity:
-    """The coordinator's identification of this member."""
+    """Member id and generation, by which the coordinator knows this member."""
 
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
@@ -64,7 +64,7 @@ class ClassicIdentity:
 
 
 class Joining:
-    """The join requests of one membership."""
+    """The requests of one membership to join."""
 
     def __init__(
         self,
@@ -84,15 +84,17 @@ class Joining:
         self._session_timeout: float = config["session.timeout.ms"]
         self._rack: str | None = config["client.rack"] or None
         self._again = Backoff(config.backoff("retry.backoff").steady(), rng)
-        """Joins that were answered with another request to join, in a row."""
+        """Number of joins in a row after which the coordinator required another one."""
         self.last: tuple[TopicPartition, ...] = ()
-        """Last assignment and its generation, for assignors."""
+        """The last assignment, for assignors."""
         self.last_generation = NO_GENERATION
         self._unnamed: Completion[JoinGroupResponse] | None = None
-        """A first JoinGroup, until its response contains the member id."""
+        """The reply to a first JoinGroup, until it contains the member id."""
         self._leaves = False
-        """Whether the member leaves: a JoinGroup in flight may be answered, but isn't sent
-        again."""
+        """Whether the member leaves.
+
+        A JoinGroup in flight may be answered, but isn't sent again.
+        """
 
     def took(self, assigned: tuple[TopicPartition, ...], generation: int) -> None:
         """Note the member's last assignment and its generation, for sticky assignors."""
@@ -137,7 +139,10 @@ class Joining:
                 yield Wait((), until)
 
     def _unnamed_asks(self, ask: Flow[JoinGroupResponse]) -> Flow[JoinGroupResponse]:
-        """Join in a separate flow: a leaving consumer still learns its id (`learn_id`)."""
+        """Send a first join in a separate flow.
+
+        A leaving consumer still learns its id (`learn_id`).
+        """
         self._unnamed = asked = self._engine.start(ask)
         yield Wait((asked,), math.inf)
         self._unnamed = None
@@ -200,7 +205,7 @@ class Joining:
         )
 
     def _offer(self, assignor: Assignor, topics: Sequence[str]) -> JoinGroupRequestProtocol:
-        """Return this member's data for the leader, if this assignor is chosen."""
+        """Return the data that this member sends for an assignor."""
         subscription = MemberSubscription(
             tuple(topics),
             tuple(self._group.owned()),
@@ -222,7 +227,7 @@ class Joining:
 
 
 def _check(answer: JoinGroupResponse | SyncGroupResponse) -> KafkaError | None:
-    """Return the response's error, unless it is part of the join protocol."""
+    """Return the response's error; None for an error that is part of the join protocol."""
     code = answer.error_code
     named = code == MemberIdRequiredError.code and isinstance(answer, JoinGroupResponse)
     return None if named or code in (0, RebalanceInProgressError.code) else error_for(code)

@@ -1,8 +1,8 @@
 """Lead a classic group: divide the partitions among its members.
 
 In: the subscriptions of all members, the snapshot. Out: each member's assignment as bytes, and
-later the reason for a rebalance: topics of the group, also those that only other members subscribe
-to, have other numbers of partitions. Must not: send anything.
+later the reason for a rebalance, if a topic of the group has another number of partitions, even one
+that only other members subscribe to. Must not: send anything.
 """
 
 from __future__ import annotations
@@ -37,17 +37,21 @@ from odradek.protocol.messages.sync_group import SyncGroupRequestAssignment
 logger = logging.getLogger("odradek.consumer")
 
 TOPICS_TIMEOUT = 5.0
-"""Seconds for which the group waits for metadata of topics; topics found later cause another
-rebalance."""
+"""Seconds for which the group waits for metadata of topics.
+
+Topics found later cause another rebalance.
+"""
 MISSING_FIRST, MISSING_MOST = 0.5, 10.0
-"""Seconds between metadata requests for a missing topic: the first, and after many."""
+"""Seconds between metadata requests for a missing topic: after the first, and at most."""
 GONE_AFTER = 10.0
-"""Seconds for which a topic has to be missing before the group rebalances: a broker that has just
-started may not know it yet."""
+"""Seconds for which a topic has to be missing before the group rebalances.
+
+A broker that has just started may not know it yet.
+"""
 
 
 class Leader:
-    """The group as its leader sees it; of no use to followers."""
+    """The group as its leader sees it; unused in followers."""
 
     def __init__(
         self,
@@ -62,23 +66,23 @@ class Leader:
         self._metadata = metadata
         self._assignors = {a.name: a for a in assignors}
         self._counts: dict[str, int] | None = None
-        """How many partitions each topic of the group had; None for followers."""
+        """Number of partitions of each topic at the last assignment; None in followers."""
         self._gone_since = math.inf
         self._withheld_until = math.inf
-        """Time of the rebalance for partitions that their owner hasn't given back."""
+        """Time of the rebalance for partitions that their owner hasn't revoked."""
         config = group.config
         self._first_pause: float = 2 * config["heartbeat.interval.ms"]
         self._longest_pause: float = max(self._first_pause, config["max.poll.interval.ms"])
         self._withheld_pause = self._first_pause
         self._denied: set[str] = set()
-        """Topics of the group that this user may not describe."""
+        """Topics of the group that this client may not describe."""
         retry = ExponentialBackoff(MISSING_FIRST, MISSING_MOST)
         self._missing = Backoff(retry, rng)
 
     def divide(
         self, protocol: str, members: Sequence[JoinGroupResponseMember]
     ) -> Flow[list[SyncGroupRequestAssignment]]:
-        """Assign with the assignor that all members know."""
+        """Assign with the assignor that all members support."""
         yield START
         subscriptions = {
             m.member_id: decode_subscription(m.metadata, m.group_instance_id, m.member_id)
@@ -100,8 +104,8 @@ class Leader:
     ) -> Flow[Assignments]:
         """Run the assignor: Kafka's built-in ones here, a user's in a worker thread.
 
-        It may be slow or never end, and the client continues meanwhile. But the group waits, and
-        removes its leader at the end of the session.
+        A user's assignor may be slow or never end, and the client continues meanwhile. But the
+        group waits, and removes its leader when its session times out.
         """
         if type(assignor) in BUILT_IN.values():
             return assign_group(assignor, subscriptions, cluster)
@@ -126,7 +130,7 @@ class Leader:
         """Note partitions that are withheld until their owner has revoked them (KIP-429).
 
         Their owner joins again then. A static member that restarts meanwhile doesn't, so the leader
-        asks for a rebalance itself; if the owner still claims them, after a pause twice as long.
+        requests a rebalance itself; if the owner still claims them, after a pause twice as long.
         """
         if type(assignor) not in BUILT_IN.values() or assignor.protocol is not COOPERATIVE:
             return
@@ -138,7 +142,7 @@ class Leader:
         self._withheld_pause = min(2 * self._withheld_pause, self._longest_pause)
 
     def watch(self, members: Sequence[JoinGroupResponseMember]) -> Flow[None]:
-        """Lead without assigning (KIP-814): a static leader returned, nothing changes."""
+        """Watch a group without assigning (KIP-814): a static leader returned, nothing changes."""
         yield START
         subscriptions = [
             decode_subscription(m.metadata, m.group_instance_id, m.member_id) for m in members
@@ -158,10 +162,10 @@ class Leader:
             self._gone_since = self._withheld_until = math.inf
 
     def reason(self, now: float) -> str | None:
-        """Why the group should rebalance, judged by the snapshot of now."""
+        """Return why the group should rebalance, according to the snapshot."""
         snapshot = self._metadata.snapshot
         if not self._counts or snapshot is None:
-            self._gone_since = math.inf  # if nothing is known, nothing is missing
+            self._gone_since = math.inf  # without a snapshot no topic is known to be missing
             self._missing.succeeded()
             return None
         if now >= self._withheld_until:
@@ -215,7 +219,7 @@ class Leader:
     def _warn_of_refused(self, topics: Iterable[str]) -> None:
         """Warn once of topics that only other members subscribe to and this leader may not see.
 
-        Without DESCRIBE on them it can't assign their partitions, and no other member reports it.
+        Without DESCRIBE on them it can't assign their partitions, and no other member reports that.
         The search for missing topics notices when the permission is added.
         """
         errors = self._metadata.topic_errors
@@ -237,7 +241,7 @@ class Leader:
         return self._counts or ()
 
     def _cluster(self, topics: Iterable[str]) -> Flow[Cluster]:
-        """Return a snapshot with all of these topics, as far as they exist."""
+        """Return a snapshot that contains all of these topics that exist."""
         now = yield START
         metadata = self._metadata
         until = now + TOPICS_TIMEOUT

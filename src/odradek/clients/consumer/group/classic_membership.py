@@ -1,7 +1,7 @@
 """Run a consumer's membership of a classic group: one flow from `subscribe` to `close`.
 
-It rebalances (revoke, join, divide the partitions or receive them, take them over), then stays a
-member by heartbeats until something causes the next rebalance. Eager members revoke everything
+The flow rebalances (revoke, join, compute or receive the assignment, apply it), then keeps the
+membership by heartbeats until something causes the next rebalance. Eager members revoke everything
 before they join; cooperative ones keep their partitions, revoke those that the new assignment
 lacks, and join once more (KIP-429). In: the coordinator's responses, requests of the group's
 engine. Out: calls of `Group`. Must not: know positions, offsets or callbacks.
@@ -52,20 +52,25 @@ from odradek.protocol.messages.leave_group import (
 logger = logging.getLogger("odradek.consumer")
 
 MEMBERS = 3
-"""LeaveGroup takes a list of members from this version on (KIP-345)."""
+"""First version of LeaveGroup that takes a list of members (KIP-345)."""
 LEAVE_TIMEOUT = 5.0
-"""Seconds for leaving without a request of the caller, as a courtesy to the other members: the
-session timeout has the same effect, only later. `close()` may take as long as its caller allows."""
+"""Seconds for leaving if the caller didn't request it.
+
+Leaving is a courtesy to the other members: the session timeout has the same effect, only later.
+`close()` may take as long as its caller allows.
+"""
 
 
 JOINING = (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 REMOVED = (UnknownMemberIdError, IllegalGenerationError)
-"""After these everything is lost, and the member joins again."""
+"""Errors after which the partitions are lost, and the member joins again."""
 
 
 MOST_LOOKS = 16
-"""Most failed descriptions of the group that a returned static member requests. After one that
-timed out it requests no more: they take the connection of the heartbeats."""
+"""Maximum number of failed descriptions of the group that a returned static member requests.
+
+After one that timed out it requests no more: they use the connection of the heartbeats.
+"""
 
 
 class ClassicMembership(Life):
@@ -93,58 +98,61 @@ class ClassicMembership(Life):
         self._max_poll: float = config["max.poll.interval.ms"]
         self._patience = patience(config)
         self._mishaps = Backoff(config.backoff("retry.backoff"), rng)
-        """Unexpected errors since it was last stable."""
+        """Number of unexpected errors since the group was last stable, and their backoff."""
         self._looks = Backoff(config.backoff("retry.backoff"), rng)
-        """Failed searches for partitions without an owner."""
+        """Failed searches for partitions without an owner, and their backoff."""
         self._changed = Signal()
-        """Notified when there is a wish."""
+        """Notified when another join or the end is requested."""
         self._wish: str | None = None
-        """Why to join again."""
+        """Reason to join again."""
         self._removal: KafkaError | None = None
-        """The refusal of a commit that says that this member was removed."""
+        """Error of a commit which means that this member was removed."""
         self._moved_to: list[str] = []
-        """The topics for which it gave its old place up, which helps once."""
+        """Topics for which it gave its old membership up; that helps once only."""
         steady = config.backoff("retry.backoff").steady()
         self._removals, self._syncs = Backoff(steady, rng), Backoff(steady, rng)
-        """Removals since a heartbeat was accepted; refused syncs in a row. The member joins again
-        at once after a first one only (R-RT-1)."""
-        self._beats = Backoff(steady, rng)
-        """Heartbeats in a row that were answered with an error which says nothing of this member.
+        """Backoff of removals since the last accepted heartbeat, and of refused syncs in a row.
+
+        The member only joins again at once after the first one (R-RT-1).
         """
+        self._beats = Backoff(steady, rng)
+        """Backoff of heartbeats in a row with errors that don't concern this member."""
         self._beat_at = math.inf
         self._sent_at = -math.inf
         self._expires = math.inf
         """When the session ends unless a heartbeat is answered."""
         self._doubtful = False
-        """Whether the session has ended, as far as the client knows: then no records are returned.
+        """Whether the session has timed out on this side; no records are returned then.
+
         If the partitions were lost at once, records would be read twice after each outage of the
-        whole cluster, in which no session ends; if more were returned, they would be read twice if
-        others have the partitions."""
+        whole cluster, in which no session ends. If more records were returned, they would be read
+        twice if other members have the partitions.
+        """
         self._holding = False
         """Whether the consumer leaves as soon as its offsets are committed."""
         self._running: Completion[None] | None = None
         self._revoking: Completion[float] | None = None
 
-    # Methods that the group's engine calls
+    # Calls of the group's engine
 
     @property
     def member_id(self) -> str:
-        """The coordinator's name for this member; empty while there is none."""
+        """The member id that the coordinator assigned; empty without one."""
         return self._identity.member_id
 
     @property
     def generation(self) -> int:
-        """The group's generation that it is a member of; -1 while there is none."""
+        """Generation of which this is a member; -1 without one."""
         return self._identity.generation
 
     def start(self, now: float) -> None:
-        """Begin to join; also once more after the group had refused it."""
+        """Start to join, for the first time or after the group refused the member."""
         self._wish = self._removal = None
         self._move(MemberEvent.SUBSCRIBED, "subscribed", now)
         self._running = self._engine.start(self._run())
 
     def rejoin(self, reason: str, now: float) -> None:
-        """Join again as soon as that is possible; a join that begins later satisfies the wish."""
+        """Join again as soon as possible; a join that starts later also satisfies this."""
         del now
         self._wish = reason
         self._changed.notify()
@@ -159,10 +167,10 @@ class ClassicMembership(Life):
         return self._revoking is not None and not self._revoking.done
 
     def hold(self) -> None:
-        """Begin no further join, and send heartbeats until `leave`.
+        """Start no further join, and send heartbeats until `leave`.
 
-        A join in flight is finished if partitions are owned: as soon as the coordinator has begun
-        the next generation, it only accepts their offsets from members of that one.
+        A join in flight is finished if partitions are owned: once the coordinator has started the
+        next generation, it only accepts offsets from members of that generation.
         """
         if self.state in JOINING and not self._revokes and self._group.owned():
             self._holding = True
@@ -171,7 +179,7 @@ class ClassicMembership(Life):
         self._running = self._engine.start(self._hold())
 
     def leave(self, deadline: float) -> Flow[None]:
-        """Leave the group, unless the member is static; ends at the deadline and never raises."""
+        """Leave the group, unless the member is static; end at the deadline and never raise."""
         now = yield START
         self._stop()
         if self.state in (MemberState.LEAVING, MemberState.UNJOINED):
@@ -183,13 +191,13 @@ class ClassicMembership(Life):
         self._identity.forget()
         self._move(MemberEvent.LEFT, None, self._engine.now)
 
-    # The flow
+    # Flow
 
     def _run(self) -> Flow[None]:
         yield START
         reason = "the consumer has subscribed"
-        # While it leaves, it joins again after errors that leave it a member: as soon as the
-        # coordinator has begun the next generation, it accepts commits only of that one.
+        # While it leaves, it joins again after errors that don't end its membership: once the
+        # coordinator has started the next generation, it only accepts commits of that one.
         while not self._holding or self.generation != NO_GENERATION:
             try:
                 yield from self._rebalance(reason)
@@ -250,10 +258,10 @@ class ClassicMembership(Life):
     def _look_for_unowned(self, generation: int, unknown: list[str]) -> Flow[None]:
         """Rebalance once if this static member returned and a partition has no owner.
 
-        Do so as well if one of the `unknown` topics, to which the leader may not know that this
-        member subscribes, doesn't exist yet: the leader wouldn't notice that it is created. The
-        subscription that is sent then has another generation and other owned partitions than the
-        first one, so the coordinator begins a rebalance.
+        Do so as well if one of the `unknown` topics doesn't exist yet: the leader may not know that
+        this member subscribes to it, and wouldn't notice its creation. The subscription that is
+        sent then has another generation and other owned partitions than the first one, so the
+        coordinator starts a rebalance.
         """
         now = yield START
         group, failures = self._group, 0
@@ -295,7 +303,7 @@ class ClassicMembership(Life):
         yield from self._give_back(gone)
 
     def _take(self, assigned: tuple[TopicPartition, ...], topics: list[str]) -> Flow[None]:
-        """Own the assigned partitions, and no others."""
+        """Set the owned partitions to the assigned ones."""
         if self._holding:
             yield START
             return
@@ -335,7 +343,7 @@ class ClassicMembership(Life):
             yield from self._beat_until(self._revoking)
             self._revoking.result()
 
-    # Being a member
+    # Membership
 
     def _stay(self) -> Flow[str]:
         """Stay a member until there is a reason to join again."""
@@ -366,7 +374,7 @@ class ClassicMembership(Life):
         return reason
 
     def _beat_until(self, done: Completion[Any]) -> Flow[None]:
-        """Remain a member while another flow runs, which is waited for in any case."""
+        """Send heartbeats until another flow ends."""
         now = yield START
         beat: Completion[None] | None = None
         trouble: KafkaError | None = None
@@ -395,9 +403,9 @@ class ClassicMembership(Life):
         return self._engine.start(self._heartbeat())
 
     def _heartbeat(self) -> Flow[None]:
-        """One heartbeat, repeated until it is answered, also beyond the end of the session.
+        """Send one heartbeat until it is answered, even after the session has timed out.
 
-        The end doesn't end the question: its answer may be late, and the member lives (R-RB-9).
+        The response may be late, and the membership may still exist (R-RB-9).
         """
         yield START
         group, identity = self._group, self._identity
@@ -420,7 +428,7 @@ class ClassicMembership(Life):
             if not isinstance(error, KafkaError) or is_refusal(error) or isinstance(error, REMOVED):
                 break
             if self._doubtful or now >= self._expires:
-                break  # it was answered so for a whole session: the group may be through with it
+                break  # so for a whole session: the group may have removed this member
             logger.warning("heartbeat to group %r: %s; sent again", group.group_id, error)
             yield Wait((), self._beats.failed(now))
             if self._running is None:
@@ -448,7 +456,7 @@ class ClassicMembership(Life):
             self._forget_beat(asked)
 
     def _doubt(self) -> None:
-        """Return no records until the session, which has timed out on this side, is confirmed."""
+        """Return no records until the session, which timed out on this side, is confirmed."""
         text = f"no heartbeat was answered within session.timeout.ms ({self._session:g} s)"
         logger.warning(
             "group %r: %s; poll() returns no records until one is", self._group.group_id, text
@@ -458,7 +466,7 @@ class ClassicMembership(Life):
         self._move(MemberEvent.SESSION_EXPIRED, text, self._engine.now)
 
     def _trust(self, event: MemberEvent | None = None) -> None:
-        """Return records again: the group knows this member, or the member has no partitions."""
+        """Return records again: the group confirms this member, or it has no partitions."""
         if self._doubtful:
             self._doubtful = False
             self._subscription.resume()
@@ -466,18 +474,19 @@ class ClassicMembership(Life):
                 self._move(event, None, self._engine.now)
 
     def _forget_beat(self, beat: Completion[Any] | None) -> None:
-        """Drop a heartbeat: its answer would be about a generation that is over."""
+        """Drop a heartbeat, whose response would refer to an earlier generation."""
         if beat is not None and not beat.done:
             self._engine.cancel_now(beat, DisconnectedError("no longer needed"))
 
-    # The ways out
+    # Ends of a membership
 
     def _removed(self, error: KafkaError) -> Flow[None]:
         """Handle a removal from the group: its partitions belong to other members by now."""
         now = yield START
         logger.warning("removed from group %r: %s", self._group.group_id, error)
         self._move(MemberEvent.REMOVED, f"{type(error).__name__}: {error}", now)
-        # After a new generation the id is still good, and others needn't wait for a session's end.
+        # After a new generation the member id is still valid, and others needn't wait for a
+        # session's end.
         self._identity.forget(member_id=isinstance(error, UnknownMemberIdError))
         now = yield from self._lose_all(now)
         yield from self._back_off(self._removals)
@@ -491,7 +500,7 @@ class ClassicMembership(Life):
             now = yield Wait((), until)
 
     def _poll_overdue(self) -> Flow[None]:
-        """Leave while the application doesn't poll: other members get its partitions."""
+        """Leave because the application doesn't poll: other members get its partitions."""
         now = yield START
         group = self._group
         text = overdue(group.config)
@@ -518,9 +527,9 @@ class ClassicMembership(Life):
         self._identity.forget()
 
     def _mishap(self, error: KafkaError) -> Flow[None]:
-        """Join again after an error that isn't about this member; the next poll raises it.
+        """Join again after an error that doesn't concern this member; the next poll raises it.
 
-        It keeps its partitions, as far as it knows: until its session ends.
+        As far as it knows, it keeps its partitions until its session ends.
         """
         now = yield START
         text, group = f"{type(error).__name__}: {error}", self._group
@@ -536,7 +545,8 @@ class ClassicMembership(Life):
 
     def _lose_all(self, now: float, *, taken: bool = True) -> Flow[float]:
         self._leader.step_down()
-        # Even without partitions: those revoked for this rebalance may not be this member's again.
+        # Even without partitions: other members may have those that were revoked for this
+        # rebalance.
         now = yield from self._group.lose(self._group.owned(), taken=taken)
         self._trust()
         return now
@@ -555,7 +565,7 @@ class ClassicMembership(Life):
             yield from self._leave_as(identity.member_id, reason, deadline)
 
     def _leave_late(self, asked: Completion[JoinGroupResponse]) -> Flow[None]:
-        """Leave once a first JoinGroup is answered after all, while the client lives."""
+        """Leave once a first JoinGroup is answered after all, while the client is open."""
         now = yield START
         until = now + self._session
         while not asked.done and now < until:
@@ -589,7 +599,7 @@ class ClassicMembership(Life):
             logger.debug("leaving group %r: %s", group.group_id, error)
 
     def _stop(self) -> None:
-        """End the flow, wherever it is."""
+        """End the flow at any point."""
         over = DisconnectedError("the consumer is leaving its group")
         for open_ in (self._revoking, self._running):
             if open_ is not None and not open_.done:

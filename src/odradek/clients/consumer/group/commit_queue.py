@@ -1,9 +1,9 @@
 """Order a group's commits: first come, first served.
 
-In: a commit, when it is requested and when it has ended, for any reason. Out: its turn. There is
-one commit at a time, so an older commit that is retried never overwrites a newer one. Thousands may
-wait: each waits for its turn alone, so the end of a commit wakes one of them. Must not know their
-content.
+In: when a commit is requested and when it has ended, for any reason. Out: its turn. There is one
+commit at a time, so an older commit that is retried never overwrites a newer one. Thousands may
+wait: each waits for its own turn, so the end of a commit wakes only one of them. Must not: know
+their content.
 
 A commit with a topic that the coordinator doesn't know is retried for 5 s (auto-commits: 1 s), not
 until its deadline as in Java, because other commits and rebalances wait for it.
@@ -21,7 +21,7 @@ class CommitQueue:
 
     def __init__(self) -> None:
         self._line: deque[Completion[None]] = deque()
-        """Waiting commits; the first one runs."""
+        """Turns of the running commit, which is the first, and of those that wait."""
         self._gone: set[Completion[None]] = set()
         """Commits that stopped waiting; they are removed when they come to the front."""
 
@@ -37,7 +37,7 @@ class CommitQueue:
         return turn
 
     def leave(self, turn: Completion[None]) -> None:
-        """End a turn, whether it has begun or not."""
+        """End a turn, even one that hasn't started."""
         self._gone.add(turn)
         if not turn.done:
             return

@@ -1,8 +1,8 @@
 """Fetch and commit a group's offsets at its coordinator (OffsetFetch, OffsetCommit).
 
 In: partitions, or offsets; the member's identity when the request is sent. Out: committed offsets,
-or errors that say what to do. Commits are sent one after another (`commit_queue`), and a part that
-the group has accepted isn't sent again with the rest. Must not: decide what to commit, or know
+or errors that say what to do. Commits are sent one after another (`commit_queue`), and offsets that
+the group has accepted aren't sent again with the rest. Must not: decide what to commit, or know
 callbacks.
 """
 
@@ -53,18 +53,22 @@ if TYPE_CHECKING:
     from odradek.network.engine import Engine
 
 INSTANCES_FROM = 7
-"""OffsetCommit names static members from this version on (KIP-345)."""
+"""First version of OffsetCommit that names static members (KIP-345)."""
 TOPIC_IDS_FROM = 10
 UNKNOWN_TOPIC_OR_PARTITION = 3
 UNKNOWN = (UNKNOWN_TOPIC_OR_PARTITION, 100)
-"""And of UNKNOWN_TOPIC_ID."""
+"""Codes of UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID."""
 PERHAPS_STORED = (-1, 7, 15, 16)
-"""Codes of a coordinator that may have written the offsets nevertheless: UNKNOWN_SERVER_ERROR,
-REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE (too few replicas after its write) and NOT_COORDINATOR
-(it moved before the replicas had them)."""
+"""Codes with which a coordinator may have written the offsets nevertheless.
+
+UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE (too few replicas after its
+write) and NOT_COORDINATOR (it moved before the replicas had them).
+"""
 UNKNOWN_FOR = 5.0
-"""Seconds for which a commit is retried if the coordinator doesn't know a topic, which may be new.
-Other commits wait for it, so it doesn't take its caller's whole timeout."""
+"""Seconds for which a commit is retried if the coordinator doesn't know a topic.
+
+The topic may be new. Other commits wait, so the retries don't take the caller's whole timeout.
+"""
 LOOK_AGAIN = 0.1
 """Seconds between two checks of metadata that a commit by name waits for."""
 FORGOTTEN_AFTER = 30.0
@@ -77,11 +81,11 @@ OVERTAKEN = (
     FencedMemberEpochError,
     RebalanceInProgressError,
 )
-"""There was a rebalance in between: a retry in the new generation may succeed."""
+"""Errors after a rebalance: a retry in the new generation may succeed."""
 
 
 class OffsetCommitByName(OffsetCommitRequest):
-    """Commits topics whose ids weren't known when the caller committed."""
+    """Commits of topics whose ids weren't known at the time of the call."""
 
     MAX_VERSION: ClassVar[int] = TOPIC_IDS_FROM - 1
 
@@ -102,7 +106,7 @@ class CommittedOffsets:
         identity: Callable[[], GroupIdentity],
         timeout: Timeout,
     ) -> None:
-        """Set the group; `identity` returns the present member."""
+        """Set the group; `identity` returns the current member."""
         self._engine = engine
         self.metadata = metadata
         self._timeout = timeout
@@ -110,30 +114,30 @@ class CommittedOffsets:
         self.group_id = coordinator.key
         self.identity = identity
         self.refused: GroupIdentity | None = None
-        """Who the last commit was refused to."""
+        """The member whose commit was last refused."""
         self.latency = Sampled()
-        """Seconds from a commit to its answer."""
+        """Response times of commits in seconds."""
         self._queue = CommitQueue()
         self._unknown: dict[str, tuple[float, float]] = {}
-        """When a topic was first and last found unknown: of successive commits only one waits."""
+        """Times when a topic was first and last unknown: of successive commits only one waits."""
         self._missing: dict[str, float] = {}
-        """When a commit by name was last refused because newer metadata lacks its topic."""
+        """Time when a commit by name was last refused because newer metadata lacks its topic."""
 
     @property
     def now(self) -> float:
         """The engine's time."""
         return self._engine.now
 
-    # Asking
+    # Fetching
 
     def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float, *, told: OnOffset | None = None
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata | None]]:
-        """Return committed offsets; None if there is none. Open transactions are waited for.
+        """Return committed offsets, None where there is none; wait for open transactions.
 
         `told` is called for each partition as soon as its state is known, even if others wait or
-        are refused: with its offset, a final error, or one that is retried. Partitions that it no
-        longer wants aren't requested again, and aren't in the result.
+        are refused: with its offset, a final error, or one that is retried. If it returns false,
+        the partition isn't requested again, and isn't in the result.
         """
         lookup = OffsetLookup(
             self.coordinator, partitions, told, identity=self.identity, topic_id=self.topic_id
@@ -151,10 +155,10 @@ class CommittedOffsets:
         return NO_ID if found is None else found.topic_id
 
     def is_missing(self, topic: str) -> bool:
-        """Return whether brokers answered last that the topic doesn't exist."""
+        """Return whether the latest metadata says that the topic doesn't exist."""
         return self.metadata.topic_errors.get(topic) in UNKNOWN
 
-    # Telling
+    # Committing
 
     def commit(
         self,
@@ -167,9 +171,9 @@ class CommittedOffsets:
     ) -> Flow[None]:
         """Commit offsets; raise `CommitFailedError` if this member isn't allowed to (any more).
 
-        The member's state at this moment counts, not at its turn. `accepted` is called for each
-        partition that the group has accepted, even if others fail; `refused` if it is certain that
-        the group stored none of the others.
+        The member's state at the time of the call counts, not at the commit's turn. `accepted` is
+        called for each partition that the group has accepted, even if others fail; `refused` if it
+        is certain that the group stored none of the others.
         """
         if not asked.offsets and not asked.replaced:
             return
@@ -194,7 +198,7 @@ class CommittedOffsets:
             self._queue.leave(turn)
 
     def unknown_for(self, topics: Iterable[str]) -> float:
-        """How long all of these have been unknown to the coordinator, up to now."""
+        """Return for how many seconds all of these have been unknown to the coordinator."""
         now, since = self.now, -math.inf
         self._forget_old()
         for topic in topics:
@@ -211,11 +215,11 @@ class CommittedOffsets:
             del self._missing[old]
 
     def met_as_missing(self, topic: str) -> None:
-        """Note that metadata requested by a commit doesn't contain the topic."""
+        """Note that metadata requested for a commit doesn't contain the topic."""
         self._missing[topic] = self.now
 
     def is_missing_still(self, topic: str) -> bool:
-        """Return whether a commit shortly before found that the topic is missing."""
+        """Return whether a recent commit found that the topic is missing."""
         if topic not in self._missing:
             return False
         self._missing[topic] = self.now
@@ -233,7 +237,7 @@ class CommittedOffsets:
         ids: Mapping[TopicPartition, bytes],
         who: GroupIdentity,
     ) -> OffsetCommitRequest:
-        """Return the request in its connection's version; without `ids`, by name."""
+        """Return the request in its connection's version; without `ids`, it names topics."""
         kind = OffsetCommitRequest if ids else OffsetCommitByName
         topics: dict[tuple[str, bytes], OffsetCommitRequestTopic] = {}
         for tp, o in offsets.items():
@@ -270,7 +274,7 @@ class _Commit:
         self._over: list[TopicPartition] = []
         """Partitions that were left out because their ownership has ended."""
         self._ids = {p: topic_id for p, topic_id in asked.ids.items() if topic_id != NO_ID}
-        """Topic ids by partition; partitions without one go by name."""
+        """Topic ids by partition; partitions without one are sent by topic name."""
         self._names = {topic_id: p.topic for p, topic_id in self._ids.items()}
         self._in_request: Mapping[TopicPartition, OffsetAndMetadata] = {}
         """Offsets in the request that is in flight."""
@@ -279,13 +283,13 @@ class _Commit:
         self._done: dict[TopicPartition, OffsetAndMetadata] = {}
         self._failed: dict[TopicPartition, KafkaError] = dict(asked.replaced)
         self._doubted = 0
-        """The metadata answer that shows whether topics that were sent by name still exist."""
+        """Number of the metadata response that shows whether topics sent by name still exist."""
         self.in_doubt = 0
-        """Number of requests whose offsets the coordinator may have stored without saying so."""
+        """Number of requests whose offsets the coordinator may have stored without a response."""
         self._asked_at = 0.0
 
     def run(self, deadline: float) -> Flow[None]:
-        """Retry until all is accepted or refused; raise the error of failed offsets."""
+        """Retry until all offsets are accepted or refused; raise the error of failed ones."""
         ask = self._stored.coordinator.ask
         while self._left:  # two requests if only some topics' ids are known
             self._member()
@@ -314,7 +318,7 @@ class _Commit:
                 self._refuse_if_replaced(p)
             missing = [p for p in self._left if self._is_missing(p)]
             missing = [p for p in missing if not self._refuse_if_missing_still(p)]
-            if missing:  # a topic of that name may exist again by now
+            if missing:  # a topic of that name may exist again
                 self._doubt(missing[0].topic)
             self._in_request = {} if missing else dict(self._left)
         else:
@@ -342,7 +346,7 @@ class _Commit:
         return True
 
     def _doubt(self, topic: str) -> None:
-        """Send nothing more by name before the response to a metadata request from now on."""
+        """Send nothing more by name until a metadata request from now on has a response."""
         self._doubted = self._stored.metadata.next_question
         self._stored.metadata.request(f"{self.what}: the coordinator doesn't know topic {topic}")
 
@@ -415,7 +419,7 @@ class _Commit:
     def _refuse_unknown(self, partition: TopicPartition) -> bool:
         """Fail a partition whose topic the coordinator doesn't know, unless the topic may be new.
 
-        The coordinator will know a new topic soon.
+        The coordinator will soon know a new topic.
         """
         if self._refuse_if_replaced(partition):
             return True
@@ -444,7 +448,9 @@ class _Commit:
         return f"; the other {done} {many} committed" if done else ""
 
     def _member(self) -> GroupIdentity:
-        """Leave out partitions whose ownership has ended, and return who commits the others.
+        """Leave out partitions whose ownership has ended.
+
+        Return the identity that commits the others.
 
         Partitions that were revoked for a rebalance are committed in the former generation: if the
         group is in a newer one already, another member may own them.
@@ -466,11 +472,11 @@ class _Commit:
         return next(iter(self._failed.values())).beside(self._done, self._failed)
 
     def _still(self, now: GroupIdentity) -> bool:
-        """Whether it is the same member."""
+        """Return whether the member is still the same."""
         return now.member_id == self._sent.member_id
 
     def _removed(self) -> CommitFailedError:
-        """Say that other members may have read on, and committed, in the meantime."""
+        """Return the error that other members may have read on, and committed, in the meantime."""
         if not self._over:
             why = "the member was removed in the meantime"
             return lost_membership(self._stored.group_id, why)
@@ -480,12 +486,12 @@ class _Commit:
         return lost_membership(self._stored.group_id, why)
 
     def _judged(self, error: KafkaError | None) -> KafkaError | None:
-        """Return an error as it concerns this member: retriable, or final."""
+        """Return an error as it affects this member: retriable, or final."""
         if error is None or error.retriable or isinstance(error, FencedInstanceIdError):
             return error
         now, sent = self._stored.identity(), self._sent
-        # While a join is out, its answer settles it: the group may have gone on to the generation
-        # in which this member keeps its partitions, and a commit beside the join heard of it first.
+        # A JoinGroup is in flight, and its response decides: the group may have moved to the
+        # generation in which this member keeps its partitions, and only the commit has noticed.
         moved = now.generation >= 0 and (now.joining or now != sent)
         waiting = isinstance(error, StaleMemberEpochError | RebalanceInProgressError)
         again = moved or (waiting and now.generation >= 0)

@@ -1,13 +1,14 @@
-"""The group of one consumer: what is subscribed and owned, commits, and the caller's callbacks.
+"""Manage the group of one consumer: subscription, owned partitions, commits, callbacks.
 
-In: the caller's subscription, what the membership was assigned, what the caller was handed. Out:
-partitions added to and dropped from the subscription state, offsets committed. The membership
-(`classic_membership`, `consumer_membership`) speaks with the coordinator and calls what is here
-(`membership.Group`). Must not: touch partitions that stay, or hand anything out.
+In: the caller's subscription, the assignment from the membership, the records that the caller
+received. Out: partitions added to and dropped from the subscription state, committed offsets. The
+membership (`classic_membership`, `consumer_membership`) communicates with the coordinator and calls
+this module (`membership.Group`). Must not: touch partitions that remain assigned, or return
+records.
 
-R-GR-1, in order: a partition that goes is withheld; the caller comes back for more, so it is
-through with what it had; that is committed; on_revoked runs; commits of it that the caller asked
-for end; the partition is dropped; only then the membership continues.
+R-GR-1, the order of a revocation: records of the partition are withheld; the caller polls again, so
+it has processed its records; their offsets are committed; on_revoked runs; commits that the caller
+requested end; the partition is dropped; only then the membership continues.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.consumer")
 
 Listener = Callable[[list[TopicPartition]], object]
-"""A rebalance callback; the facade has put the consumer in front."""
+"""A rebalance callback; the facade has bound the consumer argument."""
 
 
 LEAVING_SHARE = 0.2
-"""Of the time for leaving: what the last commit leaves to the callbacks and to the goodbye."""
+"""Share of the time for leaving that the last commit leaves to callbacks and LeaveGroup."""
 
 UNTOLD = 5.0
-"""Seconds that a consumer waits for its share of a group before it says so (R-IN-6)."""
+"""Seconds without an assignment after which a consumer warns (R-IN-6)."""
 JOINS = frozenset((MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE))
 JOINED_LATE = (
     "The group waits until all members have joined again; a member that ended without leaving "
@@ -119,7 +120,7 @@ class ConsumerGroup:
         watch: TopicWatch,
         new_membership: Callable[[Group], Membership],
     ) -> None:
-        """`new_membership` returns the membership of a `subscribe`."""
+        """Set `new_membership`, which returns the membership of a `subscribe`."""
         self._engine = engine
         self.config = config
         self._metadata = metadata
@@ -136,32 +137,35 @@ class ConsumerGroup:
         self._watch = watch
         self._new_membership = new_membership
         self._silent: set[TopicPartition] = set()
-        """Assigned, but on_assigned was withdrawn before it reported them."""
+        """Assigned partitions for which on_assigned was withdrawn before it ran."""
         self._unwanted: dict[PartitionState, None] = {}
-        """Withheld because their topic isn't subscribed any more; the group will take them."""
+        """Partitions withheld because their topic isn't subscribed any more.
+
+        The group will revoke them.
+        """
         self.poll_wanted = Signal()
         self.heartbeats = Sampled()
-        """Seconds from each to its answer, in either protocol."""
+        """Response times of heartbeats in seconds, in either protocol."""
         self.rebalances = Rebalances()
         engine.events.listen(self.rebalances.note)
         self.auto_commit = self._auto_commit() if config["enable.auto.commit"] else None
-        """None: the group commits only what the caller tells it to."""
+        """None: the group only commits offsets that the caller passes."""
         self._listeners = NOBODY
         self._goodbye: PendingCallback | None = None
-        """The call of on_revoked for partitions that aren't dropped yet."""
+        """The on_revoked callback of partitions that aren't dropped yet."""
         self._waits_since: float | None = None
-        """Since when it has waited for its share, once that was told."""
+        """Since when it has waited for an assignment, once a warning said so."""
         self._unassigned_since: float | None = None
-        """When a member of KIP-848 joined without partitions; None once it was assigned any."""
+        """When a KIP-848 member joined without partitions; None once it was assigned any."""
         self._next: Completion[None] | None = None
         """The subscription that begins once the group is left."""
         self._max_poll: float = config["max.poll.interval.ms"]
         self.asked_at = 0.0
-        """When the caller asked for records, or was last given some."""
+        """When the caller last asked for records or received some."""
         self.given: deque[float] = deque([0.0], maxlen=1)
-        """When the caller of a loop came back after a record.
+        """When the caller of a loop last requested a record.
 
-        Each counts for `max.poll.interval.ms`, and costs no function call.
+        Each request counts for `max.poll.interval.ms`, and needs no function call.
         """
         self._polling = False
 
@@ -172,23 +176,23 @@ class ConsumerGroup:
 
     @property
     def error(self) -> KafkaError | None:
-        """Why the group refuses this consumer for good."""
+        """Error with which the group refuses this consumer for good."""
         return self.member.error
 
     def identity(self) -> GroupIdentity:
-        """Return who commits now."""
+        """Return the identity of the member that commits now."""
         return self.member.identity()
 
-    # The subscription (the caller's thread, under the lock)
+    # Subscription (the caller's thread, under the lock)
 
     @property
     def subscribed(self) -> bool:
-        """`subscribe` was called, and not taken back."""
+        """Whether `subscribe` was called, and not undone."""
         return self._watch.active
 
     @property
     def leaving(self) -> bool:
-        """A goodbye is in progress, whether or not a caller waits for it."""
+        """Whether the group is being left, even if no caller waits for that."""
         return self.member.leaving is not None
 
     @property
@@ -198,7 +202,7 @@ class ConsumerGroup:
 
     @property
     def unmatched(self) -> tuple[float, str] | None:
-        """Since when no topic has matched the pattern, and words for that; None if one does."""
+        """Since when no topic has matched the pattern, with a text; None if one does."""
         return self._watch.unmatched
 
     def topics(self) -> list[str]:
@@ -206,7 +210,7 @@ class ConsumerGroup:
         return self._watch.topics()
 
     def list_again(self) -> None:
-        """Begin to resolve a classic pattern again."""
+        """List topics again for a classic pattern."""
         self._watch.list_again()
 
     def subscribe(
@@ -218,15 +222,15 @@ class ConsumerGroup:
     ) -> None:
         """Subscribe to other topics from now on, as a member of the group.
 
-        Where the group is being left still (`unsubscribe()` was interrupted, or its time was up),
-        this begins after that: the member that leaves keeps its callbacks and its commits.
+        If the group is still being left (`unsubscribe()` was interrupted or timed out), this begins
+        after that: the leaving member keeps its callbacks and its commits.
         """
         self.callbacks.check("subscribe()")
         membership = self.member.membership
         refused = membership is not None and membership.state is MemberState.FATAL
         first = refused or not self.subscribed
         another = self._watch.subscribe(topics, pattern) or self.member.error is not None
-        # As in Java: losing is a way of giving back.
+        # As in Java: without on_lost, on_revoked is called for lost partitions.
         listeners = listeners._replace(on_lost=listeners.on_lost or listeners.on_revoked)
         self.member.forgive()
         if (leaving := self.member.leaving) is not None:
@@ -245,7 +249,7 @@ class ConsumerGroup:
                 if not state.revoked:
                     self._unwanted[state] = None
                 self._subscription.withhold(state)
-            elif state in self._unwanted:  # subscribed again before the group took it away
+            elif state in self._unwanted:  # subscribed again before the group revoked it
                 del self._unwanted[state]
                 self._subscription.release(state)
         self._engine.post(self._watch.begin)
@@ -268,7 +272,7 @@ class ConsumerGroup:
             self._engine.cancel(self._next, error)
             self._next = None
 
-    # Methods that a membership calls (in the engine's step)
+    # Calls of a membership (in the engine's step)
 
     @property
     def polled_at(self) -> float:
@@ -277,11 +281,14 @@ class ConsumerGroup:
 
     @property
     def polling(self) -> bool:
-        """The caller asks for records just now."""
+        """Whether the caller is inside `poll()`."""
         return self._polling
 
     def last_poll(self, now: float) -> float | None:
-        """How long ago the caller asked for records; None while it asks, or never did."""
+        """Return the seconds since the caller last asked for records.
+
+        None while it asks, or if it never did.
+        """
         return None if self._polling or self.asked_at == 0.0 else now - self.polled_at
 
     def owned(self) -> list[TopicPartition]:
@@ -310,14 +317,14 @@ class ConsumerGroup:
         return now
 
     def lose(self, partitions: Collection[TopicPartition], *, taken: bool = True) -> Flow[float]:
-        """They are gone already: no commit; on_lost at the next poll."""
+        """Drop partitions that may have other owners: no commit; on_lost at the next poll."""
         now = yield START
         states = self._states(partitions)
         self.ownership.lost(states)
         if states:
             count = "1 partition was" if len(states) == 1 else f"{len(states)} partitions were"
             logger.warning("group %s: %s lost; %s", self.group_id, count, TAKEN_BY[taken])
-            if self.auto_commit is not None and not self.leaving:  # else `at_the_end` warns
+            if self.auto_commit is not None and not self.leaving:  # otherwise `at_the_end` warns
                 self.auto_commit.warn_of_repeats(states)
             told = self._announced(states)
             self._drop(states)
@@ -329,7 +336,7 @@ class ConsumerGroup:
         partitions: Collection[TopicPartition],
         ids: Mapping[TopicPartition, bytes] = MappingProxyType({}),
     ) -> Flow[float]:
-        """Add these; on_assigned at the next poll, before records of them are handed out."""
+        """Add partitions; on_assigned runs in the next poll, before their records are returned."""
         now = yield START
         self._unassigned_since = None
         added = [p for p in partitions if p not in self._subscription.partitions]
@@ -374,7 +381,7 @@ class ConsumerGroup:
         if member.state in JOINS:
             self._waits_since = since
         else:
-            level = logging.INFO  # a standby member is meant to have none
+            level = logging.INFO  # a standby member has none on purpose
         lists = lists_members(name, self.config["bootstrap.servers"])
         logger.log(level, WAITS, name, now - since, worded(member.state), found[1], lists)
 
@@ -389,7 +396,7 @@ class ConsumerGroup:
         self.member.complain(error)
 
     def failed(self, error: KafkaError) -> None:
-        """Every poll raises this from now on, until another `subscribe`."""
+        """Raise this from every poll from now on, until another `subscribe`."""
         self.member.refuse(with_cure(error, self.config))
 
     def _states(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
@@ -408,14 +415,14 @@ class ConsumerGroup:
         self._subscription.readable.notify()
 
     def _announced(self, states: list[PartitionState]) -> list[TopicPartition]:
-        """Those that on_assigned was called for, and on_revoked wasn't."""
+        """Return the partitions for which on_assigned was called, and on_revoked wasn't."""
         silent = self._unannounced(s.partition for s in states)
         if self._goodbye is not None and self._goodbye.begun:
             silent.update(self._goodbye.partitions)
         return [s.partition for s in states if s.partition not in silent]
 
     def _unannounced(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Those of which on_assigned never told; it won't any more, whatever becomes of them."""
+        """Return the partitions for which on_assigned wasn't called, and withdraw these calls."""
         found = set(partitions)
         self._silent |= self.callbacks.unannounced(found)
         return self._silent & found
@@ -465,7 +472,7 @@ class ConsumerGroup:
         on = (self.poll_wanted,) if pending is None else (self.poll_wanted, pending.done)
         return (yield Wait(on, until))
 
-    # The caller's side (its thread)
+    # Calls of the caller (its thread)
 
     def entered(self, now: float, of: Selection = None) -> bool:
         """Note that the caller asks for more records and has finished its last ones.
@@ -483,35 +490,35 @@ class ConsumerGroup:
         return wanted
 
     def announce_all(self) -> None:
-        """Tell the caller what it owns, unless callbacks that wait do so or come first."""
+        """Note that the caller knows all assigned partitions, if no callback is pending."""
         with self._lock:
             ownership = self.ownership
             if ownership.unannounced and not (ownership.attended or self.callbacks):
                 self.ownership.announce_all(self.identity())
 
     def left(self, now: float, *, brought: bool = True) -> None:
-        """Note that the caller works on its records; `brought`: it may have received some."""
+        """Note that the caller processes its records; `brought`: it may have received some."""
         self.asked_at, self._polling = now, False
         if not brought and self.ownership.unannounced:
             self.announce_all()
 
     def run_callbacks(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
-        """Run the callbacks that wait; raises what they raise, or what the group failed with."""
+        """Run pending callbacks; raise their errors, or the one with which the group failed."""
         yield from self.call_back(now, wake)
         self.member.raise_pending()
 
     def call_back(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
-        """Run the callbacks that wait; raises what they raise."""
+        """Run pending callbacks; raise their errors."""
         if self.callbacks:
             polling, self._polling, self.asked_at = self._polling, False, now
             try:
                 yield from self.callbacks.take(lambda pending: self._ended(pending, wake))
                 self.asked_at = yield START
-            finally:  # (an error ends the poll as well, and `left` tells when)
+            finally:  # (an error ends the poll as well, and `left` notes the time)
                 self._polling = polling
 
     def tell_of_commits(self, wake: Callable[[], None]) -> CallerFlow[None]:
-        """Run the callbacks of commits that have ended, unless the caller is inside of one."""
+        """Run callbacks of commits that have ended, unless the caller is inside one."""
         if self.callbacks and self.callbacks.running is None:
             yield from self.callbacks.take(
                 lambda pending: self._ended(pending, wake), COMMIT_CALLBACK
@@ -520,7 +527,7 @@ class ConsumerGroup:
     def tell_the_rest(self, wake: Callable[[], None]) -> CallerFlow[None]:
         """Call each callback of `commit_async` once, even after the timeout or the client's end.
 
-        A commit that it starts now would never finish, and is refused.
+        A commit that a callback starts then would never finish, and is refused.
         """
         now = yield START
         with self._lock:
@@ -532,13 +539,13 @@ class ConsumerGroup:
 
     @property
     def calls(self) -> bool:
-        """Something waits for the caller before records do."""
+        """Whether a callback or error waits for the caller, before any records."""
         member = self.member
         return bool(self.callbacks) or member.error is not None or member.trouble is not None
 
     def _ended(self, pending: PendingCallback, wake: Callable[[], None]) -> None:
         def end(_: float) -> None:
-            if not pending.done.done:  # an interrupted caller is called once more
+            if not pending.done.done:  # an interrupted caller calls it once more
                 pending.done.complete(None)
 
         self._engine.post(end)
@@ -547,7 +554,7 @@ class ConsumerGroup:
     # Commits
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Return who the consumer is as far as its caller knows, for transactions."""
+        """Return the identity of the consumer as its caller knows it, for transactions."""
         self.commits.expect_transactions()
         who = self.ownership.member(self.identity())
         member = who.generation, who.member_id, self.instance_id
@@ -558,14 +565,14 @@ class ConsumerGroup:
     def took(self, state: PartitionState, offset: int) -> None:
         """Commit the offset that a reset found for a partition, unless the caller commits.
 
-        Where the group has an offset to go back to, nothing is skipped without that.
+        If the group already has a committed offset, no record would be skipped without this.
         """
         if self.auto_commit is not None and state.committed is None:
             state.take(offset)
             self.auto_commit.took()
 
     def remember_positions(self, on: bool) -> None:
-        """Commit what resets find, and nothing else, for a caller that commits its own offsets.
+        """Commit only offsets that resets find, for a caller that commits its own offsets.
 
         Under the lock; has no effect with `enable.auto.commit`, which includes it.
         """
@@ -584,7 +591,7 @@ class ConsumerGroup:
             only_taken=only_taken,
         )
 
-    # The end
+    # Leaving
 
     def leave(self, deadline: float) -> Completion[None]:
         """Commit finished records, revoke everything, and leave.
@@ -617,14 +624,14 @@ class ConsumerGroup:
             self._watch.end()
         else:
             self._watch.stop()
-        # Without those that were lost during the commit, which on_lost reports.
+        # Without partitions that were lost during the commit, which on_lost reports.
         states = list(self._subscription.partitions.values())
         if self.callbacks.running is None:
             lost = membership.generation < 0
             listener = self._listeners.on_lost if lost else self._listeners.on_revoked
             told = self._announced(states)
             self._queue(ON_LOST if lost else ON_REVOKED, listener, told)
-            self._silent.update(told)  # once: a later loss isn't reported
+            self._silent.update(told)  # only once: a later loss isn't reported
         yield from self._called_back(until)
         yield from membership.leave(deadline)
         if membership is not self.member.membership:
@@ -644,7 +651,7 @@ class ConsumerGroup:
         yield from self._called_back(deadline)
 
     def _called_back(self, until: float) -> Flow[float]:
-        """All callbacks have run, those of commits, too, and of commits that callbacks began."""
+        """Return whether all callbacks have run, also those of commits that callbacks began."""
         now = yield from self._callbacks_run()
         while self.commits.open and now < until:
             yield from self.commits.settle(until, now)
@@ -653,14 +660,14 @@ class ConsumerGroup:
         return (yield from self._callbacks_run())
 
     def _callbacks_run(self) -> Flow[float]:
-        """Those that wait, an on_lost from before among them: however late the caller is."""
+        """Return whether all pending callbacks have run, including an earlier on_lost."""
         for pending in list(self.callbacks.waiting):
             if pending.due and not pending.done.done:
                 yield Wait((pending.done,))
         return self._engine.now
 
     def turn_or(self, end: Completion[None], deadline: float) -> Flow[bool]:
-        """Wait until a callback is due (True), or something has ended."""
+        """Wait until a callback is due (True) or a completion ends."""
         now = yield START
         while not self.callbacks:
             if now >= deadline or end.done:
@@ -669,7 +676,7 @@ class ConsumerGroup:
         return True
 
     def check_assignable(self) -> None:
-        """Refuse `assign` beside `subscribe`, and while partitions are given back."""
+        """Raise if `assign` is called after `subscribe`, or while partitions are revoked."""
         if self.leaving and not self.subscribed:
             if self.callbacks.running is not None:
                 raise IllegalStateError(

@@ -20,25 +20,26 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 )
 
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
-"""Member epochs with a meaning; a static member that leaves keeps its place for a while."""
+"""Member epochs with a special meaning; -2 keeps a static member's place for a while."""
 LATE = 60.0
 """Seconds in which a coordinator may still receive a heartbeat whose connection was lost.
 
-It may assign partitions in a response that is lost, and only repeats them for a full heartbeat.
+Its response, which is lost, may assign partitions, and the coordinator only repeats them for a full
+heartbeat.
 """
 OWN_IDS = 1
-"""Members choose their ids from this version on (KIP-1082), and may send a pattern."""
+"""First version in which members choose their ids (KIP-1082) and may send a pattern."""
 
 
 class Heartbeats:
-    """The member's id and epoch, and what the coordinator was told last."""
+    """The member's id and epoch, and the state that was last sent to the coordinator."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
         self.member_id = ""
         self.epoch = JOIN
         self.full = True
-        """The next heartbeat says everything: what the coordinator knows is in doubt."""
+        """Whether the next heartbeat contains the full state; the coordinator may lack it."""
         self._doubtful_until = -math.inf
         self._topics: list[str] | None = None
         self._pattern: str | None = None
@@ -59,7 +60,7 @@ class Heartbeats:
         self.member_id = uuid_text(bytes(octets))
 
     def joining(self) -> None:
-        """Let the next heartbeat be a first one."""
+        """Make the next heartbeat a first one."""
         self.epoch = JOIN
         self.full = True
 
@@ -93,7 +94,7 @@ class Heartbeats:
         if pattern is not None and (everything or pattern != self._pattern):
             request.subscribed_topic_regex = pattern
         elif pattern is None and self._pattern is not None:
-            request.subscribed_topic_regex = ""  # takes it back
+            request.subscribed_topic_regex = ""  # removes the pattern
         self._pattern = pattern
         if joins:
             request.topic_partitions = []
@@ -113,7 +114,7 @@ class Heartbeats:
         )
 
     def answered(self, answer: ConsumerGroupHeartbeatResponse) -> None:
-        """Take over the epoch, and the id that an old coordinator has chosen."""
+        """Use the epoch, and the id if an old coordinator has chosen one."""
         self.member_id = answer.member_id or self.member_id
         self.epoch = answer.member_epoch
 

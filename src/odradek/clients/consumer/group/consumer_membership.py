@@ -3,7 +3,7 @@
 One request does everything: ConsumerGroupHeartbeat joins (epoch 0), reports the member's
 partitions, returns its assignment, leaves (epoch -1 or -2). In: the group's subscription and
 `poll()`s, responses. Out: partitions revoked and assigned, one after the other, while heartbeats
-continue and other partitions aren't touched. Must not: know of offsets, or of the user's callbacks.
+continue and other partitions aren't touched. Must not: know offsets, or the user's callbacks.
 
 Two flows: one sends heartbeats; the other reconciles. Partitions are revoked first, then new ones
 are assigned, and the next heartbeat reports that: until then the coordinator assigns the revoked
@@ -51,12 +51,15 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 logger = logging.getLogger("odradek.consumer")
 
 FAREWELL = 5.0
-"""Seconds for leaving when the application stopped polling; its partitions are lost anyhow."""
+"""Seconds for leaving after the application stopped polling; the partitions are lost anyway."""
 NAMES = 5.0
-"""Seconds for one question about topic ids."""
+"""Seconds for one request of topic names."""
 UNRELEASED_PATIENCE = 60.0
-"""Seconds that a static member waits for its instance id. The coordinator keeps the id of a member
-that was killed for group.consumer.session.timeout.ms, 45 s by default. Java raises at once."""
+"""Seconds for which a static member waits for its instance id.
+
+The coordinator keeps the id of a member that was killed for group.consumer.session.timeout.ms, 45 s
+by default. Java raises at once.
+"""
 UNRELEASED_WARNING = 5.0
 """Seconds of this wait after which a warning says why the member has no partitions."""
 AWAITED = ExponentialBackoff(0.1, 1.0)
@@ -66,7 +69,7 @@ The broker computes assignments a while after it answers, and other members must
 usual interval, 5 s, would delay a new consumer's first record.
 """
 SHORTEST_INTERVAL = 0.1
-"""Seconds between heartbeats, whatever a broker says."""
+"""Minimum number of seconds between heartbeats, whatever a broker requests."""
 
 _FENCED = (FencedMemberEpochError, UnknownMemberIdError)
 _RETRIED = (CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError)
@@ -91,16 +94,16 @@ class ConsumerMembership(Life):
         """The coordinator's last assignment."""
         self._changed = Signal()
         self._seen: Cluster | None = None
-        """The metadata that was compared with `_held` last."""
+        """The metadata that was last compared with `_held`."""
         self._others: set[bytes] = set()
-        """Ids in it of other topics with the names of those that are held."""
+        """Ids in that metadata of other topics with the names of held ones."""
         self._soon = False
-        """A heartbeat is wanted before its time."""
+        """Whether the next heartbeat is due at once."""
         self._due = self._not_before = -math.inf
         self._told = False
-        """A heartbeat went out that told what the member has now."""
+        """Whether a heartbeat has reported the current partitions."""
         self._introduced = False
-        """A first heartbeat went out, so the coordinator may know this member."""
+        """Whether a first heartbeat was sent, so that the coordinator may know this member."""
         self._tries = 0
         self._sent_at = 0.0
         self._unreleased_since: float | None = None
@@ -115,18 +118,21 @@ class ConsumerMembership(Life):
         self._reconciling: Completion[None] | None = None
         self._asks_names = False
         self._holds = False
-        """It will leave: no rebalance is begun any more."""
+        """Whether it will leave, and starts no rebalance any more."""
         self._stops = 0
-        """A flow that was stopped may run once more before it ends: it must see that."""
+        """Number of stops.
+
+        A flow that was stopped may run once more, and recognizes the stop by it.
+        """
 
     @property
     def member_id(self) -> str:
-        """Empty while the coordinator hasn't confirmed it."""
+        """The member id; empty until the coordinator has confirmed it."""
         return self._beats.member_id if self._beats.epoch > JOIN else ""
 
     @property
     def generation(self) -> int:
-        """The member epoch; -1 while there is none."""
+        """The member epoch; -1 without one."""
         return self._beats.epoch if self._beats.epoch > JOIN else -1
 
     def start(self, now: float) -> None:
@@ -137,9 +143,9 @@ class ConsumerMembership(Life):
         self._life = self._engine.start(self._live())
 
     def rejoin(self, reason: str, now: float) -> None:
-        """Say everything in a heartbeat at once; its answer tells whether anything is amiss.
+        """Send the full state in a heartbeat at once.
 
-        Members of these groups don't make the group rebalance: the coordinator decides.
+        In this protocol members don't start a rebalance: the coordinator decides.
         """
         if self.state in MEMBER:
             self._tell(now, "heartbeat", reason)
@@ -147,7 +153,7 @@ class ConsumerMembership(Life):
             self._wake()
 
     def refused(self, error: BaseException | None, now: float) -> None:
-        """Ask the coordinator at once, whose answer says whether the member was removed."""
+        """Send a heartbeat at once: the response shows whether the member was removed."""
         self.rejoin(f"a commit failed: {error}", now)
 
     def hold(self) -> None:
@@ -177,7 +183,7 @@ class ConsumerMembership(Life):
         try:
             while self.state in MEMBER or self.state is MemberState.STALE:
                 now = yield from self._turn(now)
-        except KafkaError as error:  # whatever it is, the next poll tells it
+        except KafkaError as error:  # whatever it is, the next poll raises it
             if self.state in MEMBER:
                 yield from self._refuse(error, self._engine.now)
 
@@ -197,7 +203,7 @@ class ConsumerMembership(Life):
     def _compare_topics(self) -> None:
         """Send a heartbeat at once if metadata has another topic with an assigned topic's name.
 
-        No record of it is read before the group assigns it (R-ID-3).
+        No record of that topic is read before the group assigns it (R-ID-3).
         """
         snapshot = self._metadata.snapshot
         if snapshot is None or snapshot is self._seen:
@@ -268,7 +274,7 @@ class ConsumerMembership(Life):
             if not self._target:
                 self._group.assigned_nothing()
             self._awaited.succeeded()
-            # All that own something hear of the new member within an interval.
+            # All members with partitions are notified of the new member within an interval.
             self._awaited_until = now + interval + AWAITED.maximum
         if not self._target and now < self._awaited_until:
             self._due = min(self._due, self._awaited.failed(now))
@@ -304,9 +310,10 @@ class ConsumerMembership(Life):
             self._not_before = self._failures.failed(now)
 
     def _unreleased(self, error: UnreleasedInstanceIdError, now: float) -> Flow[None]:
-        """Ask again until the coordinator releases the instance id, or for `UNRELEASED_PATIENCE`.
+        """Send heartbeats until the coordinator releases the instance id.
 
-        Warn once in between: the application sees a consumer without partitions meanwhile.
+        Raise after `UNRELEASED_PATIENCE`, and warn once in between: the application sees a consumer
+        without partitions meanwhile.
         """
         if self._unreleased_since is None:
             self._unreleased_since, self._unreleased_told = now, False
@@ -355,18 +362,18 @@ class ConsumerMembership(Life):
         self._introduced = False
         self._beats.joining()
 
-    # The application that doesn't poll
+    # Applications that don't poll
 
     def _overdue(self, now: float) -> Flow[float]:
-        """KIP-62: a member that makes no progress leaves, so that others can."""
+        """Leave because the application makes no progress, so that other members can (KIP-62)."""
         self._stop_reconciling("poll() overdue")
         known, config = self._introduced, self._group.config
         logger.warning("%s. %s", why_overdue(config), OVERDUE_CURE)
         self._move(MemberEvent.POLL_OVERDUE, overdue(config), now)
-        # First: an application that comes back meanwhile must not be given what others may have.
+        # First, so that an application that polls meanwhile gets no records that others may have.
         yield from self._lose_everything(now, taken=self._group.instance_id is None)
         if known:
-            # The farewell is awaited: late, it would end the membership that follows.
+            # LeaveGroup is awaited: if it arrived late, it would end the next membership.
             yield from self._farewell(now + FAREWELL)
         return self._engine.now
 
@@ -378,7 +385,7 @@ class ConsumerMembership(Life):
         return now
 
     def _farewell(self, deadline: float) -> Flow[None]:
-        """Say that it leaves; errors are noted in an event and otherwise ignored."""
+        """Send the heartbeat that leaves; an event notes errors, which are otherwise ignored."""
 
         def check(answer: ConsumerGroupHeartbeatResponse) -> KafkaError | None:
             error = error_for(answer.error_code) if answer.error_code else None
@@ -395,7 +402,7 @@ class ConsumerMembership(Life):
         except KafkaError as error:
             self._tell(self._engine.now, "not_left", f"{type(error).__name__}: {error}")
 
-    # Reconciling
+    # Reconciliation
 
     def _assigned(self, now: float) -> None:
         why = f"{sum(map(len, self._target.values()))} partitions"
@@ -417,7 +424,7 @@ class ConsumerMembership(Life):
             self._engine.cancel(running, ClientClosedError(why))
 
     def _reconcile(self) -> Flow[None]:
-        """Revoke, assign, report; whatever the coordinator assigns meanwhile."""
+        """Revoke, assign and report, until the coordinator's assignment is reached."""
         now = yield START
         backoff = Backoff(self._group.config.backoff("retry.backoff"), self._rng)
         stops = self._stops
@@ -442,7 +449,7 @@ class ConsumerMembership(Life):
             return  # the heartbeats' flow sees it as well, and leaves
         except KafkaError as error:
             if self._stops == stops:
-                self._reconciling = None  # not to be stopped by what it does now
+                self._reconciling = None  # so that its own calls don't stop it
                 yield from self._refuse(error, self._engine.now)
 
     def _come_to(self, wanted: Held, now: float) -> Flow[tuple[float, bool]]:
@@ -456,7 +463,7 @@ class ConsumerMembership(Life):
             for partition in gone:
                 del self._held[partition]
             if self._target is not target:
-                return now, True  # it took its time, and the coordinator has thought again
+                return now, True  # it took time, and the assignment has changed
         new = [p for p in wanted if p not in self._held]
         if new:
             self._held.update((p, wanted[p]) for p in new)
@@ -466,7 +473,7 @@ class ConsumerMembership(Life):
     def _resolved(self, target: Mapping[bytes, tuple[int, ...]]) -> tuple[Held, list[bytes]]:
         """Return the assignment by name, and the ids whose names have to be looked up.
 
-        Brokers match a pattern with Kafka's internal topics, too; those aren't taken.
+        Brokers match a pattern with Kafka's internal topics, too; those are left out.
         """
         by_pattern = self._group.pattern is not None
         hides = by_pattern and self._group.config["exclude.internal.topics"]
@@ -481,7 +488,7 @@ class ConsumerMembership(Life):
         return wanted, unknown
 
     def _learn(self, unknown: list[bytes], backoff: Backoff, now: float) -> Flow[float]:
-        """Ask for names; a topic that is too new, or gone, is asked for again."""
+        """Request names; a topic that is too new, or deleted, is requested again."""
         self._asks_names = True
         self._metadata.request("the coordinator has assigned unknown topics")
         try:
@@ -499,7 +506,7 @@ class ConsumerMembership(Life):
         self._asks_names = False
         return now
 
-    # Small things
+    # Helpers
 
     def _wake(self) -> None:
         self._soon = True

@@ -1,8 +1,9 @@
-"""The two records inside JoinGroup and SyncGroup of consumers: subscription and assignment.
+"""Encode the two records that consumers embed in JoinGroup and SyncGroup.
 
-To brokers they are opaque bytes; members of a group read each other's, whatever client wrote them.
-In: a `MemberSubscription` or partitions. Out: bytes, and back. Versions 0 to 3 as Kafka defines
-them: a newer version is read as the newest one known here, and what follows it is left alone.
+These are subscription and assignment: opaque bytes to brokers, but members of a group read each
+other's, whatever client wrote them. In: a `MemberSubscription` or partitions. Out: bytes, and back.
+Versions 0 to 3 as Kafka defines them: a newer version is read as the newest known one, and its
+additional fields are ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class MemberAssignment:
 
 
 def encode_subscription(subscription: MemberSubscription, version: int = NEWEST) -> bytes:
-    """Write what a member says when it joins (`instance_id` travels in JoinGroup itself)."""
+    """Encode a member's subscription (`instance_id` is a field of JoinGroup itself)."""
     out = bytearray(_int16.pack(version))
     topics = sorted(subscription.topics)
     write_count(out, topics)
@@ -64,7 +65,10 @@ def encode_subscription(subscription: MemberSubscription, version: int = NEWEST)
 def decode_subscription(
     buffer: Buffer, instance_id: str | None = None, member_id: str = ""
 ) -> MemberSubscription:
-    """Read what a member said; MalformedMessageError, which names it, when it can't be read."""
+    """Decode a member's subscription.
+
+    Raise MalformedMessageError, with the member's id, if invalid.
+    """
     view = as_bytes_view(buffer)
     pos = 0
     owned: list[TopicPartition] = []
@@ -74,7 +78,7 @@ def decode_subscription(
         count, pos = read_count(view, pos, 2)
         topics, pos = read_strings(view, pos, count)
         data, pos = read_nullable_bytes(view, pos)
-        # Some clients name a version and leave out fields that it brought: those aren't said.
+        # Some clients use a version without all of its fields: missing fields have no value then.
         if version >= 1 and pos < len(view):
             owned, pos = read_partitions(view, pos)
         if version >= 2 and pos < len(view):
@@ -94,7 +98,7 @@ def decode_subscription(
 def encode_assignment(
     partitions: Iterable[TopicPartition], data: bytes | None = None, version: int = NEWEST
 ) -> bytes:
-    """Write what a member is given."""
+    """Encode a member's assignment."""
     out = bytearray(_int16.pack(version))
     write_partitions(out, sorted(partitions))
     write_nullable_bytes(out, data)
@@ -102,9 +106,9 @@ def encode_assignment(
 
 
 def decode_assignment(buffer: Buffer) -> MemberAssignment:
-    """Read what the leader gave; no bytes at all mean no partitions."""
+    """Decode an assignment; without any bytes it has no partitions."""
     view = as_bytes_view(buffer)
-    if not len(view):  # the coordinator's word for a member that the leader left out
+    if not len(view):  # sent to a member without an assignment
         return MemberAssignment()
     pos = 0
     try:

@@ -1,10 +1,9 @@
-"""A group consumer's commits and lookups: what goes to its group, what comes of it.
+"""Commit and look up a consumer's offsets in its group.
 
-In: offsets, or the positions; partitions that have no position. Out: commits, their callbacks
-(each is called exactly once, at the latest while the consumer leaves its group), positions to begin
-at; a rejoin where the group says that this member is none any more.
-Must not: decide when to commit without being asked (`auto_commit` does), or speak with the
-coordinator (`committed_offsets` does).
+In: offsets, or the current positions; partitions without a position. Out: commits; their callbacks,
+each of which is called exactly once, at the latest while the consumer leaves its group; positions
+for those partitions; a rejoin if the group has removed this member. Must not: decide when to commit
+automatically (`auto_commit` does), or communicate with the coordinator (`committed_offsets` does).
 """
 
 from __future__ import annotations
@@ -60,10 +59,10 @@ GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState
 
 
 def patience(config: Config) -> float:
-    """Return the seconds that a request of the client's own may take before it is retried.
+    """Return the seconds that a request without a caller may take before it is retried.
 
-    `default.api.timeout.ms` is for calls. A request without a caller needs at least the time of one
-    request, or it could never succeed.
+    `default.api.timeout.ms` is for calls. Such a request needs at least the time of one request, or
+    it could never succeed.
     """
     request: float = config["request.timeout.ms"]
     call: float = config["default.api.timeout.ms"]
@@ -71,10 +70,12 @@ def patience(config: Config) -> float:
 
 
 RENEW_AFTER = 600.0
-"""Seconds after which a commit is repeated at the latest, so that brokers don't expire it while its
-partition has no new records."""
+"""Maximum number of seconds after which a commit is repeated.
+
+Brokers would otherwise expire it while its partition has no new records.
+"""
 TELL_AFTER = 10.0
-"""Seconds that a partition may wait for its committed offset before a warning."""
+"""Seconds for which a partition may wait for its committed offset before a warning."""
 OPEN_TRANSACTION = (
     ". An open transaction has sent an offset for it: that ends when its producer commits or "
     "aborts it, or after the producer's transaction.timeout.ms"
@@ -93,7 +94,7 @@ class Awaited:
 
 
 class Told:
-    """A commit that its caller doesn't wait for, until the caller is told how it ended."""
+    """A commit that its caller doesn't wait for, until the caller is notified of the result."""
 
     __slots__ = ("__weakref__", "callback", "offsets")
 
@@ -120,7 +121,7 @@ class GroupCommits:
         *,
         rng: Rng,
     ) -> None:
-        """`traces` returns the listener for commits, if there is one just now."""
+        """Set `traces`, which returns the listener for commits, if there is one."""
         self._engine = engine
         self._config = config
         self._subscription = subscription
@@ -132,24 +133,27 @@ class GroupCommits:
         self.awaited: dict[TopicPartition, Awaited] = {}
         """Partitions without a position, because their committed offset is unavailable."""
         self._rejoins = Backoff(config.backoff("retry.backoff"), rng)
-        """Rejoins because of failed commits, since the last one that succeeded (R-RT-1)."""
+        """Backoff of rejoins because of failed commits, since the last successful one (R-RT-1)."""
         self._rejoins_later = False
         self._open: dict[Told, None] = {}
         self._under_way: WeakSet[Told] = WeakSet()
-        """All that were asked for, also those whose callers wait for them. One that never begins,
-        as its caller was interrupted, goes with its flow."""
+        """Commits in progress, also those whose callers wait for them.
+
+        A commit that never begins, because its caller was interrupted, is freed with its flow.
+        """
         self._given_back: set[TopicPartition] = set()
         """Partitions whose revocation only waits for commits."""
         self._closed = False
         """Whether no commit may be started whose caller would have to be notified."""
         self._settled = Signal()
         self.elsewhere = False
-        """Producers may commit in transactions."""
+        """Whether producers may commit this group's offsets in transactions."""
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the position of each partition, without what is on its way to the caller yet.
+        """Return the position of each partition, without records that the caller hasn't received.
 
-        A partition that was assigned again, and not announced yet, isn't what the caller means.
+        A partition that was assigned again, and not announced yet, is left out, as the caller
+        doesn't know it.
         """
         subscription = self._subscription
         settled, states = subscription.hand_over.settled, subscription.partitions.items()
@@ -166,7 +170,7 @@ class GroupCommits:
     ) -> AskedCommit:
         """Return the commit of these offsets, or of the positions, as of this moment.
 
-        `read`: the offsets are those of records, and not given by hand.
+        `read`: the offsets come from records, and weren't chosen by hand.
         """
         ownership = self._ownership
         chosen = self.positions() if offsets is None else dict(offsets)
@@ -189,15 +193,15 @@ class GroupCommits:
         self.elsewhere = True
 
     def under_way(self) -> set[TopicPartition]:
-        """Return the partitions with commits that have begun and aren't finished."""
+        """Return the partitions with commits in progress."""
         return {p for commit in (*self._open, *self._under_way) for p in commit.offsets}
 
     def with_topics(self, asked: AskedCommit, *, positions: bool = False) -> AskedCommit:
         """Note which topics the offsets belong to, when the caller commits.
 
-        By the time the request is sent, a topic of the same name may have another id, and all of
-        its records would be skipped (R-ID-3). With `positions`, the commit is about all positions,
-        also those that are being looked up.
+        By the time the request is sent, another topic of the same name may exist, and all of its
+        records would be skipped (R-ID-3). With `positions`, the commit concerns all positions, also
+        those that are being looked up.
         """
         subscription, stored = self._subscription, self.stored
         what = f"commit to group {stored.group_id!r}"
@@ -244,9 +248,9 @@ class GroupCommits:
         *,
         unasked: bool,
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
-        """Commit; the caller's offsets count from now on, for the client's own commits as well.
+        """Commit offsets.
 
-        A later one must not undo them.
+        Later automatic commits of this client don't replace them by older ones.
         """
         try:
             return (yield from self._sent(asked, deadline, unknown_for, unasked=unasked))
@@ -260,7 +264,7 @@ class GroupCommits:
         now = yield START
         chosen, membership = asked.offsets, self._member.membership
         if (chosen or asked.broken) and membership is not None and not self._member.is_member:
-            # An empty group accepts commits of non-members: a stale member could overwrite newer
+            # An empty group accepts commits of non-members: a removed member could overwrite newer
             # offsets.
             raise self._not_a_member(membership.state) from self._member.error
         if asked.broken:
@@ -331,8 +335,8 @@ class GroupCommits:
     def _rejoin(self, why: BaseException | None, now: float) -> None:
         """Join again: at once the first time, after a backoff until a commit succeeds again.
 
-        A coordinator that accepts each join and refuses each commit would be asked without end, and
-        the records since the last commit would be returned each time.
+        Otherwise a coordinator that accepts each join and refuses each commit would receive
+        requests without end, and the records since the last commit would be returned each time.
         """
         membership = self._member.membership
         if self._rejoins_later or membership is None:
@@ -359,7 +363,7 @@ class GroupCommits:
             self._rejoins_later = False
 
     def _owned(self, asked: AskedCommit) -> dict[TopicPartition, PartitionState]:
-        """Return the states of partitions that are still assigned as the caller knows them."""
+        """Return the states of partitions that the caller still owns as far as it knows."""
         here = self._subscription.partitions
         refused = {*asked.refused(), *asked.replaced}
         return {p: here[p] for p in asked.offsets if p in here and p not in refused}
@@ -367,9 +371,9 @@ class GroupCommits:
     def commit_and_tell(
         self, asked: AskedCommit, deadline: float, callback: CommitCallback | None
     ) -> Flow[None]:
-        """Commit; the caller is told in its next `poll()`, or the log is.
+        """Commit; the caller is notified in its next `poll()`, or the log is.
 
-        From this call on, even if the client ends before what is given begins.
+        This holds from this call on, even if the client ends before the returned flow starts.
         """
         if self._closed:
             raise ClientClosedError("the consumer is being closed and no longer commits offsets")
@@ -379,7 +383,7 @@ class GroupCommits:
         return self._committed(told, commit)
 
     def traced(self, commit: Committing, offsets: Offsets, *, asked: bool = True) -> Committing:
-        """Let a trace see a commit, if there is one; `asked`: the caller asked for the commit."""
+        """Report a commit to a trace, if there is one; `asked`: the caller requested the commit."""
         traces = self._traces()
         if traces is None:
             return commit
@@ -406,15 +410,15 @@ class GroupCommits:
         return bool(self._open)
 
     def settle(self, deadline: float, now: float) -> Flow[float]:
-        """Wait until none of them is."""
+        """Wait until no such commit is in progress."""
         while self._open and now < deadline:
             now = yield Wait((self._settled,), deadline)
         return now
 
     def before_revocation(self, partitions: set[TopicPartition], now: float) -> Flow[float]:
-        """Wait for commits of these that were asked for: after the revocation they are refused.
+        """Wait for requested commits of these partitions: after the revocation they are refused.
 
-        Other members wait for the partitions, so no longer than for a commit of the client's own.
+        Other members wait for the partitions, so the wait is limited like an automatic commit.
         """
         config = self._config
         deadline = now + min(patience(config), config["max.poll.interval.ms"])
@@ -435,7 +439,7 @@ class GroupCommits:
             self._tell(told, self._engine.ended or self.stored.timeout(what, now))
 
     def close(self, now: float) -> None:
-        """Give up what is under way, and refuse what would begin from now on."""
+        """Fail the commits in progress, and refuse later ones."""
         self._closed = True
         self.give_up(now)
 
@@ -454,7 +458,7 @@ class GroupCommits:
         self._settled.notify()
 
     def look_up(self, states: list[PartitionState]) -> Flow[None]:
-        """Set partitions' positions to the group's committed offsets, in the fetcher's advance.
+        """Set partitions' positions to the committed offsets; called from the fetcher's `advance`.
 
         Without a committed offset, `auto.offset.reset` decides.
         """
@@ -498,15 +502,15 @@ class GroupCommits:
             elif found is None:
                 subscription.begin(state, topic_id)
             elif topic_id == NO_ID != state.topic_id and self._is_coming(partition.topic):
-                # Nothing says whether the offset is of the topic that was read before, or of a
-                # recreated one (R-ID-3): ask again when the metadata has the topic.
+                # It is unknown whether the offset belongs to the topic that was read before, or to
+                # a recreated one (R-ID-3): retry once the metadata has the topic.
                 state.backoff.failed(self._engine.now)
             else:
                 subscription.identify(state, topic_id)
                 state.move_to(found.offset, found.leader_epoch)
                 self._hear(state, found.leader_epoch)
-                # How old the commit is isn't known: it is renewed as if it were half as old as
-                # commits get.
+                # The age of the commit is unknown: it is renewed as if it had half the age at which
+                # commits are renewed.
                 state.commit_accepted(found, self._engine.now - RENEW_AFTER / 2)
             self._subscription.readable.notify()
             return True
@@ -521,7 +525,7 @@ class GroupCommits:
             if state is None:
                 self.awaited.pop(partition, None)
             elif error is None or error.retriable or refused:
-                state.backoff.failed(self._engine.now)  # the fetcher asks again
+                state.backoff.failed(self._engine.now)  # the fetcher retries
             else:
                 subscription.fail(state, error, self._engine.now)
         self._subscription.readable.notify()
@@ -529,19 +533,19 @@ class GroupCommits:
     def _is_coming(self, topic: str) -> bool:
         """Return whether the metadata has neither a topic nor an error for it yet.
 
-        Metadata of old brokers has topics without ids: an absent id isn't a changed one.
+        Metadata of old brokers has topics without ids: a missing id isn't a changed one.
         """
         metadata = self.stored.metadata
         known = metadata.snapshot is not None and metadata.snapshot.topic(topic) is not None
         return not known and topic not in metadata.topic_errors
 
     def _hear(self, state: PartitionState, epoch: int) -> None:
-        """Let metadata know the leader epoch of a committed offset (R-ID-4)."""
+        """Pass the leader epoch of a committed offset to the metadata (R-ID-4)."""
         if epoch >= 0:
             self.stored.metadata.is_older(state.partition, epoch, state.topic_id)
 
     def _wait_for(self, partition: TopicPartition, why: KafkaError) -> None:
-        """Note that its offset is unavailable; log once if that lasts long."""
+        """Note that a partition's offset is unavailable; warn once if that lasts long."""
         now = self._engine.now
         waits = self.awaited.setdefault(partition, Awaited(now))
         waits.why = why

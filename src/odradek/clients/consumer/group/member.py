@@ -1,4 +1,4 @@
-"""A consumer as a member of its group: who it is now, and what its caller has to be told.
+"""Hold a consumer's identity as a member of its group, and errors for its caller.
 
 In: the membership of each `subscribe`, the group's refusals. Out: the identity for commits, errors
 for the next poll. Must not: join or leave by itself.
@@ -18,32 +18,32 @@ class ThisMember:
     """One consumer in its group; between two subscriptions it has no membership."""
 
     def __init__(self, group_id: str, config: Config, readable: Signal) -> None:
-        """`readable` is notified when there is an error for the caller."""
+        """Set `readable`, which is notified when there is an error for the caller."""
         self.group_id = group_id
         self.instance_id: str | None = config["group.instance.id"]
         self.by_epoch: bool = config["group.protocol"] == NEW
-        """KIP-848."""
+        """Whether the group uses KIP-848, with member epochs."""
         self.membership: Membership | None = None
         self.error: KafkaError | None = None
-        """Why the group refuses this consumer for good."""
+        """Error with which the group refuses this consumer for good."""
         self.trouble: KafkaError | None = None
-        """An error that the next poll raises, once."""
+        """Error that the next poll raises, once."""
         self._readable = readable
         self._leaving: Completion[None] | None = None
-        """The last `leave`; an interrupted `unsubscribe()` doesn't see its end."""
+        """Completion of the last `leave`; an interrupted `unsubscribe()` doesn't wait for it."""
 
     @property
     def is_member(self) -> bool:
-        """The group knows this consumer."""
+        """Whether the group knows this consumer."""
         return self.membership is not None and self.membership.generation >= 0
 
     @property
     def leaving(self) -> Completion[None] | None:
-        """The end of the goodbye in progress, whether or not a caller waits for it."""
+        """Completion of the leave in progress, whether or not a caller waits for it."""
         return None if self._leaving is None or self._leaving.done else self._leaving
 
     def identity(self) -> GroupIdentity:
-        """Return who commits now."""
+        """Return the identity of the member that commits now."""
         membership = self.membership
         if membership is None:
             return GroupIdentity()
@@ -56,11 +56,11 @@ class ThisMember:
         )
 
     def joins(self, membership: Membership) -> None:
-        """Begin another membership."""
+        """Set the next membership."""
         self.membership = membership
 
     def leaves(self, end: Completion[None]) -> None:
-        """Note the goodbye in progress."""
+        """Note the leave in progress."""
         self._leaving = end
 
     def has_left(self) -> None:
@@ -68,17 +68,17 @@ class ThisMember:
         self.membership = self.error = None
 
     def complain(self, error: KafkaError) -> None:
-        """Let the next poll raise this, once."""
+        """Let the next poll raise this error, once."""
         self.trouble = error
         self._readable.notify()
 
     def refuse(self, error: KafkaError) -> None:
-        """Let every poll raise this from now on, until `forgive`."""
+        """Let every poll raise this error from now on, until `forgive`."""
         self.error = error
         self._readable.notify()
 
     def forgive(self) -> None:
-        """Forget the group's refusal: the caller subscribes once more."""
+        """Forget the group's refusal, because the caller subscribes again."""
         self.error = None
 
     def raise_pending(self) -> None:

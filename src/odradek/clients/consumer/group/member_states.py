@@ -24,25 +24,25 @@ class MemberEvent(StrEnum):
 
     SUBSCRIBED = "subscribed"
     JOINED = "joined"
-    """Classic: the coordinator has answered the join."""
+    """Classic: the coordinator has answered JoinGroup."""
     SYNCED = "synced"
     """Classic: the leader's assignment has arrived."""
     REBALANCE = "rebalance"
-    """Classic: a reason to join again: the coordinator's, the leader's or the application's."""
+    """Classic: the coordinator, the leader or the application requests another join."""
     SESSION_EXPIRED = "session_expired"
-    """Classic: by this side's clock the session is over; the group may have gone on without it."""
+    """Classic: the session has timed out on this side; the group may have removed the member."""
     SESSION_CONFIRMED = "session_confirmed"
-    """Classic: the group hadn't."""
+    """Classic: the group hadn't removed the member."""
     ASSIGNED = "assigned"
-    """KIP-848: an answer brought partitions other than those that it has."""
+    """KIP-848: a response assigned other partitions than the member has."""
     RECONCILED = "reconciled"
-    """KIP-848: it has what was assigned, and nothing else."""
+    """KIP-848: the member has exactly the assigned partitions."""
     CONFIRMED = "confirmed"
-    """KIP-848: the coordinator knows that."""
+    """KIP-848: the coordinator has confirmed that."""
     REJOIN = "rejoin"
-    """KIP-848: it joins again after the group had gone on without it."""
+    """KIP-848: the member joins again after the group had removed it."""
     REMOVED = "removed"
-    """The group has gone on without it."""
+    """The group has removed the member."""
     POLL_OVERDUE = "poll_overdue"
     POLLED = "polled"
     LEAVE = "leave"
@@ -103,10 +103,10 @@ class Life:
         self._transitions = transitions
         self.state = MemberState.UNJOINED
         self.unsettled_since: float | None = None
-        """Since when it has been on its way to stable, whatever it went through meanwhile."""
+        """Since when it hasn't been stable, whatever other states it had."""
 
     def _move(self, event: MemberEvent, why: str | None, now: float) -> None:
-        """Go to the state after the event; raises where the table doesn't allow the event."""
+        """Change to the state after the event; raise if the table doesn't allow the event."""
         before, self.state = self.state, move(self._transitions, self.state, event)
         if self.state in (MemberState.STABLE, MemberState.UNJOINED):
             self.unsettled_since = None
@@ -129,5 +129,5 @@ def move(table: Transitions, state: MemberState, event: MemberEvent) -> MemberSt
     try:
         return table[state, event]
     except KeyError:
-        # A bug, and no KafkaError: the membership would take that for the group's fault.
+        # Not a KafkaError: the membership would attribute this bug to the group.
         raise RuntimeError(f"a member that is {state.value} can't be {event.value}") from None

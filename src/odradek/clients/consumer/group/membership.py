@@ -1,13 +1,13 @@
 """Define the interface between a membership and its group.
 
-A membership (classic, or KIP-848) talks to the coordinator: it joins, sends heartbeats, receives
-its assignment, leaves. The group (`consumer_group`) is everything else: subscription, assignment,
-committed offsets, and the caller's callbacks. In: each other's calls. Out: state. Must not: have
-behaviour; these are the types that both sides agree on.
+A membership (classic, or KIP-848) communicates with the coordinator: it joins, sends heartbeats,
+receives its assignment, leaves. The group (`consumer_group`) is everything else: subscription,
+assignment, committed offsets, and the caller's callbacks. In: each other's calls. Out: state. Must
+not: have behaviour; these are the types that both sides share.
 
-After a session has expired by the client's clock, no records are returned until the coordinator has
-answered. When partitions were dropped at once, hundreds of records were read twice after a cluster
-had moved; if the member continued, it could be a zombie.
+After a session has timed out by the client's clock, no records are returned until the coordinator
+has answered. When partitions were dropped at once, hundreds of records were read twice after a
+cluster had moved; if the member continued, it could be a zombie.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 
 class MemberState(StrEnum):
-    """The states of a membership, in Kafka's words; `member_states` says which follows which."""
+    """The states of a membership, with Kafka's names; `member_states` has the transitions."""
 
     UNJOINED = "unjoined"
     """Not a member: not yet, or no longer."""
     PREPARING_REBALANCE = "preparing_rebalance"
-    """Classic: what has to go is given back, and the join is out."""
+    """Classic: partitions are being revoked, then JoinGroup is in flight."""
     COMPLETING_REBALANCE = "completing_rebalance"
-    """Classic: joined, and waiting for what the leader assigns."""
+    """Classic: joined, and waiting for the leader's assignment."""
     JOINING = "joining"
-    """KIP-848: the first heartbeat is out."""
+    """KIP-848: the first heartbeat is in flight."""
     RECONCILING = "reconciling"
-    """KIP-848: another assignment has come; what has to go is given back first."""
+    """KIP-848: the assignment has changed; partitions are revoked first."""
     ACKNOWLEDGING = "acknowledging"
-    """KIP-848: what was assigned is owned; the coordinator isn't told yet."""
+    """KIP-848: the assigned partitions are owned; the coordinator isn't notified yet."""
     STABLE = "stable"
     FENCED = "fenced"
-    """The coordinator no longer knows this member: everything is lost, and it joins again."""
+    """The coordinator no longer knows this member: its partitions are lost, and it joins again."""
     STALE = "stale"
-    """`poll()` wasn't called for max.poll.interval.ms: it has left, and joins at the next one."""
+    """`poll()` wasn't called for max.poll.interval.ms: it has left, and joins at the next call."""
     LEAVING = "leaving"
     FATAL = "fatal"
-    """The group refused this consumer for good: `Group.failed` has been told why."""
+    """The group refused this consumer for good; `Group.failed` was called with the error."""
 
 
 class PollOverdueError(KafkaError):
@@ -60,7 +60,7 @@ class Membership(Protocol):
 
     @property
     def member_id(self) -> str:
-        """Empty while there is none."""
+        """The member id; empty without one."""
 
     @property
     def generation(self) -> int:
@@ -68,19 +68,19 @@ class Membership(Protocol):
 
     @property
     def state(self) -> MemberState:
-        """One of Kafka's names."""
+        """Its state, with Kafka's name."""
 
     @property
     def unsettled_since(self) -> float | None:
-        """Since when it has been anything but stable; None while it is, or isn't subscribed."""
+        """Since when it hasn't been stable; None while it is, or isn't subscribed."""
 
     def start(self, now: float) -> None:
-        """Begin to join; what follows runs as flows of the engine until `leave`."""
+        """Start to join; the membership runs as flows of the engine until `leave`."""
 
     def rejoin(self, reason: str, now: float) -> None:
         """Join again: other topics, other matches of a pattern, or on the caller's request.
 
-        (The membership itself watches numbers of partitions.)
+        (The membership itself watches the numbers of partitions.)
         """
 
     def refused(self, error: BaseException | None, now: float) -> None:
@@ -113,11 +113,11 @@ class Group(Protocol):
 
     @property
     def by_epoch(self) -> bool:
-        """KIP-848."""
+        """Whether the group uses KIP-848."""
 
     @property
     def config(self) -> Config:
-        """Times in seconds."""
+        """Options, with times in seconds."""
 
     @property
     def coordinator(self) -> Coordinator: ...
@@ -127,7 +127,7 @@ class Group(Protocol):
 
     @property
     def polled_at(self) -> float:
-        """When the caller was last inside `poll()`: now, while it is."""
+        """When the caller was last inside `poll()`; the current time while it is."""
 
     @property
     def poll_wanted(self) -> Signal:
@@ -141,7 +141,7 @@ class Group(Protocol):
         """Return the subscribed topics, sorted; with a classic pattern those that match it now."""
 
     def list_again(self) -> None:
-        """Begin to resolve a classic pattern again; other matches cause a rejoin."""
+        """List topics again for a classic pattern; other matches cause a rejoin."""
 
     def owned(self) -> list[TopicPartition]:
         """Return the current assignment."""
@@ -169,26 +169,26 @@ class Group(Protocol):
         partitions: Collection[TopicPartition],
         ids: Mapping[TopicPartition, bytes] = ...,
     ) -> Flow[float]:
-        """Add partitions to those that are owned, which aren't touched.
+        """Add partitions to the owned ones, which aren't touched.
 
         `ids` are those of their topics, if the group assigns topics by id (KIP-848): no topic with
         another id is read, even if it has the same name.
 
-        Doesn't wait: committed offsets are looked up and fetches begun at once; on_assigned runs
-        in the caller's next `poll()`, before records of them are handed out.
+        Doesn't wait: committed offsets are looked up and fetches started at once; on_assigned runs
+        in the caller's next `poll()`, before their records are returned.
         """
 
     def assigned_nothing(self) -> None:
-        """Note that it has joined without partitions, which calls no callback (KIP-848)."""
+        """Note a join without partitions, which calls no callback (KIP-848)."""
 
     def unsettled(self, since: float) -> None:
-        """Note that it isn't stable from now on."""
+        """Note that the membership isn't stable from now on."""
 
     def settled(self, now: float) -> None:
-        """Note that it is stable."""
+        """Note that the membership is stable."""
 
     def failed(self, error: KafkaError) -> None:
-        """Let the next `poll()` raise this, because the group refuses this consumer for good."""
+        """Let every `poll()` raise this, because the group refuses this consumer for good."""
 
     def complain(self, error: KafkaError) -> None:
         """Let the next `poll()` raise this, once; the membership continues."""

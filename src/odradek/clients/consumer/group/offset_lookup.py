@@ -2,9 +2,9 @@
 
 In: partitions; the member's identity when a request is sent. Out: each partition's offset as soon
 as a response has it, or its error. Known offsets aren't requested again. Offsets that an open
-transaction has sent are waited for, whatever the isolation.level (KIP-447, as Java's consumer
-does): a member that began at the offset before them would process records that another member has
-processed. Must not: decide where to begin, or commit.
+transaction has sent are waited for, whatever the isolation.level (KIP-447, as in Java's consumer):
+a member that started at the offset before them would process records that another member has
+processed. Must not: decide where to start, or commit.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ if TYPE_CHECKING:
     from odradek.clients.coordinator import Coordinator
 
 BATCHED_FROM = 8
-"""OffsetFetch asks for several groups from this version on (KIP-709)."""
+"""First version of OffsetFetch for several groups (KIP-709)."""
 STABLE_FROM = 7
-"""OffsetFetch can wait for open transactions from this version on (KIP-447)."""
+"""First version of OffsetFetch that can wait for open transactions (KIP-447)."""
 TOPIC_IDS_FROM = 10
 MEMBERSHIP_SEES_TO_IT = (StaleMemberEpochError, UnknownMemberIdError, RebalanceInProgressError)
 OnOffset = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None, bytes], bool]
-"""Takes the id of the topic that the offset belongs to as well, `NO_ID` where it isn't known.
-Returns whether the partition is still wanted: it isn't asked for again where not."""
+"""Called with a partition, its offset or error, and the topic's id (`NO_ID` if unknown).
+
+Returns whether the partition is still needed; otherwise it isn't requested again.
+"""
 
 
 class OffsetFetchByName(OffsetFetchRequest):
-    """For topics whose ids aren't known."""
+    """OffsetFetch for topics whose ids aren't known."""
 
     MAX_VERSION: ClassVar[int] = TOPIC_IDS_FROM - 1
 
@@ -56,22 +58,22 @@ class GroupIdentity(NamedTuple):
 
     member_id: str = ""
     generation: int = -1
-    """Or the member's epoch."""
+    """The generation, or the member's epoch."""
     instance_id: str | None = None
     by_epoch: bool = False
-    """KIP-848."""
+    """Whether the group uses KIP-848."""
     joining: bool = False
-    """A JoinGroup is out (or about to be): its answer brings another generation, or the end."""
+    """Whether JoinGroup is in flight, or about to be: its response changes the generation."""
 
 
 class AgainError(KafkaError):
-    """The group has moved on between question and answer, or the answer isn't whole."""
+    """The group has changed between request and response, or the response is incomplete."""
 
     retriable = True
 
 
 class OffsetLookup:
-    """One call: what is found, and what is left to be asked."""
+    """One call: the results so far, and the partitions that remain."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class OffsetLookup:
         identity: Callable[[], GroupIdentity],
         topic_id: Callable[[str], bytes],
     ) -> None:
-        """`identity` returns who asks now, and `topic_id` a topic's id in the metadata."""
+        """Set `identity`, which returns the current member, and `topic_id` of the metadata."""
         self._coordinator = coordinator
         self._identity = identity
         self._topic_id = topic_id
@@ -93,15 +95,18 @@ class OffsetLookup:
         self._left = dict.fromkeys(self._asked)
         self._found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         self._names: dict[bytes, str] = {}
-        """Of all requests: the answer to an earlier one may come late (R-RB-9)."""
+        """Topic names by id in all requests: an earlier response may come late (R-RB-9)."""
         self._ids: dict[str, bytes] = {}
-        """Topic ids in the metadata when a topic was last asked for. Unlike a commit's they are
-        looked up for each request: this only asks, and each answer says of which topic it is."""
+        """Topic ids in the metadata when a topic was last requested.
+
+        Unlike a commit's they are looked up for each request: this only reads, and each response
+        names its topics.
+        """
         self._asked_now: list[TopicPartition] = []
         self._by_id = False
 
     def run(self, deadline: float) -> Flow[dict[TopicPartition, OffsetAndMetadata | None]]:
-        """Ask until all is found, or some of it is refused for good."""
+        """Send requests until all offsets are known, or some fail for good."""
         if not self._asked:
             yield START
             return {}
@@ -159,7 +164,7 @@ class OffsetLookup:
         error = self._read(answer)
         out = next(iter(self._left), None)
         if error is None and out is not None:
-            # To take it for "nothing is committed" would begin at auto.offset.reset.
+            # If that counted as no committed offset, reading would start at auto.offset.reset.
             asked = out in self._asked_now
             why = "missing from the response" if asked else "it is in the next request"
             return AgainError(f"{self._what}: {out}: {why}")
@@ -177,7 +182,7 @@ class OffsetLookup:
         for name, topic_id, p in parts:
             tp = TopicPartition(name, p.partition_index)
             if tp not in self._left:
-                continue  # an earlier question's answer has come, too
+                continue  # the response to an earlier request has come, too
             found: OffsetAndMetadata | KafkaError | None = None
             if p.error_code:
                 found = _meant(error_for(p.error_code, f"{self._what}: {tp}"), name, "topic")
@@ -211,7 +216,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
 
 
 def graver(before: KafkaError | None, error: KafkaError) -> KafkaError:
-    """Return the error that counts: of several, one that can't be retried."""
+    """Return the error that counts: an error that can't be retried, if there is one."""
     if before is None or (before.retriable and not error.retriable):
         return error
     return before

@@ -1,4 +1,4 @@
-"""Partitions by topic, as the records that members of a group exchange have them.
+"""Encode partitions by topic, as the records that members of a group exchange contain them.
 
 In: partitions, or bytes and a position. Out: bytes, or partitions and the position after them.
 """

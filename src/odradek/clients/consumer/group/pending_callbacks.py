@@ -27,25 +27,28 @@ class PendingCallback:
     def __init__(
         self, what: str, action: Callable[[], object], partitions: list[TopicPartition]
     ) -> None:
-        """`partitions`: what it is about, and what `action` hands on."""
+        """Set `partitions`, the argument of the callback."""
         self.what = what
         self.action = action
         self.partitions = partitions
         self.done: Completion[None] = Completion()
         self.begun = False
-        """It can't be taken back any more."""
+        """Whether it was called, so that it can't be withdrawn any more."""
         self.called = False
         self.over = False
-        """Its call has ended; it waits on where an interruption kept that from being told."""
+        """Whether its call has ended.
+
+        It remains queued if an interruption prevented the notification.
+        """
 
     def call(self) -> object:
-        """From here on it counts as called."""
+        """Call the function; from here on it counts as called."""
         action, self.called = self.action, True
         return action()
 
     @property
     def due(self) -> bool:
-        """Something is to be done about it, unless that is under way."""
+        """Whether it has to be called, or its end has to be reported."""
         return self.over or not self.begun
 
 
@@ -53,23 +56,25 @@ class PendingCallbacks:
     """The callbacks that wait for the caller, in order."""
 
     def __init__(self, lock: Lock) -> None:
-        """`lock`: held by the engine's steps, so a callback is taken between two of them."""
+        """Set `lock`, which the engine's steps hold: a callback is taken between two steps."""
         self.waiting: deque[PendingCallback] = deque()
-        """A loop over records looks at it after each of them. They are in it until they end."""
+        """Callbacks until they end; a loop over records checks this after each record."""
         self._lock = lock
         self.running: str | None = None
         """The callback that the caller is in."""
 
     def __bool__(self) -> bool:
         try:
-            if self.waiting[0].due:  # nearly always: a copy of n for each of n is their square
+            # The usual case: a copy for each callback would take quadratic time.
+            if self.waiting[0].due:
                 return True
         except IndexError:
             return False
-        return any(pending.due for pending in list(self.waiting))  # a step may put another
+        # A copy, as a step may add another.
+        return any(pending.due for pending in list(self.waiting))
 
     def put(self, pending: PendingCallback) -> None:
-        """Have it called."""
+        """Add a callback."""
         self.waiting.append(pending)
 
     def withdraw(self, pending: PendingCallback) -> None:
@@ -94,19 +99,19 @@ class PendingCallbacks:
         return found
 
     def clear(self) -> None:
-        """Drop all callbacks but those of commits, because the group is left."""
+        """Drop all callbacks except those of commits, because the group is left."""
         for pending in [t for t in self.waiting if t.what != COMMIT_CALLBACK]:
             self.waiting.remove(pending)
 
     def check(self, what: str) -> None:
-        """Refuse what a callback can't do."""
+        """Raise if a callback makes a call that it isn't allowed to make."""
         if self.running is not None:
             raise IllegalStateError(f"{what} can't be called inside {self.running}")
 
     def take(
         self, ended: Callable[[PendingCallback], None], only: str | None = None
     ) -> CallerFlow[None]:
-        """Let the caller run all callbacks; raise the first error when all have ended.
+        """Run all callbacks in the caller; raise the first error when all have ended.
 
         `ended` is called for each in any case, and perhaps twice; with `only`, only those of this
         name run. If the caller is interrupted before a callback, the next `take` runs it; once it
@@ -119,7 +124,7 @@ class PendingCallbacks:
             try:
                 with self._lock:
                     pending = self._next(only)
-                    if pending is None:  # or it was withdrawn a moment ago
+                    if pending is None:  # it was withdrawn a moment ago
                         break
                     pending.begun = True
                 if not pending.over:
@@ -130,7 +135,7 @@ class PendingCallbacks:
                     first = error
                 else:
                     first.add_note(f"{pending and pending.what} failed as well: {error!r}")
-            finally:  # begins with stores only: between them no signal comes
+            finally:  # starts with assignments only, between which no signal is handled
                 self.running = outer
                 if pending is not None:
                     pending.begun = pending.over = pending.called

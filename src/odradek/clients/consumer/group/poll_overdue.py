@@ -1,7 +1,7 @@
 """Describe a member that gave its partitions up because the application doesn't call `poll()`.
 
-In: the consumer's configuration. Out: words for the log, `health()`, `explain()` and errors of
-commits, which agree. Must not: know whether a member is overdue.
+In: the consumer's configuration. Out: the same texts for the log, `health()`, `explain()` and
+errors of commits. Must not: know whether a member is overdue.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ OVERDUE_CURE = (
 
 
 def overdue(config: Config) -> str:
-    """Return what the application didn't do."""
+    """Return a text that names the missing call."""
     return f"poll() wasn't called for max.poll.interval.ms ({config['max.poll.interval.ms']:g} s)"
 
 
 def why_overdue(config: Config) -> str:
-    """Return that, and what becomes of the member.
+    """Return that text and the consequence for the member.
 
     A static member keeps its place until its session times out (KIP-345).
     """

@@ -1,8 +1,8 @@
-"""How often a member was rebalanced, and how long that took.
+"""Count a member's rebalances and measure their duration.
 
 In: the events of its group, as all listeners get them. Out: numbers for metrics. A rebalance begins
-when the member leaves the stable state, or subscribes, and ends when it is stable; what it went
-through between the two is one rebalance. Must not: know either protocol.
+when the member leaves the stable state, or subscribes, and ends when it is stable again; the states
+in between are part of the same rebalance. Must not: know either protocol.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _NO_MEMBER = (MemberState.UNJOINED, MemberState.LEAVING, MemberState.FATAL)
 
 
 class Rebalances:
-    """Of one consumer, whatever it has subscribed to meanwhile."""
+    """The rebalances of one consumer, in all of its subscriptions."""
 
     def __init__(self) -> None:
         self.latency = Sampled()
-        """Seconds of each that was gone through to its end."""
+        """Durations of finished rebalances in seconds."""
         self.ended_at: float | None = None
-        """When the last of them ended."""
+        """Time at which the last one ended."""
         self._begun_at: float | None = None
 
     def note(self, event: Event) -> None:
-        """Take note of a change of the member's state."""
+        """Note a change of the member's state."""
         if event.kind != "group":
             return
         state = event.fields["state"]

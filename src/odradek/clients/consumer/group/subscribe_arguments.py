@@ -14,14 +14,14 @@ from odradek.common.arguments import names, refusal, shown, some_function, text
 from odradek.common.errors import ConfigurationError
 
 METHODS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
-"""Of a listener, as kafka-python and aiokafka have it; the last one may be left out."""
+"""Method names of a listener, as in kafka-python and aiokafka; the last one is optional."""
 
 
 def topics_to_subscribe(given: Any) -> list[str]:
     """Read the topics; a str is one name."""
     found = names("topics", given)
     for name in found:
-        if name.startswith("^"):  # librdkafka's sign for a pattern among the names
+        if name.startswith("^"):  # librdkafka marks patterns among the names in this way
             pattern = name if name.endswith(("*", "+", "$")) else f"{name}.*"
             cure = f"pass pattern={pattern!r}, which must match the whole name of a topic"
             raise ConfigurationError(f"{shown(name)} isn't a topic name: {cure}")
@@ -48,7 +48,7 @@ def callbacks(given: Mapping[str, Any]) -> list[Callable[..., object] | None]:
 
 
 def listener_methods(listener: Any) -> list[Callable[..., object] | None]:
-    """Read a listener: what it has of its methods."""
+    """Return the callbacks of a listener object; methods may be missing."""
     found = [getattr(listener, name, None) for name in METHODS]
     if isinstance(listener, type) or not any(callable(method) for method in found):
         cure = "pass a function as on_assigned=" if callable(listener) else ""

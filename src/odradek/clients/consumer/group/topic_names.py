@@ -21,14 +21,14 @@ from odradek.protocol.messages.metadata import (
 
 
 class TopicNames:
-    """Names by id: an id never gets another name."""
+    """Topic names by id; an id never gets another name."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._metadata = brokers.metadata
         self._known: dict[bytes, str] = {}
         self._read: Cluster | None = None
-        """The snapshot that `_here` is of."""
+        """The snapshot from which `_here` was read."""
         self._here: dict[bytes, str] = {}
 
     def get(self, topic_id: bytes) -> str | None:
@@ -36,7 +36,7 @@ class TopicNames:
         name = self._known.get(topic_id)
         snapshot = self._metadata.snapshot
         if name is None and snapshot is not None:
-            if self._read is not snapshot:  # once for all that are looked up
+            if self._read is not snapshot:  # once for all lookups in a snapshot
                 self._read = snapshot
                 self._here = {t.topic_id: t.name for t in snapshot.topics.values()}
             name = self._here.get(topic_id)
@@ -45,12 +45,12 @@ class TopicNames:
         return name
 
     def keep(self, topic_ids: Collection[bytes]) -> None:
-        """Forget all others."""
+        """Forget all other ids."""
         self._known = {i: name for i, name in self._known.items() if i in topic_ids}
         self._read, self._here = None, {}
 
     def ask(self, topic_ids: Collection[bytes], deadline: float) -> Flow[None]:
-        """Ask a broker for these; those that it doesn't know (any more) stay unknown."""
+        """Request the names of these ids; those that the broker doesn't know remain unknown."""
         body = MetadataRequest(
             topics=[MetadataRequestTopic(topic_id, None) for topic_id in topic_ids],
             allow_auto_topic_creation=False,

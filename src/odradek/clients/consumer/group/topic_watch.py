@@ -1,8 +1,8 @@
 """Watch a group consumer's subscription: topics by name or by pattern, and their changes.
 
-In: the caller's subscription, metadata. Out: the current topics; the membership's start once they
-are known, and its rejoins when others match. A classic group's pattern is resolved here, with a
-list of all topics every metadata.max.age.ms; with KIP-848 the broker does that. Must not: know
+In: the caller's subscription, metadata. Out: the current topics; the start of the membership once
+they are known, and its rejoins when others match. A classic group's pattern is resolved here, with
+a list of all topics every metadata.max.age.ms; with KIP-848 the broker does that. Must not: know
 assignments.
 """
 
@@ -31,8 +31,10 @@ from odradek.network.flow import START, Flow, Signal, Wait
 logger = logging.getLogger("odradek.consumer")
 
 LIST_FIRST, LIST_MOST = 0.5, 10.0
-"""Seconds until topics are listed again for a pattern: after the first failure, and after many.
-Rebalances within the first time after a listing cause no other one."""
+"""Seconds until topics are listed again for a pattern: after the first failure, and at most.
+
+Rebalances within the first time after a listing cause no other one.
+"""
 
 
 RE2_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
@@ -80,12 +82,12 @@ class TopicWatch:
         self._names: tuple[str, ...] = ()
         self._matched: tuple[str, ...] = ()
         self._wanted: tuple[str, ...] = ()
-        """Names that metadata was asked for."""
+        """Names that were last requested from the metadata."""
         self._compiled: re.Pattern[str] | None = None
         self.unmatched: tuple[float, str] | None = None
-        """Since when no topic has matched the pattern, and words for that; None if one does.
+        """Since when no topic has matched the pattern, with a text; None if one does.
 
-        Brokers match the patterns of KIP-848 themselves, and don't say what matches.
+        Brokers match the patterns of KIP-848 themselves, and don't return the matching topics.
         """
         self._rebalances = False
         self._listed_at = -math.inf
@@ -93,15 +95,15 @@ class TopicWatch:
         self._asked = Signal()
         self._serial = 0
         self._told: dict[str, int] = {}
-        """Errors of topics that the caller has been told."""
+        """Errors of topics that were already reported to the caller."""
         self._unlisted = Backoff(ExponentialBackoff(LIST_FIRST, LIST_MOST), brokers.rng)
 
-    # The caller's thread
+    # Caller's thread
 
     def subscribe(self, topics: Collection[str], pattern: str | re.Pattern[str] | None) -> bool:
-        """Take another subscription; refuses what can't be one, and leaves the old one then.
+        """Set another subscription; if it is invalid, raise and keep the old one.
 
-        Says whether it is another: the same one again, as loops do it, is no reason to rebalance.
+        Returns whether it differs: the same one again, as in loops, is no reason to rebalance.
         """
         compiled, text = None, None
         if pattern is not None:
@@ -136,20 +138,20 @@ class TopicWatch:
         return list(self._names or self._matched)
 
     def forget_unused(self, topics: Iterable[str]) -> None:
-        """Ask for no metadata of these any more, unless they are subscribed or assigned."""
+        """Drop these topics from the metadata, unless they are subscribed or assigned."""
         used = {*self.topics(), *(p.topic for p in self._subscription.partitions)}
         self._metadata.forget_topics(t for t in topics if t not in used)
 
-    # The engine's step
+    # Engine's step
 
     def begin(self, _: float) -> None:
-        """There is a subscription, or another one: join with it once the topics are known."""
+        """Join with a new subscription once its topics are known."""
         self.stop()
         self._told.clear()
         self._engine.start(self._run(self._serial))
 
     def end(self) -> None:
-        """Nothing is subscribed any more."""
+        """Note that nothing is subscribed any more."""
         self.active = False
         self.stop()
         wanted = (*self._wanted, *self._matched)
@@ -158,7 +160,7 @@ class TopicWatch:
         self.forget_unused(wanted)
 
     def stop(self) -> None:
-        """Watch no more, whatever is subscribed."""
+        """Stop watching, whatever is subscribed."""
         self._serial += 1
         self.unmatched = None
         self._asked.notify()
@@ -173,7 +175,7 @@ class TopicWatch:
             self._asked.notify()
 
     def _run(self, serial: int) -> Flow[None]:
-        """Watch until there is another subscription."""
+        """Watch until the subscription changes."""
         now = yield START
         metadata = self._metadata
         self._unlisted.succeeded()
@@ -187,7 +189,7 @@ class TopicWatch:
         membership = self._member.membership
         if serial != self._serial or membership is None:
             return
-        if membership.state is MemberState.UNJOINED:  # of an earlier subscription, too
+        if membership.state is MemberState.UNJOINED:  # that of an earlier subscription, too
             membership.start(now)
         else:
             membership.rejoin("the subscription has changed", now)
@@ -227,7 +229,7 @@ class TopicWatch:
             )
 
     def _topics_there(self, deadline: float) -> Flow[list[str]]:
-        with first_use():  # few have a pattern
+        with first_use():  # imported on first use: few have a pattern
             from odradek.clients.descriptions import list_topics
         internal = not self._config["exclude.internal.topics"]
         return list_topics(self._brokers, deadline, internal=internal)
@@ -242,7 +244,7 @@ class TopicWatch:
         )
 
     def _list(self, serial: int, now: float) -> Flow[float]:
-        """Resolve the pattern; keeps what is known where no broker answers."""
+        """Resolve the pattern; keep the known topics if no broker answers."""
         only_more, self._rebalances = now < self._list_at, False
         config = self._config
         try:

@@ -1,6 +1,6 @@
 """Describe a pattern that no topic matches (R-IN-6).
 
-In: the pattern, the names of all topics. Out: words for the log, `health()` and `explain()`, with
+In: the pattern, the names of all topics. Out: a text for the log, `health()` and `explain()`, with
 a similar pattern that matches. Must not: list topics, or decide when to warn.
 """
 
@@ -15,9 +15,10 @@ SPECIAL = frozenset(".^$*+?{}[]\\|()")
 
 
 def unmatched(pattern: str, names: Collection[str]) -> str:
-    """Return that no name matches, with a similar pattern that does if the pattern is a plain text.
+    """Return a text that no name matches.
 
-    No other regular expression is tried: one that takes long would stop the whole program.
+    If the pattern is plain text, it suggests a similar one that matches. No other regular
+    expression is tried: one that takes long would stop the whole program.
     """
     text = pattern.removeprefix("^").removesuffix(".*").removesuffix("$")
     if text and SPECIAL.isdisjoint(text):
@@ -35,7 +36,7 @@ def unmatched(pattern: str, names: Collection[str]) -> str:
 
 
 def pattern_cure(config: Config) -> str:
-    """Return what a pattern has to match, and the command that lists the topics."""
+    """Return a text on the names that a pattern must match, with a command that lists topics."""
     return (
         "A pattern must match the whole name of a topic, and the client's user needs READ on it. "
         f"List the topics with: {command('topics list', config['bootstrap.servers'])}"

@@ -1,8 +1,8 @@
-"""Search of a classic group for subscribed partitions that no member owns.
+"""Search a classic group for subscribed partitions that no member owns.
 
 In: the group, as its coordinator describes it (DescribeGroups; READ on a group implies DESCRIBE).
-Out: one of those partitions, or None. A static member that joins under a known instance id gets its
-last assignment back without a rebalance (KIP-345): if it still had to revoke partitions, subscribes
+Out: one of those partitions, or None. A static member that joins with a known instance id gets its
+last assignment back without a rebalance (KIP-345). If it still had to revoke partitions, subscribes
 to more topics, or if topics have grown, only this search shows it. Must not: rebalance.
 """
 

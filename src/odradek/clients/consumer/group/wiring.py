@@ -1,4 +1,4 @@
-"""A consumer's group put together from its parts, each with what it uses.
+"""Create a consumer's group from its parts.
 
 In: the client's brokers, the subscription. Out: a `ConsumerGroup`. Must not: decide anything.
 """
@@ -65,9 +65,10 @@ def wired(
 def _memberships(
     brokers: Brokers, subscription: SubscriptionState, *, by_epoch: bool
 ) -> Callable[[Group], Membership]:
-    """Import one kind of membership, and return what creates one.
+    """Import one kind of membership, and return its constructor.
 
-    It is imported with the group: `subscribe()` would be half done if that failed (R-TI-2).
+    It is imported with the group, as an import error in `subscribe()` would leave half a
+    subscription (R-TI-2).
     """
     engine, metadata, rng = brokers.engine, brokers.metadata, brokers.rng
     if by_epoch:

@@ -1,7 +1,7 @@
-"""The ways to divide a classic group's partitions, and how the leader of a group runs them.
+"""Assignors for classic groups: Kafka's built-in ones, and how a group's leader runs one.
 
-In: an assignor, the subscriptions of all members, the snapshot. Out: each member's partitions,
-checked, because an assignor may be a user's.
+In: an assignor, the subscriptions of all members, the snapshot. Out: each member's partitions. The
+result is checked, because an assignor may be a user's.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AssignorError(KafkaError, ValueError):
 
 
 def find(items: Iterable[str | Assignor]) -> list[Assignor]:
-    """Return the assignors of `partition.assignment.strategy`: by name, or a user's objects."""
+    """Return the assignors of `partition.assignment.strategy`: built-in names or user objects."""
     found: list[Assignor] = []
     for item in items:
         if isinstance(item, str):
@@ -76,7 +76,7 @@ def find(items: Iterable[str | Assignor]) -> list[Assignor]:
 
 
 def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """Return the protocol of a member with these assignors: the most that all of them support."""
+    """Return the best protocol that all of a member's assignors support."""
     return min((a.protocol for a in assignors), default=EAGER)
 
 
@@ -134,7 +134,10 @@ def _checked(
     members: Mapping[str, MemberSubscription],
     topics: Mapping[str, int],
 ) -> Assignments:
-    """Refuse an assignment that has a partition twice, or that a member can't carry out."""
+    """Check an assignment.
+
+    Raise if a partition is assigned twice, or to a member without its topic.
+    """
     owner: dict[TopicPartition, str] = {}
     checked: Assignments = {member: [] for member in members}
     if strange := next((m for m in given if m not in members), None):

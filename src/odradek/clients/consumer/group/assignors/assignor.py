@@ -1,8 +1,9 @@
 """Define assignors, which divide the partitions of a group's topics among its members.
 
-In the classic protocol one member, the group's leader, runs it. In: what each member sent when it
-joined, and the number of partitions of each topic. Out: each member's partitions. Must not: know of
-requests or of the engine; the same input has the same output in every member.
+In the classic protocol one member, the group's leader, runs the assignor. In: the subscription that
+each member sent when it joined, and the number of partitions of each topic. Out: each member's
+partitions. Must not: know requests or the engine. The same input must produce the same output in
+every member.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class MemberSubscription:
 
 
 class Assignor(Protocol):
-    """A user-defined entry of `partition.assignment.strategy`.
+    """Interface of a user-defined object in `partition.assignment.strategy`.
 
     Every member of a group needs an assignor of the same `name`. Two attributes are optional:
     `user_data(last, generation) -> bytes | None` is called before each join with the partitions
@@ -83,13 +84,13 @@ class Assignor(Protocol):
 
 def java_order(text: str) -> bytes:
     """Return a sort key for strings as Java orders them: by UTF-16 units, not by code points."""
-    return utf_16_be_encode(text, "surrogatepass")[0]  # `encode` would import it by its name
+    return utf_16_be_encode(text, "surrogatepass")[0]  # `encode` would import the codec by its name
 
 
 def in_member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
-    """Member ids in the order in which assignors serve them.
+    """Return member ids in the order in which assignors serve them.
 
-    Static members first, by their instance id: that outlives a restart, a member id doesn't
+    Static members come first, by their instance id: that survives a restart, a member id doesn't
     (KIP-345).
     """
 
@@ -101,9 +102,9 @@ def in_member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
 
 
 def racks_matter(member_racks: AbstractSet[str], racks: PartitionRacks) -> bool:
-    """Whether looking at racks can bring any member nearer to its replicas (KIP-881).
+    """Return whether racks can bring any member nearer to its replicas (KIP-881).
 
-    Not when no member shares a rack with a replica, nor when every partition is in all racks.
+    They can't if no member shares a rack with a replica, or if every partition is in all racks.
     """
     everywhere = frozenset[str]().union(*racks.values())
     if not member_racks & everywhere:

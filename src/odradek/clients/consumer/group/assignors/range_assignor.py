@@ -1,8 +1,8 @@
-"""Implement `range`: each topic is divided into runs of partitions, in the order of its members.
+"""Implement `range`: divide each topic into runs of partitions, in the order of its members.
 
 In: members and partition counts, racks if there are any. Out: for topics with equal counts and
-equal subscribers the same partition numbers for each member, so that they can be joined; with racks
-(KIP-881) the same guarantees, and replicas in the members' racks as far as they allow that.
+equal subscribers the same partition numbers for each member, so that the topics can be joined; with
+racks (KIP-881) the same guarantees, and replicas in the members' racks as far as they allow that.
 """
 
 from __future__ import annotations
@@ -80,18 +80,18 @@ class _TopicShares:
         self.racks_matter = racks_matter(frozenset(member_racks.values()), racks)
         self.member_racks = member_racks
         self.racks = racks
-        # A dict is ordered, and partitions that racks decide are removed from its middle.
+        # A dict is ordered, and entries can be removed from its middle.
         self.left = dict.fromkeys(TopicPartition(topic, n) for n in range(count))
         self._given = dict.fromkeys(members, 0)
         self._each, self._one_more = divmod(count, len(members))
 
     def near(self, member: str, partition: TopicPartition) -> bool:
-        """Whether a replica is in the member's rack, or the member is in none."""
+        """Return whether a replica is in the member's rack, or the member has no rack."""
         rack = self.member_racks.get(member)
         return rack is None or rack in self.racks.get(partition, ())
 
     def room(self, member: str) -> int:
-        """How many partitions the member may still get."""
+        """Return the number of partitions that the member may still get."""
         return max(0, self._each + (self._one_more > 0) - self._given[member])
 
     def free_for(self, member: str, *, near: bool) -> list[TopicPartition]:
@@ -108,7 +108,7 @@ class _TopicShares:
     def give(
         self, member: str, partitions: Sequence[TopicPartition], assignments: Assignments
     ) -> None:
-        """Assign partitions that are left."""
+        """Assign unassigned partitions to a member."""
         assignments[member] += partitions
         self._given[member] += len(partitions)
         if partitions and self._given[member] > self._each:

@@ -1,4 +1,4 @@
-"""Implement `roundrobin`: all partitions of all topics are assigned to the members in turn.
+"""Implement `roundrobin`: assign all partitions of all topics to the members in turn.
 
 In: members and partition counts. Out: numbers of partitions that differ by at most one if all
 members subscribe to the same topics; a member that doesn't subscribe to a topic is skipped.
@@ -27,7 +27,7 @@ class RoundRobinAssignor:
     def assign(
         self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
     ) -> Assignments:
-        """Deal partitions, topic by topic."""
+        """Assign partitions in turn, topic by topic."""
         assignments: Assignments = {member: [] for member in members}
         order = in_member_order(members)
         subscribed = {member: frozenset(members[member].topics) for member in order}

@@ -33,7 +33,7 @@ from odradek.protocol.primitives import WireError, as_bytes_view
 _int32 = Struct(">i")
 
 Claim = tuple[Sequence[TopicPartition], int]
-"""A member's report of its last assignment, and its generation."""
+"""The last assignment that a member reports, and its generation."""
 
 
 class StickyAssignor:
@@ -70,7 +70,7 @@ class CooperativeStickyAssignor:
     def __init__(self) -> None:
         self.partition_racks: PartitionRacks = {}
         self._aim: tuple[object, Assignments] | None = None
-        """Goal of the last round, and the group that it is for."""
+        """Target of the last round, and the group for which it was computed."""
 
     def user_data(self, last: Sequence[TopicPartition], generation: int) -> bytes | None:
         """Return the generation, for leaders older than version 2 of the subscription (KIP-792)."""
@@ -79,7 +79,7 @@ class CooperativeStickyAssignor:
     def assign(
         self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
     ) -> Assignments:
-        """Balance the partitions, without those that their owners must revoke first."""
+        """Balance the partitions, but leave out those that their owners must revoke first."""
         claims = {m: (s.owned, _generation(s)) for m, s in members.items()}
         group = (
             {m: (frozenset(s.topics), s.rack) for m, s in members.items()},
@@ -102,10 +102,10 @@ class CooperativeStickyAssignor:
     def _aimed_at(
         self, group: object, members: Mapping[str, MemberSubscription]
     ) -> Assignments | None:
-        """Return the target of the last round, if the group is the same and on its way to it.
+        """Return the target of the last round, if the group is the same and moves towards it.
 
-        Computed again from the ownership between two rounds, the target could differ each time, and
-        the group would never become stable.
+        If it were computed again from the ownership between two rounds, the target could differ
+        each time, and the group would never become stable.
         """
         if self._aim is None or self._aim[0] != group:
             return None
@@ -117,7 +117,7 @@ class CooperativeStickyAssignor:
 def _is_free(claims: Mapping[str, int], member: str) -> bool:
     """Return whether no other member owns a partition that this member is about to be assigned.
 
-    A claim from an older generation is outdated. Of two equal ones either may be right, so both
+    A claim from an older generation is outdated. Of two equal claims either may be right, so both
     members revoke the partition.
     """
     own = claims.get(member, -math.inf)
@@ -142,7 +142,7 @@ def _claim_in_user_data(data: bytes | None) -> Claim:
     try:
         partitions, pos = read_partitions(view, 0)
     except (WireError, StructError, IndexError, UnicodeDecodeError):
-        return (), NO_GENERATION  # another assignor's data: the member starts from nothing
+        return (), NO_GENERATION  # data of another assignor: the member starts without partitions
     if len(view) - pos < _int32.size:
         return partitions, NO_GENERATION
     return partitions, max(NO_GENERATION, _int32.unpack_from(view, pos)[0])

@@ -1,10 +1,10 @@
 """Assign by racks (KIP-881): balance comes first, then racks, then claims.
 
-In: the racks of members and of replicas, valid claims. Out: each member's partitions if all
-subscribe to the same topics, and `Nearness` if they don't. As in Java, a claim on a partition
-without a replica in its member's rack doesn't count while a member in a replica's rack has capacity
-for it; here it counts before the rest is assigned, so partitions without a member in a replica's
-rack don't move.
+In: the racks of members and of replicas, valid claims (partitions that members had before). Out:
+each member's partitions if all subscribe to the same topics, and `Nearness` if they don't. As in
+Java, a claim on a partition without a replica in its member's rack is ignored while a member in a
+replica's rack has capacity for it. Here other claims of this kind are applied before the rest is
+assigned, so partitions without a member in a replica's rack don't move.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odradek.common.types import TopicPartition
 
 
 class Nearness:
-    """Members with a replica of a partition in their own rack."""
+    """Racks of a group: a member is near a partition if a replica is in its rack."""
 
     def __init__(self, member_racks: Mapping[str, str], racks: PartitionRacks) -> None:
         self._member_racks = member_racks
@@ -40,7 +40,7 @@ class Nearness:
         return member in self._member_racks and not self.near(member, partition)
 
     def count(self, given: Assignments) -> int:
-        """How many partitions are near to their members."""
+        """Return the number of partitions whose members are near."""
         return sum(self.near(member, p) for member, found in given.items() for p in found)
 
     def neighbours(self, partition: TopicPartition) -> int:
@@ -72,7 +72,7 @@ def nearness(
 
 
 class _Quotas:
-    """Members that may get more partitions: up to `each`, and some one more."""
+    """Members that may get more partitions: each up to `each`, and some of them one more."""
 
     def __init__(self, members: Sequence[str], count: int) -> None:
         self.each, self._one_more = divmod(count, len(members))
@@ -83,7 +83,7 @@ class _Quotas:
         self.given: Assignments = {}
 
     def begin(self, member: str, mine: Sequence[TopicPartition]) -> None:
-        """Begin with those of its partitions that the member may keep."""
+        """Note a member, and return those of its partitions that it may keep."""
         room = self.most if len(mine) >= self.most and self._one_more else self.each
         self.given[member] = list(mine[:room])
         if len(self.given[member]) < self.each:
@@ -95,7 +95,7 @@ class _Quotas:
             self._one_more_given()
 
     def give(self, line: list[str], at: int, partition: TopicPartition) -> bool:
-        """Assign a partition to `line[at]`; return whether that member remains in the line."""
+        """Assign a partition to `line[at]`; return whether that member may get more."""
         member = line[at]
         self.given[member].append(partition)
         count = len(self.given[member])
@@ -170,7 +170,7 @@ def _give_near(
 def _give_back(
     free: Sequence[TopicPartition], quotas: _Quotas, owners: Mapping[TopicPartition, str]
 ) -> list[TopicPartition]:
-    """Keep partitions without a member in a replica's rack, up to capacity; return the rest."""
+    """Let members keep partitions to which none is near, up to capacity; return the rest."""
     rest = []
     for partition in free:
         owner = owners.get(partition)

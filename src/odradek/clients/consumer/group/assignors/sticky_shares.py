@@ -1,4 +1,4 @@
-"""Balance for the sticky assignors: from the partitions that members may keep to all assignments.
+"""Balance for the sticky assignors, starting with the partitions that members may keep.
 
 In: members in order, topics with their partition counts, and valid claims. Out: each member's
 partitions. If all subscribe to the same topics the result is exact: numbers that differ by at most
@@ -17,13 +17,13 @@ from odradek.clients.consumer.group.assignors.sticky_racks import Nearness
 from odradek.common.types import TopicPartition
 
 CHAIN_STEPS = 3_000_000
-"""Steps of the search for chains of moves: a second or two at worst.
+"""Maximum number of steps of the search for chains of moves: a second or two at worst.
 
-Java's assignor doesn't search for chains, so it leaves at least as much unbalanced.
+Java's assignor doesn't search for chains, so its result is never more balanced.
 """
 
 GIVERS_COMPARED = 32
-"""Members of equal load that are searched for one with a partition that it didn't have before."""
+"""Maximum number of equally loaded members that are searched for a partition that moves freely."""
 
 
 def share_alike(
@@ -53,9 +53,9 @@ def share_alike(
         for partition in (TopicPartition(topic, n) for n in range(topics[topic]))
         if partition not in taken
     )
-    # In turns, until each has `each` partitions; then one more for some of them.
+    # Round-robin, until each has `each` partitions; then one more for some of them.
     turns: deque[str] = deque(needy)
-    extra: Iterator[str] = iter(even)  # continues while the list grows
+    extra: Iterator[str] = iter(even)  # an iterator, as the list grows meanwhile
     for partition in free:
         member = turns.popleft() if turns else next(extra)
         given[member].append(partition)
@@ -136,7 +136,7 @@ def _share_near(
             near = [m for m in shares.takers[topic] if racks.near(m, partition)]
             member = min(near, key=shares.load.__getitem__, default=far.get(partition))
             if member is not None:
-                # A member keeps it like a partition in its rack: it had it before.
+                # The member keeps it like a partition in its rack, because it had it before.
                 shares.add(member, partition, loose=far.get(partition) != member)
                 taken.add(partition)
 
@@ -154,8 +154,10 @@ class _Shares:
         self._racks = racks
         self.subscribed = subscribed
         self.held: dict[str, dict[str, dict[TopicPartition, bool]]] = {m: {} for m in members}
-        """By member and topic; true for partitions that the member didn't have before, which move
-        at no cost."""
+        """Partitions by member and topic.
+
+        True if the member didn't have them before, so that they move freely.
+        """
         self.load = dict.fromkeys(members, 0)
         self.takers: dict[str, list[str]] = {}
         for member in members:
@@ -199,7 +201,7 @@ class _Shares:
         heapq.heapify(queue)
         while queue:
             load, n, taker = queue[0]
-            if load != self.load[taker]:  # it gave something away since
+            if load != self.load[taker]:  # it has lost partitions since
                 heapq.heapreplace(queue, (self.load[taker], n, taker))
                 continue
             found = self._giver(taker, levels)
