@@ -126,9 +126,9 @@ def test_a_broker_that_wakes_up_causes_no_duplicate_reads() -> None:
         readings = [Reading(zombie, position) for _ in range(CONSUMERS)]
         for reading in readings:
             closing.callback(reading.close)
-        until(lambda: all(reading.waits() for reading in readings))
+        until(lambda: all(reading.is_waiting() for reading in readings))
         with zombie.awake():
-            until(lambda: all(reading.has_judged() for reading in readings))
+            until(lambda: all(reading.has_decided() for reading in readings))
         zombie.write(1, b"new")
         until(lambda: all(reading.records for reading in readings))
         assert [[r.value for r in reading.records] for reading in readings] == [

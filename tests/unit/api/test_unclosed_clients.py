@@ -391,7 +391,7 @@ def test_a_dropped_client_closes_its_events_file_and_the_producer_of_its_events(
     }
     kind, call = calls[client]
     with one_broker() as (_, servers):
-        before = ours()
+        before = threads_and_descriptors()
         made = [kind(bootstrap_servers=servers, events_dir=str(tmp_path), events_topic="t")]
         call(made[0])
         assert list(tmp_path.iterdir())
@@ -399,7 +399,7 @@ def test_a_dropped_client_closes_its_events_file_and_the_producer_of_its_events(
             made.clear()
         assert collected(before)
         assert "odradek-events" not in {thread.name for thread in threading.enumerate()}
-        assert written(servers) > (client == "producer")  # the events
+        assert log_end_offset(servers) > (client == "producer")  # the events
 
 
 def test_collecting_an_unused_or_closed_client_warns_nothing() -> None:
