@@ -15,10 +15,8 @@ import logging
 import os
 import platform
 import time
-import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from odradek.common.events import Event, event_line
 from odradek.runtime.fork import ForkGuard, watch
@@ -33,14 +31,13 @@ class EventFile:
     The file is also closed when this object is collected: its client may never be closed (R-HO-4).
     """
 
+    _descriptor: int | None = None
+
     def __init__(self, directory: str | os.PathLike[str], client: str) -> None:
         self._host = platform.node() or "host"
         self.path = Path(directory) / f"events-{self._host}-{os.getpid()}.jsonl"
         self._client = client
         self._guard = ForkGuard()
-        self._descriptor: int | None = None
-        self._close: weakref.finalize[[int], Any] | None = None
-        """Closes the open descriptor, once."""
         self._warned = False
         self._torn = False
 
@@ -62,9 +59,7 @@ class EventFile:
     def _write(self, line: bytes) -> None:
         if self._descriptor is None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._descriptor = descriptor = append_privately(self.path)
-            self._close = weakref.finalize(self, _close, descriptor)
-            self._close.atexit = False
+            self._descriptor = append_privately(self.path)
             watch(self)
         if self._torn:  # a full disk has cut the previous line: begin a new one
             line = b"\n" + line
@@ -73,17 +68,17 @@ class EventFile:
 
     def close(self) -> None:
         """Close the file; a later event opens it again."""
-        close, self._close, self._descriptor = self._close, None, None
-        if close is not None and not self._guard.forked:
-            close()
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None and not self._guard.forked:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if self._descriptor is not None:
+            self.close()
 
     def abandon(self) -> None:
         """In a forked child: close the child's copy of the descriptor."""
-        close, self._close, self._descriptor = self._close, None, None
-        if close is not None:
-            close()
-
-
-def _close(descriptor: int) -> None:
-    with suppress(OSError):
-        os.close(descriptor)
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):
+                os.close(descriptor)
