@@ -17,10 +17,15 @@ import platform
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from odradek.common.events import Event, event_line
 from odradek.runtime.fork import ForkGuard, watch
+from odradek.runtime.left_open import when_collected
 from odradek.runtime.private_files import append_privately
+
+if TYPE_CHECKING:
+    import weakref
 
 logger = logging.getLogger("odradek")
 
@@ -31,13 +36,14 @@ class EventFile:
     The file is also closed when this object is collected: its client may never be closed (R-HO-4).
     """
 
-    _descriptor: int | None = None
-
     def __init__(self, directory: str | os.PathLike[str], client: str) -> None:
         self._host = platform.node() or "host"
         self.path = Path(directory) / f"events-{self._host}-{os.getpid()}.jsonl"
         self._client = client
         self._guard = ForkGuard()
+        self._descriptor: int | None = None
+        self._close: weakref.finalize[..., Any] | None = None
+        """Closes the open descriptor, once."""
         self._warned = False
         self._torn = False
 
@@ -59,7 +65,8 @@ class EventFile:
     def _write(self, line: bytes) -> None:
         if self._descriptor is None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._descriptor = append_privately(self.path)
+            self._descriptor = descriptor = append_privately(self.path)
+            self._close = when_collected(self, _close, descriptor)
             watch(self)
         if self._torn:  # a full disk has cut the previous line: begin a new one
             line = b"\n" + line
@@ -68,17 +75,17 @@ class EventFile:
 
     def close(self) -> None:
         """Close the file; a later event opens it again."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None and not self._guard.forked:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        if self._descriptor is not None:
-            self.close()
+        close, self._close, self._descriptor = self._close, None, None
+        if close is not None and not self._guard.forked:
+            close()
 
     def abandon(self) -> None:
         """In a forked child: close the child's copy of the descriptor."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            with suppress(OSError):
-                os.close(descriptor)
+        close, self._close, self._descriptor = self._close, None, None
+        if close is not None:
+            close()
+
+
+def _close(descriptor: int) -> None:
+    with suppress(OSError):
+        os.close(descriptor)
