@@ -109,20 +109,27 @@ class Opened:
             )
 
 
-_open: dict[Opened, weakref.finalize[[Opened], Any]] = {}
+_open: dict[Opened, weakref.finalize[..., Any]] = {}
 """Clients that the program still refers to, and dropped producers that still send."""
 _in_children = False
 
 
 def opened(client: object, what: Opened) -> None:
     """Watch over a client until it is `closed`."""
-    watch = weakref.finalize(client, _dropped, what)
-    watch.atexit = False
-    _open[what] = watch
+    _open[what] = when_collected(client, _dropped, what)
     util: Any = sys.modules.get("multiprocessing.util")
     if util is not None and not _in_children:  # without, this is none of its children
         util.register_after_fork(_watch_child, _watch_child)  # which forgets its finalisers
         _watch_child()
+
+
+def when_collected(
+    owner: object, call: Callable[..., object], *arguments: object
+) -> weakref.finalize[..., Any]:
+    """Call a function when the owner is collected, but not at the program's end."""
+    watch = weakref.finalize(owner, call, *arguments)
+    watch.atexit = False
+    return watch
 
 
 def _made_at() -> tuple[str, int]:

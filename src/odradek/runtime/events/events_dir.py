@@ -15,14 +15,17 @@ import logging
 import os
 import platform
 import time
-import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.common.events import Event, event_line
 from odradek.runtime.fork import ForkGuard, watch
+from odradek.runtime.left_open import when_collected
 from odradek.runtime.private_files import append_privately
+
+if TYPE_CHECKING:
+    import weakref
 
 logger = logging.getLogger("odradek")
 
@@ -39,7 +42,7 @@ class EventFile:
         self._client = client
         self._guard = ForkGuard()
         self._descriptor: int | None = None
-        self._close: weakref.finalize[[int], Any] | None = None
+        self._close: weakref.finalize[..., Any] | None = None
         """Closes the open descriptor, once."""
         self._warned = False
         self._torn = False
@@ -63,8 +66,7 @@ class EventFile:
         if self._descriptor is None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = descriptor = append_privately(self.path)
-            self._close = weakref.finalize(self, _close, descriptor)
-            self._close.atexit = False
+            self._close = when_collected(self, _close, descriptor)
             watch(self)
         if self._torn:  # a full disk has cut the previous line: begin a new one
             line = b"\n" + line
