@@ -270,7 +270,7 @@ def test_an_error_whose_str_fails_is_named_by_its_class() -> None:
     [item] = begun(work)
     work.ended(item, UnprintableError(), 0.0)
     assert item.letter is not None
-    assert dict(item.letter["headers"])[PREFIX + "exception.message"] == b"UnspeakableError"
+    assert dict(item.letter["headers"])[PREFIX + "exception.message"] == b"UnprintableError"
 
 
 class MisleadingError(Exception):
@@ -294,7 +294,7 @@ def test_attributes_of_a_programs_error_are_ignored() -> None:
         work.ended(item, MisleadingError("no"), now)
     assert (item.attempts, work.retried, work.failure) == (2, 1, None)
     assert item.letter is not None
-    assert dict(item.letter["headers"])[PREFIX + "exception.class.name"] == b"None.OddError"
+    assert dict(item.letter["headers"])[PREFIX + "exception.class.name"] == b"None.MisleadingError"
 
 
 def test_a_key_waits_for_a_record_that_ran_before_a_revocation() -> None:
