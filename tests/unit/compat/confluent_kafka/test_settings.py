@@ -188,7 +188,7 @@ def no_setting_was_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(without_effect, "_told", set())
 
 
-@pytest.mark.usefixtures("nothing_was_told")
+@pytest.mark.usefixtures("no_setting_was_reported")
 def test_settings_of_other_kinds_cause_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """librdkafka does the same."""
     _, config = of(PRODUCER, **{"group.id": "g", "enable.partition.eof": True, "acks": 1})
@@ -217,7 +217,7 @@ def test_the_refresh_interval_is_the_age_of_metadata() -> None:
         assert of(kind, **{name: -1})[1]["metadata.max.age.ms"] > 1e9
 
 
-@pytest.mark.usefixtures("nothing_was_told")
+@pytest.mark.usefixtures("no_setting_was_reported")
 def test_the_warning_for_a_registry_setting(caplog: pytest.LogCaptureFixture) -> None:
     of(PRODUCER, **{"schema.registry.url": "http://a", "basic.auth.user.info": None})
     (record,) = caplog.records
