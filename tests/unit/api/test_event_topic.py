@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from tests.time_limits import HANG_S
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -65,6 +66,10 @@ def test_the_events_producer_gets_changed_credentials_before_and_after_it_opens(
             assert credentials_of(cast("Producer", sink._producer)) == ("bob", "newest")
         finally:
             sink.close(0.0)
+    # The thread of the events may report once more, in the middle of a later test.
+    if published.queue._thread is not None:
+        published.queue._thread.join(HANG_S)
+        assert not published.queue._thread.is_alive()
 
 
 def credentials_of(producer: Producer) -> tuple[str | None, str]:

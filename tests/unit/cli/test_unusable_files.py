@@ -49,8 +49,9 @@ def test_a_home_that_cannot_be_used(tmp_path: Path, words: str) -> None:
     home.write_text("")  # a file: root may write to any directory
     environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")}
     ran = subprocess.run(
-        [sys.executable, "-m", "odradek", *words.split()],
-        env={**environment, "HOME": str(home), "SHELL": "/bin/bash"},
+        # From a shell, as the completion is installed for the shell that started the command.
+        ["bash", "-c", '"$@"; exit $?', "bash", sys.executable, "-m", "odradek", *words.split()],
+        env={**environment, "HOME": str(home)},
         capture_output=True,
         text=True,
         timeout=HANG_S,
