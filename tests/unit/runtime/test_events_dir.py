@@ -1,4 +1,4 @@
-"""Events as JSON lines."""
+"""Test events as JSON lines in a file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_clients_of_a_process_share_the_file(tmp_path: Path) -> None:
         events.close()
 
 
-def test_after_close_it_opens_again(tmp_path: Path) -> None:
+def test_after_close_the_file_is_opened_again(tmp_path: Path) -> None:
     events = EventFile(tmp_path, "c")
     for _ in range(2):
         events(Event(0.0, "closed"))
@@ -68,7 +68,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
-        events(Event(0.0, "broken"))  # cut off
+        events(Event(0.0, "broken"))  # truncated
     events(Event(1.0, "closed"))
     assert json.loads(events.path.read_text().splitlines()[-1])["kind"] == "closed"
     events.close()
