@@ -323,7 +323,7 @@ class TestAddresses:
             ("PLAINTEXT://h:1", Address("h", 1)),
         ],
     )
-    def test_parse(self, text: str, address: Address) -> None:
+    def test_addresses_are_parsed(self, text: str, address: Address) -> None:
         assert parse_address("x", text) == address
 
     @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_copies_remain_secrets() -> None:
 
 
 def test_an_error_being_handled_keeps_its_generators() -> None:
-    """If a client is created in an `except` block and fails, the handled error's flows continue."""
+    """Removing secrets from tracebacks must not close generators of the error being handled."""
 
     def flow() -> Iterator[BaseException]:
         try:

@@ -92,7 +92,7 @@ def test_a_position_with_an_epoch_before_the_first_metadata() -> None:
             [1 + n / 10 for n in range(89)],
             [B1, B2],
             None,
-            id="many within 10 s",
+            id="89 within 10 s",
         ),
     ],
 )

@@ -390,6 +390,6 @@ def test_a_batch_can_be_sealed_while_the_encoder_writes_others(
         thread = threading.Thread(target=made.encode, args=args, kwargs=options)
         thread.start()
         while thread.is_alive():
-            first.limit_bytes += 1  # as `build` does, it checks the batch's user
+            first.limit_bytes += 1  # it checks that no other thread writes
         thread.join()
         assert first.build() is not None

@@ -150,7 +150,7 @@ def test_overflowing_timestamps() -> None:
 
 
 def test_a_corrupt_batch_leaves_nothing_in_the_columns() -> None:
-    """Nulls and headers noted before the fault are removed again."""
+    """Nulls and headers stored before the fault are removed again."""
     good = encode([(i, 5, 0, b"k", b"v", (("h", b"1"),)) for i in range(3)])
     bad_records = record(Z, Z, N, N, write_varint(1), b"\x02h", N) + b"\x80"
     bad = bytearray(with_records(bad_records, 2))
@@ -280,7 +280,7 @@ def test_views_refer_to_the_buffer_and_keep_it_alive(codec: str | None) -> None:
 
 
 @pytest.mark.parametrize("headers", [False, True])
-def test_rows_as_tuples(headers: bool) -> None:
+def test_rows_are_built_as_named_tuples(headers: bool) -> None:
     buffer = batches(300, headers=headers)
     for decode in (kernel.decode, reference.decode):
         columns = decode(buffer, start_offset=0).columns.slice(7, 290)
@@ -398,7 +398,7 @@ def test_invalid_columns_for_arrow_return_their_memory() -> None:
     assert kernel.pool_state().lent == before
 
 
-def test_surveys_agree() -> None:
+def test_native_and_python_surveys_agree() -> None:
     rng = random.Random(3)
     whole = bytes(batches(3, 20, 1, 50, codec="zstd"))
     for cut in range(0, len(whole), 7):

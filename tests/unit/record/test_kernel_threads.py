@@ -127,7 +127,7 @@ def test_an_encoder_and_threads_share_a_batch() -> None:
                 at = encoder.encode(
                     at, min(at + 3, rows), timestamp_ms=5, room=room, sticky=0, sticky_room=room
                 )[0]
-                encoder.use(0, batch)  # other records came in between: the piece ends
+                encoder.use(0, batch)  # records of other threads came in between
 
         at_once(encode, *(lambda t=t: append(t) for t in range(THREADS - 1)))
         written = [given[4 * n : 4 * n + 4] for n in range(rows)]
@@ -217,7 +217,7 @@ def test_threads_share_the_fast_path_into_open_batches() -> None:
         assert sorted(keys_in(batches[topic].builder)) == sorted(wanted)  # type: ignore[type-var]
 
 
-def test_notes_of_a_message_stay_together() -> None:
+def test_the_data_of_a_report_comes_from_one_message() -> None:
     """A report is built of one message's data, although other threads send at the same time."""
     snapshot, room = object(), kernel_encode.Room(1 << 40, 1 << 40)
     waiting = SentMessages(Given({}), lambda _: None)

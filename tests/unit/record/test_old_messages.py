@@ -65,7 +65,7 @@ def test_plain_messages_with_gaps_of_compaction() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("layout", ["binary", "binary_view"])
-def test_wrappers(codec: str, layout: str) -> None:
+def test_compressed_messages(codec: str, layout: str) -> None:
     relative = b"".join(one(20 + i, 1, written=i) for i in (0, 1, 4))
     absolute = b"".join(one(i, 0) for i in (7, 8, 11))
     buffer = log(wrapper(absolute, 11, 0, CODECS[codec]), wrapper(relative, 24, 1, CODECS[codec]))

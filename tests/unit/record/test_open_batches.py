@@ -68,7 +68,7 @@ class Lane:
 
 
 def notes_of(use: Encoding) -> Any:
-    """Return notes of a batch that count those that come late."""
+    """Return a queue of a batch's messages that counts those that come late."""
 
     class Reports(use.Notes):  # type: ignore[misc, name-defined]
         lates = 0
@@ -187,7 +187,7 @@ def test_invalid_arguments_are_rejected_by_the_builder(use: Encoding) -> None:
     assert scene.send(value=bytearray(b"v"))._index == 0
 
 
-def test_a_message_is_noted(use: Encoding) -> None:
+def test_a_message_is_queued_for_its_report(use: Encoding) -> None:
     scene = Scene(use)
     assert scene.report(key=None, value=b"1234", call=print) is True
     assert scene.report(value=None, at=55, partition=1) is True
@@ -214,7 +214,7 @@ def test_unusual_messages_are_left_to_the_slow_path(use: Encoding) -> None:
     assert (scene.room.messages, scene.room.size) == (100, 10_000)
 
 
-def test_messages_need_free_memory_and_notes(use: Encoding) -> None:
+def test_without_space_in_the_queue_the_slow_path_is_used(use: Encoding) -> None:
     scene = Scene(use)
     scene.room.messages = 1
     assert scene.report() is True
@@ -263,7 +263,7 @@ def test_reports_are_built(use: Encoding) -> None:
         use.build_reports(Message, 0, "t", 3, (0, -1), None, 1.0)
 
 
-def test_notes_are_taken_out_and_put_back(use: Encoding) -> None:
+def test_queued_messages_are_taken_and_put_back(use: Encoding) -> None:
     notes, held = use.Notes(), str(object()).encode()
     before = sys.getrefcount(held)
     wanted = [(n, float(n), n, held, None, n) for n in range(50)]
@@ -290,7 +290,7 @@ def test_notes_are_taken_out_and_put_back(use: Encoding) -> None:
     assert sys.getrefcount(held) == before
 
 
-def test_a_callback_that_refers_to_its_notes_is_collected(use: Encoding) -> None:
+def test_a_callback_in_a_reference_cycle_is_collected(use: Encoding) -> None:
     class Held:
         notes: Any = None
 

@@ -63,7 +63,7 @@ def test_after_close_the_file_is_opened_again(tmp_path: Path) -> None:
     assert len(lines(events)) == 2
 
 
-def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_truncated_by_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = EventFile(tmp_path, "c")
     write = os.write
     with monkeypatch.context() as patch:

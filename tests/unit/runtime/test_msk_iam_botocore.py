@@ -21,7 +21,7 @@ ROLE = "arn:aws:iam::123456789012:role/Reader"
 __all__ = ["no_aws_here"]
 
 
-def test_a_profile(tmp_path: Path) -> None:
+def test_credentials_of_a_profile(tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text(
         "[dev]\naws_access_key_id = AKIDDEV\naws_secret_access_key = dev\n"
     )
@@ -58,7 +58,7 @@ def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
 
 
 @pytest.mark.slow
-def test_a_role(sts: Sts) -> None:
+def test_credentials_of_a_role(sts: Sts) -> None:
     options = {
         **GIVEN,
         "sasl.aws.msk.iam.role.arn": ROLE,

@@ -73,7 +73,7 @@ def test_an_incomplete_pair_of_keys_is_rejected() -> None:
 
 
 @pytest.mark.usefixtures("without_botocore")
-def test_the_region() -> None:
+def test_the_region_from_options_broker_or_environment() -> None:
     broker = Address("b-1.x.c2.kafka.eu-west-3.amazonaws.com", 9098)
     assert source(AWS_REGION="us-east-1").region(broker) == "eu-west-3"
     assert source(AWS_REGION="us-east-1").region(NOWHERE) == "us-east-1"

@@ -46,7 +46,7 @@ def test_addresses_keep_their_order_without_duplicates(monkeypatch: pytest.Monke
         ("a" * 70 + ".example", (OSError, UnicodeError)),  # no codec accepts it
     ],
 )
-def test_names(host: SelectorHost, engine: ScriptedEngine, name: str, found: Any) -> None:
+def test_lookup_results(host: SelectorHost, engine: ScriptedEngine, name: str, found: Any) -> None:
     answer = run(host, engine.resolve(name, host.now() + PATIENCE))
     if isinstance(found, set):
         assert set(answer.result()) <= found

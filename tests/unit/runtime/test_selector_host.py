@@ -26,7 +26,7 @@ from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.hosts.transport import IOV_MAX
 
 
-def test_echo(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_bytes_are_sent_and_received(host: SelectorHost, engine: ScriptedEngine) -> None:
     with peer(echo) as server:
         connection = engine.open(server.port)
         engine.send(connection, b"be", b"fore ", b"")  # queued before the connection is established

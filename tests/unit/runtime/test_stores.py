@@ -98,7 +98,7 @@ def der(path: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "two"])
-def test_keys(stores: dict[str, Path], alice: KeyAndCertificate, kind: str) -> None:
+def test_keys_of_every_store(stores: dict[str, Path], alice: KeyAndCertificate, kind: str) -> None:
     key = KEY_PASSWORD if kind == "two" else None
     found = own_key(key_source(stores[kind], None if kind == "PEM" else PASSWORD, key)).reveal()
     numbers = load_pem_private_key(found.encode(), None).private_numbers()  # type: ignore[union-attr]
@@ -109,7 +109,7 @@ def test_keys(stores: dict[str, Path], alice: KeyAndCertificate, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "JKS without a password"])
-def test_trust(authority: Authority, kind: str) -> None:
+def test_trust_of_every_store(authority: Authority, kind: str) -> None:
     path = authority.truststore(kind.split()[0])  # type: ignore[arg-type]
     password = None if "without" in kind else PASSWORD
     assert trusted(trust_source(path, password)) == der(authority.certificate)

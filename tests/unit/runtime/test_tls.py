@@ -31,7 +31,7 @@ def host(engine: ScriptedEngine, authority: Authority) -> Iterator[SelectorHost]
 
 
 @pytest.mark.parametrize("name", ["localhost", "localhost.", "127.0.0.1"])
-def test_echo(
+def test_bytes_are_sent_and_received(
     host: SelectorHost, engine: ScriptedEngine, theirs: ssl.SSLContext, name: str
 ) -> None:
     with peer(echo, theirs) as server:

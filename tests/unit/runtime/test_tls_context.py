@@ -356,7 +356,7 @@ def test_a_key_of_another_certificate(alice: KeyAndCertificate, broker: KeyAndCe
         ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "TLSv1.3"),
     ],
 )
-def test_versions(
+def test_negotiated_tls_versions(
     authority: Authority, broker: KeyAndCertificate, given: dict[str, Any], version: str
 ) -> None:
     made = TlsContexts(config({"ssl_cafile": str(authority.certificate), **given})).context()
@@ -371,7 +371,7 @@ def test_versions(
             shake(made, other)
 
 
-def test_ciphers(
+def test_cipher_suites_by_name(
     authority: Authority, broker: KeyAndCertificate, caplog: pytest.LogCaptureFixture
 ) -> None:
     for suites in (

@@ -33,7 +33,7 @@ def through(engine: ScriptedEngine, proxy: Proxy, port: int, host: str = "localh
 @pytest.mark.parametrize("pieces", [False, True])
 @pytest.mark.parametrize("login", [None, LOGIN])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_echo(
+def test_bytes_pass_through_a_proxy(
     host: SelectorHost, engine: ScriptedEngine, scheme: str, login: Any, pieces: bool
 ) -> None:
     """The response may come in pieces; bytes after it belong to the connection."""

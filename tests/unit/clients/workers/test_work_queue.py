@@ -142,7 +142,7 @@ def test_a_random_history_agrees_with_the_model(seed: int) -> None:
         new = {p: at for p, at in firsts.items() if oracle.has_new(p, acknowledged.get(p))}
         assert new.items() <= found.items() <= firsts.items()
         assert not any(at[0] == acknowledged.get(p) for p, at in found.items())
-        assert list(work.moved) == list(found)  # or gaps would wake the loop
+        assert list(work.moved) == list(found)  # `moved` lists the same partitions
         if chance.random() < 0.1:
             work.committed(asked)
             acknowledged |= {p: at.offset for p, at in asked.items()}
@@ -342,7 +342,7 @@ def test_after_a_truncation_the_same_offset_is_another_record() -> None:
     ("ordering", "together"),
     [("key", [0, 2, 3, 4]), ("partition", [0]), ("unordered", [0, 1, 2, 3])],
 )
-def test_orderings(ordering: str, together: list[int]) -> None:
+def test_which_records_run_at_once_in_each_ordering(ordering: str, together: list[int]) -> None:
     work = queue(ordering=ordering)
     keys = [b"a", b"a", b"b", None, None]
     work.add(record(offset, key) for offset, key in enumerate(keys))

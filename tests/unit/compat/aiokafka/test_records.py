@@ -26,13 +26,13 @@ from odradek.testing import KafkaSimulation
 FIELDS = ("t", 3, 7, 1000, 1, b"k", b"value", None, 1, 5, (("h", b""),))
 
 
-def made() -> ConsumerRecord[Any, Any]:
+def aiokafka_record() -> ConsumerRecord[Any, Any]:
     [record] = records_of([Record("t", 3, 7, 1000, 1, b"k", b"value", (("h", b""),), 2)])
     return record
 
 
 def test_a_record_equals_aiokafkas_dataclass() -> None:
-    record, same = made(), aiokafka.structs.ConsumerRecord(*FIELDS)
+    record, same = aiokafka_record(), aiokafka.structs.ConsumerRecord(*FIELDS)
     assert (repr(record), asdict(record), vars(record)) == (repr(same), asdict(same), vars(same))
     assert record == ConsumerRecord(*FIELDS)
     assert type(record) is ConsumerRecord
@@ -48,7 +48,7 @@ def test_a_record_equals_aiokafkas_dataclass() -> None:
 
 
 def test_a_record_in_a_cycle_is_collected() -> None:
-    record = made()
+    record = aiokafka_record()
     gone = weakref.ref(record)
     record.value = [record]
     del record

@@ -160,7 +160,7 @@ def test_statistics_come_in_poll_at_their_interval(library: Any, cluster: FakeCl
 
 @LIBRARIES
 @pytest.mark.parametrize("given", [{"statistics.interval.ms": 0}, {"stats_cb": None}])
-def test_without_an_interval_or_a_callback_none_are_sent(
+def test_without_interval_or_callback_no_statistics_come(
     library: Any, given: Json, cluster: FakeCluster
 ) -> None:
     told: list[Json] = []
