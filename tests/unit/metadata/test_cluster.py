@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 
 import pytest
-from tests.unit.metadata.known import GONE, ID, OTHER, answer, topic
+from tests.unit.metadata.metadata_responses import GONE, ID, OTHER, answer, topic
 
 from odradek.common.types import Address
 from odradek.metadata.cluster import (

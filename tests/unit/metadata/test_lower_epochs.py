@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from tests.unit.metadata.known import ID, Known, answer, topic
+from tests.unit.metadata.metadata_responses import ID, Known, answer, topic
 
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.errors.kafka import NotLeaderOrFollowerError, UnknownLeaderEpochError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from tests.unit.metadata.known import ID, OTHER, Known, answer, topic
+from tests.unit.metadata.metadata_responses import ID, OTHER, Known, answer, topic
 
 from odradek.common.errors.kafka import NotLeaderOrFollowerError
 from odradek.common.types import Address, TopicPartition
