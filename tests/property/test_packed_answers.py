@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.metadata.known import ID, OTHER, Known, answer
+from tests.unit.metadata.metadata_responses import ID, OTHER, Known, answer
 
 from odradek.metadata.cluster import NO_ID, Cluster, from_hint, seen_epochs, to_hint
 from odradek.protocol.messages.metadata import (

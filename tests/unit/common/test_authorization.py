@@ -1,4 +1,4 @@
-"""What a refusal for want of a right says."""
+"""Test the messages of authorization errors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from odradek.common.errors import kafka as kafka_errors
         (31, "IDEMPOTENT_WRITE", "", "IDEMPOTENT_WRITE on the cluster"),
     ],
 )
-def test_the_right_that_is_missing_is_named(
-    code: int, operation: str, name: str, words: str
-) -> None:
+def test_the_missing_acl_is_named(code: int, operation: str, name: str, words: str) -> None:
     error = kafka_errors.error_for(code, "no").needing(operation, name)
     assert isinstance(error, AuthorizationError)
     implied = f" ({operation} implies DESCRIBE)" if operation in ("READ", "WRITE") else ""
@@ -38,32 +36,32 @@ def test_the_right_that_is_missing_is_named(
     assert f"no. User 'alice' needs {words}" in str(error.of("alice"))
 
 
-def test_the_first_to_say_knows_best() -> None:
+def test_the_first_named_operation_is_kept() -> None:
     error = kafka_errors.TopicAuthorizationError("no").needing("WRITE", "a").needing("READ", "b")
     assert isinstance(error, AuthorizationError)
     assert (error.operation, error.resource) == ("WRITE", "topic 'a'")
 
 
-def test_other_errors_take_no_note() -> None:
+def test_other_errors_get_no_operation() -> None:
     error = kafka_errors.error_for(3, "no such topic")
     assert error.needing("READ", "a") is error
     assert "READ" not in str(error)
 
 
-def test_a_transaction_error_says_it_as_well() -> None:
+def test_a_transaction_error_names_the_missing_acl() -> None:
     error = abortable(kafka_errors.TopicAuthorizationError("no").needing("WRITE", "a"))
     assert isinstance(error, AbortableTransactionError)
     assert isinstance(error, kafka_errors.TopicAuthorizationError)
     assert "needs WRITE on topic 'a'" in str(error)
 
 
-def test_each_code_of_a_missing_right_is_one_of_these() -> None:
+def test_each_authorization_code_has_the_base_class() -> None:
     found = {c.name for c in kafka_errors.ERRORS.values() if issubclass(c, AuthorizationError)}
     assert found == {c.name for c in kafka_errors.ERRORS.values() if "AUTHORIZATION" in c.name}
     assert len(found) == 5
 
 
-def test_a_right_is_missing_on_what_was_refused() -> None:
+def test_an_operation_on_another_resource_type_is_ignored() -> None:
     error = kafka_errors.GroupAuthorizationError("no").needing("READ", "orders", "topic")
     assert "needs" not in str(error)
     assert "needs READ on group 'g'" in str(error.needing("READ", "g", "group"))

@@ -1,4 +1,4 @@
-"""The calculator (KIP-580) under random numbers, and the running backoff (R-BO-1, R-BO-3)."""
+"""Test the backoff calculator (KIP-580) with random numbers, and backoffs (R-BO-1, R-BO-3)."""
 
 import random
 
@@ -16,7 +16,7 @@ from odradek.common.backoff import Backoff, ExponentialBackoff
     st.floats(0, 1),
     st.integers(0, 2**32),
 )
-def test_never_above_the_maximum_never_negative_never_overflowing(
+def test_a_delay_is_never_negative_or_above_the_maximum(
     base: float, maximum: float, failures: int, jitter: float, seed: int
 ) -> None:
     delay = ExponentialBackoff(base, maximum, jitter).delay(failures, random.Random(seed))
@@ -24,24 +24,24 @@ def test_never_above_the_maximum_never_negative_never_overflowing(
 
 
 @given(st.integers(0, 30), st.integers(0, 2**32))
-def test_within_a_fifth_of_the_curve(failures: int, seed: int) -> None:
+def test_the_jitter_is_at_most_a_fifth(failures: int, seed: int) -> None:
     curve = min(0.1 * 2**failures, 1.0 / 1.2)  # all of the jitter fits below the maximum
     delay = ExponentialBackoff(0.1, 1.0).delay(failures, random.Random(seed))
     assert 0.8 * curve - 1e-9 <= delay <= 1.2 * curve + 1e-9
 
 
 @pytest.mark.parametrize("jitter", [-1.0, 1.5, 3000.0])
-def test_jitter_outside_zero_to_one_is_refused_with_its_value(jitter: float) -> None:
+def test_jitter_outside_0_to_1_is_rejected(jitter: float) -> None:
     with pytest.raises(ValueError, match=str(jitter)):
         ExponentialBackoff(0.1, 1.0, jitter)
 
 
-def test_a_jitter_of_one_is_accepted() -> None:
+def test_a_jitter_of_1_is_accepted() -> None:
     assert ExponentialBackoff(0.1, 1.0, 1.0).jitter == 1.0
 
 
-class Greatest(random.Random):
-    """The largest number that `random` returns."""
+class MaximumRandom(random.Random):
+    """A generator that always returns the largest number of `random`."""
 
     def random(self) -> float:
         return 1.0 - 2.0**-53
@@ -49,15 +49,15 @@ class Greatest(random.Random):
 
 @pytest.mark.parametrize("maximum", [0.875, 1.375, 1.75])
 def test_rounding_never_exceeds_the_maximum(maximum: float) -> None:
-    assert ExponentialBackoff(0.1, maximum).delay(9, Greatest()) == maximum
+    assert ExponentialBackoff(0.1, maximum).delay(9, MaximumRandom()) == maximum
 
 
-def test_negative_times_are_refused() -> None:
+def test_negative_times_are_rejected() -> None:
     with pytest.raises(ValueError, match="negative"):
         ExponentialBackoff(-0.1, 1.0)
 
 
-def test_a_running_backoff_keeps_its_deadline_and_starts_over_after_a_success() -> None:
+def test_a_backoff_keeps_its_deadline_and_is_reset_by_a_success() -> None:
     b = Backoff(ExponentialBackoff(0.1, 1.0, 0.0), random.Random(1))
     assert [b.failed(10.0) for _ in range(6)] == pytest.approx([10.1, 10.2, 10.4, 10.8, 11, 11])
     assert b.until == 11.0
@@ -70,7 +70,7 @@ def test_a_running_backoff_keeps_its_deadline_and_starts_over_after_a_success() 
     assert b.failed(30.0) == pytest.approx(30.4)
 
 
-def test_the_same_seed_gives_the_same_waits() -> None:
+def test_the_same_seed_yields_the_same_delays() -> None:
     policy = ExponentialBackoff(0.05, 1.0)
     first, second = (
         [policy.delay(n, rng) for n in range(20)] for rng in (random.Random(7), random.Random(7))

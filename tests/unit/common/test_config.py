@@ -1,4 +1,4 @@
-"""Configuration: names, types, the rules between options, warnings (R-CS-1, R-CS-7)."""
+"""Test configuration: names, types, rules between options, warnings (R-CS-1, R-CS-7)."""
 
 import logging
 import math
@@ -59,11 +59,11 @@ NO_RECOVERY = {RECOVERY: "none"}
             (CONSUMER, {RECOVERY: s}, {RECOVERY: "rebootstrap"})
             for s in ("REBOOTSTRAP", "Rebootstrap ")
         ),
-        # A poll raises after a minute with none only.
+        # Only with `none` does a poll raise after a minute.
         (CONSUMER, {}, {UNAVAILABLE_TIMEOUT: None, MAX_IDLE: 540.0, CLIENT_RACK: None}),
         (CONSUMER, NO_RECOVERY, {UNAVAILABLE_TIMEOUT: 60.0}),
         (CONSUMER, {**NO_RECOVERY, UNAVAILABLE_TIMEOUT: 5}, {UNAVAILABLE_TIMEOUT: 0.005}),
-        # As in Java, a long linger leaves a request its time; a short delivery shortens it.
+        # As in Java, a long linger doesn't change the request timeout; a short delivery does.
         (PRODUCER, {"linger.ms": 10**9}, {DELIVERY_TIMEOUT: 10**6 + 30.0, REQUEST_TIMEOUT: 30.0}),
         (
             PRODUCER,
@@ -80,9 +80,7 @@ NO_RECOVERY = {RECOVERY: "none"}
         (PRODUCER, {}, {MAX_REQUEST_SIZE: 1 << 20}),
     ],
 )
-def test_what_is_given_and_what_it_means(
-    client: str, given: dict[str, Any], expected: dict[str, Any]
-) -> None:
+def test_values_and_defaults(client: str, given: dict[str, Any], expected: dict[str, Any]) -> None:
     found = Config(client, {**BROKER, **given})
     assert {name: found[name] for name in expected} == expected
 
@@ -130,7 +128,7 @@ def test_what_is_given_and_what_it_means(
         (PRODUCER, {SERVERS: "https://h:2"}, "https://: use the host:port of a broker"),
     ],
 )
-def test_what_is_refused(client: str, given: dict[str, Any], text: str) -> None:
+def test_invalid_configurations_are_rejected(client: str, given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         Config(client, {**BROKER, **given})
 
@@ -146,21 +144,19 @@ def test_what_is_refused(client: str, given: dict[str, Any], text: str) -> None:
         ({"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 1000}, (2.0, 1.0)),
     ],
 )
-def test_kip_144_max_follows_a_base_that_is_not_the_default(
+def test_kip_144_the_maximum_follows_a_base_that_is_not_the_default(
     given: dict[str, int], pair: tuple[float, float]
 ) -> None:
     policy = Config(CONSUMER, {**BROKER, **given}).backoff("reconnect.backoff")
     assert (policy.base, policy.maximum) == pair
 
 
-def test_kip_144_for_keywords_too() -> None:
+def test_kip_144_the_maximum_follows_a_base_given_as_a_keyword() -> None:
     assert Config(PRODUCER, BROKER, reconnect_backoff_ms=60)["reconnect.backoff.max.ms"] == 0.06
 
 
 @pytest.mark.parametrize("name", ["retry.backoff", "socket.connection.setup.timeout"])
-def test_a_base_above_its_max_warns_once_at_construction(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_base_above_its_maximum_warns_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     c = Config(CONSUMER, {**BROKER, f"{name}.ms": 40000, f"{name}.max.ms": 30000})
     (record,) = caplog.records
@@ -185,7 +181,7 @@ def test_no_warning_without_need(given: dict[str, int], caplog: pytest.LogCaptur
     assert not caplog.records
 
 
-def test_a_name_like_no_other_gets_no_suggestion() -> None:
+def test_an_unlike_name_gets_no_suggestion() -> None:
     with pytest.raises(ConfigurationError) as caught:
         Config(CONSUMER, {**BROKER, "zzz": 1})
     assert "did you mean" not in str(caught.value)
@@ -239,7 +235,7 @@ def test_kip_679_weaker_settings_switch_idempotence_off(
         ({"enable.idempotence": False, IN_FLIGHT: 0}, f"{IN_FLIGHT} must be 1 to"),
     ],
 )
-def test_kip_679_settings_that_contradict_each_other(given: dict[str, Any], named: str) -> None:
+def test_kip_679_contradictory_settings_are_rejected(given: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(named)):
         Config(PRODUCER, {**BROKER, **given})
 
@@ -253,18 +249,18 @@ def test_kip_679_settings_that_contradict_each_other(given: dict[str, Any], name
         ("By_Duration:pt1h30m", "by_duration:PT1H30M", 5400.0),
     ],
 )
-def test_kip_1106_where_to_begin(given: str, kept: str, seconds: float | None) -> None:
+def test_kip_1106_offset_reset_strategies(given: str, kept: str, seconds: float | None) -> None:
     found = config(auto__offset__reset=given)["auto.offset.reset"]
     assert (found, lookback(found)) == (kept, seconds)
 
 
 @pytest.mark.parametrize("name", [n for n in OPTIONS if n.endswith(".ms") and n not in IGNORED])
-def test_negative_times_are_refused(name: str) -> None:
+def test_negative_times_are_rejected(name: str) -> None:
     client = next(iter(sorted(OPTIONS[name].clients)))
     with pytest.raises(ConfigurationError, match=name):
         Config(
             client, {**BROKER, name: -2 if name == MAX_IDLE else -1}
-        )  # -1 is Java's "never" there
+        )  # -1 is Java's "never" for this option
 
 
 @pytest.mark.parametrize(
@@ -278,8 +274,8 @@ def test_negative_times_are_refused(name: str) -> None:
         "transaction.timeout.ms",
     ],
 )
-def test_times_that_requests_carry_have_32_bits(name: str) -> None:
-    """All of them, and that no other option needs it: `simulation/test_largest_options.py`."""
+def test_times_sent_in_requests_have_32_bits(name: str) -> None:
+    """`simulation/test_largest_options.py` checks that these are all such options."""
     client = next(iter(sorted(OPTIONS[name].clients)))
     for value in (2**31, 10**15, str(2**31)):
         with pytest.raises(
@@ -295,8 +291,8 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_that_no_request_can_hold_are_refused_at_once(name: str) -> None:
-    """Found when a request is encoded, they would look like trouble with the brokers."""
+def test_names_that_cannot_be_encoded_are_rejected_at_once(name: str) -> None:
+    """Otherwise the error would come with a request, and look like a failure of the brokers."""
     client = next(iter(sorted(OPTIONS[name].clients)))
     assignor = {"group.protocol": "consumer"} if name == "group.remote.assignor" else {}
     kept = Config(client, {**BROKER, **assignor, name: "ü" * 16_383})
@@ -307,7 +303,7 @@ def test_names_that_no_request_can_hold_are_refused_at_once(name: str) -> None:
         Config(client, {**BROKER, name: "app-\udcfc"})
 
 
-def test_a_name_given_twice_is_refused_in_whatever_spelling() -> None:
+def test_a_name_given_twice_is_rejected_in_any_spelling() -> None:
     with pytest.raises(ConfigurationError, match="twice"):
         Config(CONSUMER, {**BROKER, "client.id": "a"}, client_id="b")
 
@@ -327,23 +323,23 @@ class TestAddresses:
             ("PLAINTEXT://h:1", Address("h", 1)),
         ],
     )
-    def test_read(self, text: str, address: Address) -> None:
+    def test_addresses_are_parsed(self, text: str, address: Address) -> None:
         assert parse_address("x", text) == address
 
     @pytest.mark.parametrize(
         "text",
         ["::1", "fe80::1", "2001:db8::1", "[2001:db8::1]", "2001:db8:0:0:0:0:0:1", "a:1:2"],
     )
-    def test_an_ipv6_address_without_a_port_is_refused(self, text: str) -> None:
+    def test_an_ipv6_address_without_a_port_is_rejected(self, text: str) -> None:
         with pytest.raises(ConfigurationError, match=r"in brackets, and a port: \[::1\]:9092"):
             parse_address("x", text)
 
-    def test_a_name_with_two_ports_is_no_ipv6_address(self) -> None:
+    def test_a_name_with_two_ports_is_not_taken_for_ipv6(self) -> None:
         with pytest.raises(ConfigurationError, match="isn't host:port, for example localhost:9092"):
             parse_address("x", "broker:9092:9093")
 
     @pytest.mark.parametrize("text", ["a:1;b:2", "a;b:2", "a:1 b:2", "a|b:1", "a:1;"])
-    def test_other_separators_than_a_comma(self, text: str) -> None:
+    def test_separators_other_than_a_comma_are_rejected(self, text: str) -> None:
         with pytest.raises(ConfigurationError, match="separate addresses with commas, as in a:"):
             Config(PRODUCER, {SERVERS: text})
 
@@ -351,7 +347,7 @@ class TestAddresses:
         with pytest.raises(ConfigurationError, match="isn't host:port"):
             parse_address("x", "a/b:1")
 
-    def test_lists_lose_their_doubles(self) -> None:
+    def test_duplicates_in_lists_are_removed(self) -> None:
         c = Config(CONSUMER, {"bootstrap.servers": " a:1, b:2,a:1,"})
         assert c["bootstrap.servers"] == (Address("a", 1), Address("b", 2))
         c = Config(CONSUMER, {"bootstrap.servers": ["a:1"]})
@@ -366,7 +362,7 @@ class TestAddresses:
         ("zstd", 3, [-131072, 0, 22], [-131073, 23]),
     ],
 )
-def test_levels_have_kafkas_names_defaults_and_ranges(
+def test_compression_levels_have_kafkas_names_defaults_and_ranges(
     codec: str, default: int, good: list[int], bad: list[Any]
 ) -> None:
     name = f"compression.{codec}.level"
@@ -387,7 +383,7 @@ def test_addresses_may_have_schemes(servers: str) -> None:
 
 
 @pytest.mark.parametrize("servers", ["kafka://user:s3cret@h:1", "user:s3cret@h:1"])
-def test_a_password_in_an_address_is_refused_and_not_shown(servers: str) -> None:
+def test_a_password_in_an_address_is_rejected_and_not_shown(servers: str) -> None:
     with pytest.raises(ConfigurationError, match=r"without a user and @.*sasl\.password") as caught:
         Config("producer", {"bootstrap.servers": servers})
     assert "s3cret" not in str(caught.value)
@@ -398,12 +394,12 @@ def test_a_scheme_may_repeat_the_protocol() -> None:
     assert Config("producer", config)["bootstrap.servers"]
 
 
-def test_there_must_be_an_address() -> None:
+def test_bootstrap_servers_are_required() -> None:
     with pytest.raises(ConfigurationError, match="bootstrap.servers is missing"):
         Config(CONSUMER, {})
 
 
-def test_an_admin_client_has_its_article() -> None:
+def test_messages_use_the_right_article() -> None:
     with pytest.raises(ConfigurationError, match="'zzz' for an admin$"):
         Config(ADMIN, {**BROKER, "zzz": 1})
     with pytest.raises(ConfigurationError, match="'zzz' for a producer$"):

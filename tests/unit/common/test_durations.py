@@ -1,4 +1,4 @@
-"""ISO 8601 durations: what java.time.Duration.parse takes, and what it refuses."""
+"""Test ISO 8601 durations against the results of java.time.Duration.parse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from odradek.common.options.durations import parse_duration
         ("PT1.S", 1),
     ],
 )
-def test_what_java_reads_is_read_alike(text: str, seconds: float) -> None:
+def test_durations_that_java_accepts(text: str, seconds: float) -> None:
     assert parse_duration("x", text) == seconds
 
 
@@ -37,17 +37,17 @@ def test_what_java_reads_is_read_alike(text: str, seconds: float) -> None:
         "P" + "9" * 30 + "D",
     ],
 )
-def test_what_java_refuses_is_refused(text: str) -> None:
+def test_durations_that_java_rejects(text: str) -> None:
     with pytest.raises(ConfigurationError, match="x: .* isn't a duration of days"):
         parse_duration("x", text)
 
 
 @pytest.mark.parametrize("text", ["P-1D", "-PT1S", "PT-0.5S", "PT1H-61M"])
-def test_a_negative_one_is_refused(text: str) -> None:
+def test_negative_durations_are_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="x: the duration .* is negative"):
         parse_duration("x", text)
 
 
-def test_more_than_java_can_hold_is_refused() -> None:
+def test_durations_beyond_javas_range_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="too long"):
         parse_duration("x", "P999999999999999D")

@@ -1,4 +1,4 @@
-"""R-EV-1: one typed event to counters, log and listeners."""
+"""R-EV-1: an event reaches counters, log and listeners."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.runtime.events.events_dir import EventFile
 from odradek.simulation.world.trace import Trace
 
 
-def test_everybody_gets_the_same_event() -> None:
+def test_counters_and_listeners_get_the_same_event() -> None:
     log, seen = EventLog("c"), list[Event]()
     log.listen(seen.append)
     log.emit(1.5, "dial", address="h:1", ip=None)
@@ -24,7 +24,7 @@ def test_everybody_gets_the_same_event() -> None:
     assert str(seen[0]) == "dial address=h:1"
 
 
-def test_unknown_kinds_are_a_bug() -> None:
+def test_an_unknown_kind_raises() -> None:
     with pytest.raises(ValueError, match="unknown kind"):
         EventLog("c").emit(0.0, "dail")
 
@@ -36,7 +36,7 @@ def test_every_event_is_counted() -> None:
     assert log.counts == {"retry": 100}
 
 
-def test_a_listener_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_listener_affects_no_other(caplog: pytest.LogCaptureFixture) -> None:
     def bad(event: Event) -> None:
         raise RuntimeError("user code")
 
@@ -71,7 +71,7 @@ def test_each_kind_reaches_log_counter_listener_file_and_trace(
 
 
 @pytest.mark.slow
-def test_every_kind_is_emitted_somewhere_with_the_fields_that_are_promised() -> None:
+def test_every_kind_is_emitted_with_its_documented_fields() -> None:
     emitted: dict[str, set[str]] = {}
     for path in naming(".emit(", ".end("):
         for node in ast.walk(parsed(path)):
@@ -85,11 +85,11 @@ def test_every_kind_is_emitted_somewhere_with_the_fields_that_are_promised() -> 
     assert set(emitted) == set(KINDS)
     for kind, text in KINDS.items():
         promised = {word.strip() for word in text.rpartition(":")[2].split(",")} - {"no fields"}
-        spread = {"in_flight", "failure", "connection"}  # given to two kinds by one dict
+        spread = {"in_flight", "failure", "connection"}  # two kinds get these from one dict
         assert promised - emitted[kind] - spread == set(), kind
 
 
-def test_a_line_of_the_log_for_each_event_only_where_it_is_wanted(
+def test_an_event_is_logged_at_debug_level_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "odradek")

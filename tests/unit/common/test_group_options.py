@@ -1,4 +1,4 @@
-"""Options of group consumers: their values, and how they are checked against each other."""
+"""Test options of group consumers: values, and contradictions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def config(**given: Any) -> Config:
     return Config(CONSUMER, {**BROKER, **{k.replace("__", "."): v for k, v in given.items()}})
 
 
-class Mine:
+class CustomAssignor:
     name = "mine"
     protocol = 0
 
@@ -49,10 +49,10 @@ def test_assignors_by_name(given: object, names: tuple[str, ...]) -> None:
     assert config(partition__assignment__strategy=given)["partition.assignment.strategy"] == names
 
 
-@pytest.mark.parametrize("given", [Mine, [Mine()], (Mine(),)])
+@pytest.mark.parametrize("given", [CustomAssignor, [CustomAssignor()], (CustomAssignor(),)])
 def test_assignors_as_objects(given: object) -> None:
     (found,) = config(partition__assignment__strategy=given)["partition.assignment.strategy"]
-    assert isinstance(found, Mine)
+    assert isinstance(found, CustomAssignor)
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,16 @@ def test_assignors_as_objects(given: object) -> None:
         ([], "must name at least one assignor"),
         ("fair", "unknown assignor 'fair'; use range, roundrobin"),
         ("range,RangeAssignor", "names an assignor twice: range, range"),
-        ([Mine, Mine()], "twice: mine, mine"),
+        ([CustomAssignor, CustomAssignor()], "twice: mine, mine"),
         (7, "7 isn't an assignor"),
     ],
 )
-def test_what_is_no_assignor(given: object, says: str) -> None:
+def test_invalid_assignors_are_rejected(given: object, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         config(partition__assignment__strategy=given)
 
 
-def test_without_a_group_nothing_is_committed_by_itself() -> None:
+def test_without_a_group_auto_commit_is_off() -> None:
     assert not config()["enable.auto.commit"]
     assert not config(enable__auto__commit="false")["enable.auto.commit"]
     with pytest.raises(ConfigurationError, match=r"enable.auto.commit=true needs a group.id"):
@@ -87,14 +87,16 @@ def test_without_a_group_nothing_is_committed_by_itself() -> None:
         ("classic", "group.remote.assignor", "uniform", "partition.assignment.strategy"),
     ],
 )
-def test_what_the_other_protocol_has(protocol: str, name: str, value: object, instead: str) -> None:
+def test_options_of_the_other_protocol(
+    protocol: str, name: str, value: object, instead: str
+) -> None:
     given = {**BROKER, "group.id": "g", "group.protocol": protocol, name: value}
     says = rf"{name} can't be set with group.protocol=.*{instead}"
     with pytest.raises(ConfigurationError, match=says):
         Config(CONSUMER, given)
 
 
-def test_heartbeats_come_within_the_session() -> None:
+def test_the_heartbeat_interval_must_be_below_the_session_timeout() -> None:
     says = r"heartbeat.interval.ms \(3000\) must be below session.timeout.ms \(2500\)"
     with pytest.raises(ConfigurationError, match=says):
         config(session__timeout__ms=2500)
@@ -109,8 +111,8 @@ def test_instance_ids_that_java_accepts(name: str) -> None:
     "name", [".", "..", "é", "a/b", "a b", "a\n.b", "x:1", "x" * 250, "x" * 300, "٣", "🙂"]
 )
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_instance_ids_that_java_refuses(name: str, protocol: str) -> None:
-    """A cluster with other members of Java's rule, and tools, could not name such a member."""
+def test_instance_ids_that_java_rejects(name: str, protocol: str) -> None:
+    """Tools and other clients with Java's rule couldn't name such a member."""
     with pytest.raises(ConfigurationError) as raised:
         config(group__id="g", group__protocol=protocol, group__instance__id=name)
     told = str(raised.value)
@@ -121,7 +123,7 @@ def test_instance_ids_that_java_refuses(name: str, protocol: str) -> None:
 
 @pytest.mark.parametrize("option", ["group.id", "group.instance.id"])
 @pytest.mark.parametrize("name", ["", "  "])
-def test_an_empty_id_is_refused(option: str, name: str) -> None:
+def test_an_empty_id_is_rejected(option: str, name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{option} must be a non-empty str"):
         config(**{option.replace(".", "__"): name})
 

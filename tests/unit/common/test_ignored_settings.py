@@ -1,4 +1,4 @@
-"""Settings without effect on a client: each has a line in the log, once per process and kind."""
+"""Test settings without effect: each is logged once per process and kind of client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFRESH, AGE = "topic.metadata.refresh.interval.ms", "metadata.max.age.ms"
 
 
 @pytest.fixture(autouse=True)
-def _nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_setting_was_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ignored_settings, "_told", set())
 
 
@@ -55,7 +55,7 @@ def test_one_dict_serves_all_kinds_of_clients(caplog: pytest.LogCaptureFixture) 
     assert said(caplog) == [("WARNING", text)]
 
 
-def test_keywords_are_treated_as_the_dict_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_keywords_are_treated_like_the_dict(caplog: pytest.LogCaptureFixture) -> None:
     more: dict[str, Any] = {"linger_ms": 5}
     odradek.Consumer(BROKER, **more).close()
     assert said(caplog) == [
@@ -63,7 +63,7 @@ def test_keywords_are_treated_as_the_dict_is(caplog: pytest.LogCaptureFixture) -
     ]
 
 
-def test_the_value_of_another_kinds_option_is_neither_read_nor_shown(
+def test_the_value_of_an_option_without_effect_is_neither_read_nor_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     found = Config(CONSUMER, {**BROKER, "linger.ms": object(), "transactional.id": "hunter2"})
@@ -79,10 +79,10 @@ def test_the_value_of_another_kinds_option_is_neither_read_nor_shown(
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, row in CURES_OF_KIND.items() for name in row]
 )
-def test_what_one_kind_refuses_is_a_warning_of_the_others(
+def test_an_error_for_one_kind_of_client_is_a_warning_for_the_others(
     kind: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A callback for deliveries, say: a consumer would never call it."""
+    """For example a delivery callback, which a consumer would never call."""
     with pytest.raises(ConfigurationError, match=re.escape(f"{kind}: {CURES[name]}")):
         Config(kind, {**BROKER, name: print})
     assert said(caplog) == []
@@ -98,8 +98,8 @@ ALWAYS = sorted(CURES.keys() - {name for row in CURES_OF_KIND.values() for name 
 
 
 @pytest.mark.parametrize("name", ALWAYS)
-def test_what_any_kind_would_use_stays_an_error(name: str) -> None:
-    """Serializers among them: a name that was mixed up would leave a program with bytes."""
+def test_settings_that_any_kind_would_use_are_errors(name: str) -> None:
+    """For example serializers: a program with a misspelt one would get bytes."""
     for client in KINDS:
         with pytest.raises(ConfigurationError, match=re.escape(CURES[name])):
             Config(client, {**BROKER, name: print})
@@ -114,14 +114,14 @@ def test_what_any_kind_would_use_stays_an_error(name: str) -> None:
         (ADMIN, "enable.auto.comit", "did you mean enable.auto.commit? That is an option of con"),
     ],
 )
-def test_a_typo_is_an_error_with_a_name_of_any_kind(client: str, name: str, hint: str) -> None:
+def test_a_typo_is_an_error_with_a_suggestion(client: str, name: str, hint: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(hint)) as caught:
         Config(client, {**BROKER, name: 1})
     assert ("That is" in hint) == ("That is" in str(caught.value))
 
 
 @pytest.mark.parametrize("name", sorted({**COSTLY, **HARMLESS}))
-def test_a_setting_of_others_is_told_at_its_level_with_the_reason(
+def test_a_setting_of_other_clients_is_logged_at_its_level_with_the_reason(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -141,7 +141,7 @@ def test_a_setting_of_others_is_told_at_its_level_with_the_reason(
     ],
 )
 @pytest.mark.parametrize("client", KINDS)
-def test_what_costs_money_or_safety_is_a_warning(
+def test_settings_that_cost_money_or_safety_cause_a_warning(
     client: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Config(client, {**BROKER, name: "s3cr3t"})
@@ -161,7 +161,7 @@ def test_what_costs_money_or_safety_is_a_warning(
     ],
 )
 @pytest.mark.parametrize("client", [PRODUCER, CONSUMER])
-def test_a_serializer_s_setting_is_told_where_it_belongs(
+def test_the_warning_for_a_serializers_setting_names_its_place(
     client: str, name: str, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Config(client, {**BROKER, name: "s3cr3t"})
@@ -190,7 +190,7 @@ def test_librdkafkas_refresh_interval_is_the_age_of_metadata(
     assert said(caplog) == []
 
 
-def test_the_tables_agree_with_each_other() -> None:
+def test_the_tables_are_consistent() -> None:
     for table in (COSTLY.keys(), HARMLESS.keys(), CURES.keys(), IN_FILES):
         assert not table & OPTIONS.keys()
         assert not table & ALIASES.keys()
@@ -204,8 +204,8 @@ def test_the_tables_agree_with_each_other() -> None:
 
 
 @pytest.mark.parametrize("why", sorted({*COSTLY.values(), *HARMLESS.values()}))
-def test_a_reason_names_what_exists(why: str) -> None:
-    """It fits after a colon, and its options and calls exist."""
+def test_a_reason_names_existing_options_and_calls(why: str) -> None:
+    """A reason follows a colon, so it has no full stop."""
     assert why[-1] != "."
     for name in re.findall(r"(?<![\w.])[a-z]+(?:\.[a-z]+)+\b(?!\()", why):
         if not name.startswith(("odradek.", "logging.", "client.", "socket.")) or name in OPTIONS:

@@ -1,4 +1,4 @@
-"""`sasl.jaas.config`: Java's grammar, and errors that show none of it."""
+"""Test `sasl.jaas.config`: Java's grammar, and errors that show nothing of it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def options(text: str) -> dict[str, str]:
         ("Plain required username=\u00fcml\u00e4ut;", "Plain", {"username": "\u00fcml\u00e4ut"}),
     ],
 )
-def test_what_java_reads(text: str, name: str, found: dict[str, str]) -> None:
+def test_configurations_that_java_accepts(text: str, name: str, found: dict[str, str]) -> None:
     assert parsed(text).name == name
     assert options(text) == found
 
@@ -86,7 +86,7 @@ def test_what_java_reads(text: str, name: str, found: dict[str, str]) -> None:
         (f"{PLAIN} required planted planted;", "name of an option"),
     ],
 )
-def test_what_it_refuses(text: str, problem: str) -> None:
+def test_malformed_configurations_are_rejected(text: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=f"sasl.jaas.config: .*{problem}") as caught:
         parsed(text)
     assert "planted" not in str(caught.value)
@@ -101,7 +101,7 @@ def error_of(secret: Secret) -> ConfigurationError | None:
 
 
 @given(st.text(alphabet="ab1\"'=;\\ \n/*@.-$", max_size=40))
-def test_any_text_is_read_or_refused_and_never_shown(text: str) -> None:
+def test_any_text_is_parsed_or_rejected_and_never_shown(text: str) -> None:
     secret = Secret(f"{PLAIN} required password={text}planted-word")
     error = error_of(secret)
     if error is None:
@@ -117,6 +117,6 @@ def test_any_text_is_read_or_refused_and_never_shown(text: str) -> None:
 
 @pytest.mark.slow
 @given(st.text(max_size=30).filter(lambda t: not set(t) & set("\r\n")))
-def test_a_quoted_value_comes_back(value: str) -> None:
+def test_a_quoted_value_round_trips(value: str) -> None:
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
     assert options(f'{PLAIN} required password="{quoted}";') == {"password": value}

@@ -1,8 +1,8 @@
-"""Every setting, method and class that users of other clients type has an answer.
+"""Test that each setting, method and class of other clients is accepted or answered with a hint.
 
-`settings_of_others.json` has the settings of the four other clients, frozen: Java's from the
-constants of its three config classes, librdkafka's from its CONFIGURATION.md, the two Python
-clients' from their own tables and signatures.
+`settings_of_others.json` contains the settings of the four other clients: Java's from the constants
+of its config classes, librdkafka's from its CONFIGURATION.md, the two Python clients' from their
+tables and signatures.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ HERE: dict[str, Any] = {
 
 
 def settings() -> Iterator[tuple[str, str]]:
-    """Kind of client and setting."""
+    """Yield the kind of client and the setting."""
     for clients in FROZEN.values():
         for client, names in clients.items():
             yield from ((client, name) for name in names)
 
 
 @pytest.mark.parametrize(("client", "name"), sorted(set(settings())))
-def test_a_setting_of_another_client_is_taken_or_refused_with_the_cure(
+def test_a_setting_of_another_client_is_accepted_or_rejected_with_a_hint(
     client: str, name: str
 ) -> None:
-    """Its meaning, nothing, or what to write instead; never just that there is no such option."""
+    """An error must say what to use instead, and not only that the option is unknown."""
     try:
         Config(client, {name: "1"} | ({} if "servers" in name else {"bootstrap.servers": "h:1"}))
     except ConfigurationError as error:
@@ -65,12 +65,12 @@ def test_a_setting_of_another_client_is_taken_or_refused_with_the_cure(
         name = dotted(name)
         known = ALIASES.get(name, name) in OPTIONS or name in REFUSED
         assert known or f" {client}: {CURES[name]}" in text
-    except KafkaError:  # known, and "1" isn't one of its values
+    except KafkaError:  # the option exists, and "1" isn't one of its values
         assert ALIASES.get(dotted(name), dotted(name)) in OPTIONS
 
 
-def test_librdkafkas_limit_for_all_clients_is_a_producers_here(tmp_path: Path) -> None:
-    """A file that serves every kind of client has it, and nobody has to say which one reads it."""
+def test_librdkafkas_global_message_size_is_a_producer_option(tmp_path: Path) -> None:
+    """A file for all kinds of clients contains it, and the kind of client may be unknown."""
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=h:1\nmessage.max.bytes=2000000\n")
     found = odradek.read_properties(file)
@@ -82,7 +82,7 @@ def test_librdkafkas_limit_for_all_clients_is_a_producers_here(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("of", "name"), [(of, name) for of, row in METHODS.items() for name in row]
 )
-def test_a_method_of_another_client_is_answered_with_ours(of: str, name: str) -> None:
+def test_a_method_of_another_client_is_answered_with_odradeks(of: str, name: str) -> None:
     cls = HERE[of]
     assert not hasattr(cls, name)
     thing: Any = cls.__new__(cls, *getattr(cls, "_fields", ()))
@@ -98,7 +98,7 @@ def test_a_method_of_another_client_is_answered_with_ours(of: str, name: str) ->
 @pytest.mark.parametrize(
     ("call", "keyword"), [(call, keyword) for call, row in KEYWORDS.items() for keyword in row]
 )
-def test_a_keyword_of_another_client_is_answered_with_ours(call: str, keyword: str) -> None:
+def test_a_keyword_of_another_client_is_answered_with_odradeks(call: str, keyword: str) -> None:
     method = getattr(odradek.Consumer, call, None) or getattr(odradek.Producer, call)
     assert keyword not in inspect.signature(method).parameters
     with pytest.raises(ArgumentError) as caught:
@@ -109,13 +109,13 @@ def test_a_keyword_of_another_client_is_answered_with_ours(call: str, keyword: s
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, ["a"], ("a", "b")])
-def test_an_object_where_bytes_are_wanted_is_answered_with_json(value: Any) -> None:
+def test_an_object_instead_of_bytes_is_answered_with_json(value: Any) -> None:
     with pytest.raises(ArgumentError, match=r"must be bytes .* not \w+: use json\.dumps"):
         record_bytes("value", value)
 
 
 @pytest.mark.parametrize("call", KEYWORDS)
-def test_a_coroutine_function_stays_one(call: str) -> None:
+def test_a_coroutine_function_remains_one(call: str) -> None:
     of = odradek.AsyncProducer if call == "send_offsets_to_transaction" else odradek.AsyncConsumer
     method: Any = getattr(of, call)
     assert inspect.iscoroutinefunction(method)
@@ -124,7 +124,7 @@ def test_a_coroutine_function_stays_one(call: str) -> None:
         method(None, **{keyword: 1}).send(None)
 
 
-def test_a_class_of_the_programs_answers_as_its_base() -> None:
+def test_a_subclass_gives_the_same_hint() -> None:
     class Mine(odradek.Producer):
         pass
 
@@ -133,7 +133,7 @@ def test_a_class_of_the_programs_answers_as_its_base() -> None:
         _ = mine.produce
 
 
-def test_a_name_that_nobody_has_is_an_ordinary_error() -> None:
+def test_an_unknown_name_is_an_ordinary_error() -> None:
     producer: Any = odradek.Producer(bootstrap_servers="h:1")
     with pytest.raises(AttributeError, match="^'Producer' object has no attribute 'nonsense'$"):
         _ = producer.nonsense
@@ -144,7 +144,7 @@ def test_a_name_that_nobody_has_is_an_ordinary_error() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_class_of_another_client_is_answered_with_ours(name: str) -> None:
+def test_a_class_of_another_client_is_answered_with_odradeks(name: str) -> None:
     text = f"^{name} is a name of another client: write "
     with pytest.raises(AttributeError, match=text) as caught:
         getattr(odradek, name)
@@ -156,15 +156,15 @@ def test_a_class_of_another_client_is_answered_with_ours(name: str) -> None:
         assert hasattr(import_module(kept[1]), kept[2])
 
 
-def test_an_import_of_another_clients_class_says_what_to_write() -> None:
+def test_an_import_of_another_clients_class_gives_a_hint() -> None:
     with pytest.raises(ImportError, match=r"AsyncProducer\(.*odradek.compat.aiokafka import AIO"):
         from odradek import AIOKafkaProducer  # type: ignore[attr-defined]  # noqa: F401
     with pytest.raises(ImportError, match=r"write .*docs/switching"):
         from odradek import KafkaProducer  # type: ignore[attr-defined]  # noqa: F401
 
 
-def test_the_cures_name_what_is_there() -> None:
-    """Methods stand with their parentheses, options with their dots."""
+def test_hints_name_existing_calls_and_options() -> None:
+    """Methods have parentheses in the hints, options have dots."""
     there = {name for cls in HERE.values() for name in dir(cls)} | set(PLACES)
     outside = {"dumps", "encode", "getLogger", "function", "len", "sum"}
     texts = [
@@ -178,7 +178,7 @@ def test_the_cures_name_what_is_there() -> None:
             assert called in there | outside, text
         for called, given in re.findall(r"(\w+)\(([^()]*)\)", text):
             takers = [getattr(cls, called) for cls in HERE.values() if hasattr(cls, called)]
-            if called in PLACES:  # a client that is created
+            if called in PLACES:  # a client's constructor
                 takers.append(getattr(import_module(PLACES[called]), called))
             for keyword in re.findall(r"(\w+)=", given):
                 assert any(keyword in inspect.signature(take).parameters for take in takers), text

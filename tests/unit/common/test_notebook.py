@@ -1,4 +1,4 @@
-"""What notebooks show: tables of text that stays text, of bounded size."""
+"""Test HTML tables for notebooks: escaped text of bounded size."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def explained(server: str) -> Any:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_hostile_text_is_text(value: Any) -> None:
+def test_hostile_text_is_escaped(value: Any) -> None:
     page = Page(value._repr_html_())
     assert set(page.tags) <= PLAIN_TAGS
     assert page.attributes == []
@@ -99,7 +99,7 @@ def test_a_hostile_text_is_text(value: Any) -> None:
             {n: {n: dict.fromkeys(range(99), NOTHING) for n in range(99)} for n in range(99)}
         ),
     ],
-    ids=("topics", "partitions", "dicts", "a list", "tables in tables"),
+    ids=("topics", "partitions", "dicts", "a list", "nested tables"),
 )
 def test_the_size_is_bounded(made: Callable[[], Any]) -> None:
     text = made()._repr_html_()
@@ -107,14 +107,14 @@ def test_the_size_is_bounded(made: Callable[[], Any]) -> None:
     assert "… " in text
 
 
-def test_a_key_that_is_a_field_is_told_once() -> None:
+def test_a_key_that_equals_a_field_is_shown_once() -> None:
     told = Page(html({"a": topic("a"), "b": topic("b")})).words
     assert (told.count("a"), told[0]) == (1, "name")
     renamed = Page(html({"x": topic("a"), "b": topic("b")})).words
     assert renamed.count("b") == 2
 
 
-def test_what_a_repr_hides_is_hidden() -> None:
+def test_a_secret_that_repr_hides_is_hidden() -> None:
     token = DelegationToken("id-1", b"plugh", "User:ann", "User:ann", ("User:bob",), 1, 2, 3)
     for text in (html([token]), html({"t": token}), html(token)):
         words = Page(text).words
@@ -124,7 +124,7 @@ def test_what_a_repr_hides_is_hidden() -> None:
         assert "plugh" not in str(text)
 
 
-def test_results_are_dicts_and_lists_in_every_other_way() -> None:
+def test_results_are_otherwise_dicts_and_lists() -> None:
     found = shown({"a": 1})
     assert type(found) is ShownDict
     assert (found, repr(found), json.dumps(found)) == ({"a": 1}, "{'a': 1}", '{"a": 1}')
@@ -141,7 +141,7 @@ def test_results_are_dicts_and_lists_in_every_other_way() -> None:
 
 @pytest.mark.parametrize("value", [shown({"a": topic("a")}), shown([topic("a")])])
 def test_copies_and_pickles_are_plain(value: Any) -> None:
-    """Whoever reads one years later needs no module of ours but that of the objects in it."""
+    """A reader of an old pickle needs no module of odradek but that of the objects in it."""
     for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):  # noqa: S301
         assert type(again) in (dict, list)
         assert again == value
@@ -151,7 +151,7 @@ def test_copies_and_pickles_are_plain(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [ShownDict(), ShownList(), ShownList(["a"])])
-def test_what_is_empty_or_no_table_is_shown_as_python_does(value: Any) -> None:
+def test_an_empty_result_or_one_without_a_table_has_no_html(value: Any) -> None:
     assert value._repr_html_() is None
 
 
@@ -164,7 +164,7 @@ def test_a_schema_is_a_table_of_columns() -> None:
 
 
 @pytest.mark.slow
-def test_whoever_uses_no_notebook_loads_none_of_it() -> None:
+def test_without_a_notebook_its_modules_are_not_imported() -> None:
     code = (
         "import sys, odradek\n"
         "with odradek.Admin({'bootstrap.servers': '127.0.0.1:1'}) as admin: admin.explain()\n"

@@ -1,8 +1,8 @@
-"""Each option says in whole sentences what it does, and its table tells the truth.
+"""Test that option texts are whole sentences, and that the options' tables are correct.
 
-What Java's client and librdkafka begin with is frozen in defaults_of_others.json: default and
-importance of each option that they have, too, out of Java's `configDef()` of Kafka 4.4.0 and
-librdkafka 2.15.0's CONFIGURATION.md, by our names ("none" where there is no default).
+defaults_of_others.json contains default and importance of the options that other clients have, too:
+from `configDef()` of Kafka 4.4.0 and from librdkafka 2.15.0's CONFIGURATION.md, by odradek's names
+("none" without a default).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ FRAGMENT = re.compile(
     r"^(The same|Longest|Least|First|How|What|Who|Where to|Of)\b|…$"
     r"|\b(see|options|limits|two|one) (above|below)\b|\bas above\b|\bKafka's\."
 )
-"""What a text begins with, or points to, that can't stand alone."""
+"""Beginnings of a text, and references in it, that aren't understandable alone."""
 BOUNDS = re.compile(r"(-?[\d.]+) (?:to (-?[\d.]+)|or more)")
 
 
-def test_each_text_is_sentences_that_stand_alone() -> None:
+def test_each_text_consists_of_self_contained_sentences() -> None:
     for one in every_option():
         text = one["text"]
         assert text[0].isupper(), one["name"]
@@ -44,7 +44,7 @@ def words(values: str) -> list[str]:
     return [one.split()[0].rstrip(":") for one in values.split(", ")]
 
 
-def test_each_text_says_its_unit_or_its_values() -> None:
+def test_each_text_contains_its_unit_or_its_values() -> None:
     for one in OPTIONS.values():
         if one.parse.kind == CHANGES_NOTHING:
             continue
@@ -69,7 +69,7 @@ def refused(option: Option, value: Any) -> bool:
     return False
 
 
-def test_each_range_is_what_is_read() -> None:
+def test_documented_ranges_are_those_accepted() -> None:
     seen = 0
     for one in OPTIONS.values():
         found = BOUNDS.match(one.parse.values)
@@ -92,7 +92,7 @@ def test_each_range_is_what_is_read() -> None:
     assert seen > 40
 
 
-def test_each_default_reads_as_it_is_written() -> None:
+def test_each_default_text_parses_to_the_default() -> None:
     for one in OPTIONS.values():
         if one.default is None:
             assert one.default_text is None
@@ -100,7 +100,7 @@ def test_each_default_reads_as_it_is_written() -> None:
             assert one.parse(one.name, one.default_text) == one.default, one.name
 
 
-def test_defaults_and_importance_beside_those_of_other_clients() -> None:
+def test_defaults_and_importance_of_other_clients_are_recorded() -> None:
     for one in OPTIONS.values():
         if one.parse.kind == CHANGES_NOTHING:
             continue
@@ -121,5 +121,5 @@ def test_each_option_is_in_one_group() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
-def test_what_others_have_is_an_option(name: str) -> None:
+def test_each_compared_option_exists(name: str) -> None:
     assert name in OPTIONS

@@ -1,6 +1,6 @@
-"""Each option takes its values in the forms that programs have them.
+"""Test that options accept their values in the forms that programs use.
 
-Words in any capitals, as Java and librdkafka take them; members of enumerations; numpy's scalars.
+Words in any case, as Java and librdkafka accept them; members of enumerations; numpy's scalars.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Form = Callable[[Any], Any]
 
 
 def read(option: Option, value: Any) -> Any:
-    """Return a value as a client's configuration reads it."""
+    """Return a value as a client's configuration parses it."""
     given = sealed({option.name: value})
     return option.parse(option.name, given[option.name])
 
@@ -37,7 +37,7 @@ def member(kind: Any) -> Form:
 
 
 def mixed(base: type) -> Form:
-    """A class `(str, Enum)`, whose members print as `Given.ONE`."""
+    """Return a form of a `(str, Enum)` class, whose members print as `Given.ONE`."""
     return lambda value: Enum("Given", {"ONE": value}, type=base).ONE  # type: ignore[attr-defined]
 
 
@@ -97,14 +97,14 @@ ENUMERATED = of_kind("word", "word or function")
 
 
 @pytest.mark.parametrize("name", ENUMERATED)
-def test_an_enumerated_option_takes_its_words_in_any_form(name: str) -> None:
+def test_an_enumerated_option_accepts_its_words_in_any_form(name: str) -> None:
     option = OPTIONS[name]
     for word in words(option):
         for form, given in {**CAPITALS, **TEXTS}.items():
             assert read(option, given(word)) == read(option, word), (word, form)
 
 
-def test_there_are_enumerated_options() -> None:
+def test_enumerated_options_exist() -> None:
     assert len(ENUMERATED) >= 15
     assert set(ENUMERATED) >= {
         *("acks", "auto.offset.reset", "compression.type", "isolation.level", "group.protocol"),
@@ -119,7 +119,7 @@ LARGEST = {f"compression.{codec}.level": level for codec, level in LEVELS.items(
 
 
 @pytest.mark.parametrize("name", of_kind("integer", "milliseconds"))
-def test_a_number_takes_its_values_in_any_form(name: str) -> None:
+def test_a_number_is_accepted_in_any_form(name: str) -> None:
     option, number = OPTIONS[name], LARGEST.get(name, 5000)
     for form, given in WHOLE.items():
         found = read(option, given(number))
@@ -131,7 +131,7 @@ def test_a_number_takes_its_values_in_any_form(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", of_kind("number"))
-def test_a_fraction_takes_its_values_in_any_form(name: str) -> None:
+def test_a_fraction_is_accepted_in_any_form(name: str) -> None:
     option = OPTIONS[name]
     for form, given in FRACTIONS.items():
         found = read(option, given(option.default))
@@ -143,7 +143,7 @@ def test_a_fraction_takes_its_values_in_any_form(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", of_kind("boolean"))
-def test_a_flag_takes_its_values_in_any_form(name: str) -> None:
+def test_a_flag_is_accepted_in_any_form(name: str) -> None:
     for form, given in FLAGS.items():
         for flag in (True, False):
             assert read(OPTIONS[name], given(flag)) is flag, form
@@ -161,17 +161,17 @@ OTHERS: dict[str, Any] = {
     "pairs": "a=b,c=d",
     "class name": "",
 }
-"""By the kind of an option that isn't a word, a number or a flag: a value of it."""
+"""A value of each kind other than words, numbers and flags."""
 ELSEWHERE = {"function", "object", "any", "integer", "milliseconds", "number", "boolean", "word",
              "word or function"}  # fmt: skip
 
 
-def test_each_kind_of_value_is_tried_here() -> None:
+def test_each_kind_of_value_is_tested() -> None:
     assert {option.parse.kind for option in OPTIONS.values()} == OTHERS.keys() | ELSEWHERE
 
 
 @pytest.mark.parametrize("name", of_kind(*OTHERS))
-def test_a_text_takes_its_values_in_any_form(name: str) -> None:
+def test_a_text_is_accepted_in_any_form(name: str) -> None:
     option = OPTIONS[name]
     value = OTHERS[option.parse.kind]
     for form, given in TEXTS.items():
@@ -182,7 +182,7 @@ def test_a_text_takes_its_values_in_any_form(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", of_kind("addresses", "list"))
-def test_a_list_may_hold_them(name: str) -> None:
+def test_a_list_may_contain_texts_of_any_form(name: str) -> None:
     option = OPTIONS[name]
     value = OTHERS[option.parse.kind].split(",")
     for form, given in TEXTS.items():
@@ -197,7 +197,7 @@ def test_a_list_may_hold_them(name: str) -> None:
         *(("largest", "latest"), ("end", "latest"), ("error", "none")),
     ],
 )
-def test_librdkafkas_words_for_a_reset_are_taken_with_a_hint(
+def test_librdkafkas_words_for_offset_reset_are_accepted_with_a_hint(
     word: str, meaning: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -1,4 +1,4 @@
-"""Outages in a client's log: one line per transition, few while they last."""
+"""Test outages in a client's log: one line per transition, few lines meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FRONT = "front:9092"
 
 
 class Client:
-    """A client that has reached its cluster, and what its log says."""
+    """A client that has reached its cluster, and the lines of its log."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture, *, reached: bool = True) -> None:
         caplog.set_level(logging.INFO, "odradek")
@@ -41,13 +41,13 @@ class Client:
         self.emit(at, "dial", address=address, connection=number)
         error = "ConnectionRefusedByPeerError: connection refused"
         self.emit(at, "dial_failed", address=address, error=error, connection=number)
-        # A round notes its failed dials as failed attempts: that isn't counted twice.
+        # A metadata round reports its failed connection attempts as well: not counted twice.
         self.emit(at, "metadata_failed", address=address, what="dial", error=error)
 
     def lines(self) -> list[str]:
         told = [r.getMessage() for r in self._caplog.records]
         self._caplog.clear()
-        # A client that another test has left may still say something in its thread.
+        # The thread of another test's client may still log lines.
         return [t.removeprefix("[c] ") for t in told if t.startswith("[c] ") or t[:1] != "["]
 
 
@@ -56,7 +56,7 @@ def client(caplog: pytest.LogCaptureFixture) -> Client:
     return Client(caplog)
 
 
-def test_a_client_that_is_well_says_nothing(client: Client) -> None:
+def test_a_healthy_client_logs_nothing(client: Client) -> None:
     client.emit(1.0, "dial", address="b1:9092", connection=1)
     client.emit(1.1, "ready", address="b1:9092")
     client.emit(1.2, "proved", address="b1:9092")
@@ -67,7 +67,7 @@ def test_a_client_that_is_well_says_nothing(client: Client) -> None:
     assert client.outages.next_deadline(9.0) is None
 
 
-def test_a_total_outage_from_its_beginning_to_its_end(client: Client) -> None:
+def test_a_total_outage_from_start_to_end(client: Client) -> None:
     lost = {"error": "DisconnectedError: reset", "failure": True, "in_flight": 2, "connection": 0}
     client.emit(10.0, "disconnected", address="b1:9092", **lost)
     assert client.lines() == [
@@ -113,7 +113,7 @@ def test_a_total_outage_from_its_beginning_to_its_end(client: Client) -> None:
     assert client.outages.current is None
 
 
-def test_the_beginning_and_the_end_have_one_level(
+def test_start_and_end_of_an_outage_have_the_same_level(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     client.refused(1.0, "b1:9092")
@@ -121,7 +121,7 @@ def test_the_beginning_and_the_end_have_one_level(
     assert [r.levelname for r in caplog.records] == ["WARNING", "WARNING"]
 
 
-def test_a_client_that_never_reached_the_cluster_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_never_reached_its_cluster_logs_it(caplog: pytest.LogCaptureFixture) -> None:
     client = Client(caplog, reached=False)
     client.refused(0.0, FRONT)
     (line,) = client.lines()
@@ -132,7 +132,7 @@ def test_a_client_that_never_reached_the_cluster_says_so(caplog: pytest.LogCaptu
     assert client.lines()[0].startswith("reached the cluster after 6.0 s")
 
 
-def test_summaries_come_ever_more_seldom(client: Client) -> None:
+def test_summaries_become_rarer(client: Client) -> None:
     client.refused(0.0, "b1:9092")
     client.emit(0.0, "round_failed", round=1, backoff=0.1)
     client.lines()
@@ -145,9 +145,9 @@ def test_summaries_come_ever_more_seldom(client: Client) -> None:
     assert LONGEST_SPACING == 60
 
 
-def test_a_broker_that_is_dead_alone_ends_with_its_own_proof(client: Client) -> None:
+def test_an_outage_of_one_broker_ends_when_it_answers(client: Client) -> None:
     client.refused(10.0, "b2:9092")
-    client.emit(10.1, "metadata", address="b1:9092")  # the others answer
+    client.emit(10.1, "metadata", address="b1:9092")  # the other brokers answer
     client.emit(11.0, "proved", address="b1:9092")
     assert [line[:14] for line in client.lines()] == ["outage started"]
     client.emit(12.0, "proved", address="b2:9092")
@@ -159,7 +159,7 @@ def test_a_broker_that_is_dead_alone_ends_with_its_own_proof(client: Client) -> 
     ]
 
 
-def test_a_broker_that_nobody_needs_any_more_ends_it_too(client: Client) -> None:
+def test_an_outage_ends_when_the_broker_is_no_longer_needed(client: Client) -> None:
     client.refused(10.0, "b2:9092")
     client.emit(10.5, "metadata", address="b1:9092")
     client.lines()
@@ -176,7 +176,7 @@ def test_a_broker_that_nobody_needs_any_more_ends_it_too(client: Client) -> None
     ]
 
 
-def test_a_pending_dial_keeps_it_open(client: Client) -> None:
+def test_a_pending_connection_attempt_keeps_an_outage_open(client: Client) -> None:
     client.refused(10.0, "b2:9092")
     client.emit(10.5, "metadata", address="b1:9092")
     client.emit(11.0, "dial", address="b2:9092", connection=99)
@@ -186,14 +186,14 @@ def test_a_pending_dial_keeps_it_open(client: Client) -> None:
     assert client.outages.current is not None
 
 
-def test_silence_is_an_outage_until_bytes_come(client: Client) -> None:
+def test_silence_is_an_outage_until_bytes_arrive(client: Client) -> None:
     client.emit(10.0, "silent", address="b2:9092", seconds=2.0, ready=True, held=False)
     client.emit(10.1, "metadata", address="b1:9092")
     assert client.lines() == [
         "outage started: known broker b2:9092: no response (nothing received for 2.0 s)"
     ]
     client.outages.advance(17.0)
-    assert client.outages.current is not None  # still silent, however long the others answer
+    assert client.outages.current is not None  # still silent, although the other brokers answer
     client.lines()
     client.emit(18.0, "heard", address="b2:9092", ready=True)
     (line,) = client.lines()
@@ -201,12 +201,12 @@ def test_silence_is_an_outage_until_bytes_come(client: Client) -> None:
     assert client.outages.current is None
 
 
-def test_a_held_write_is_no_outage(client: Client) -> None:
+def test_silence_during_a_held_write_is_no_outage(client: Client) -> None:
     client.emit(10.0, "silent", address="b2:9092", seconds=2.0, ready=True, held=True)
     assert client.lines() == []
 
 
-def test_brokers_that_come_and_go_are_summed_up(client: Client) -> None:
+def test_repeated_short_outages_are_summarized(client: Client) -> None:
     for second in range(0, 120, 2):
         client.refused(float(second), "b1:9092")
         client.emit(float(second), "rebootstrap", why="none is left", known=[*BROKERS])
@@ -220,7 +220,7 @@ def test_brokers_that_come_and_go_are_summed_up(client: Client) -> None:
     unstable = [line for line in lines if line.startswith("unstable")]
     assert 3 <= len(unstable) <= 5
     assert len(lines) == 4 * TOLD_IN_FULL + len(unstable)
-    # How it ended is said as well, though no event comes any more.
+    # The final state is logged, too, although no event follows.
     due = client.outages.next_deadline(120.0)
     assert due is not None
     assert due <= 120.0 + LONGEST_SPACING
@@ -241,7 +241,7 @@ def test_after_a_calm_time_an_outage_is_a_new_one(client: Client) -> None:
     assert client.outages.in_a_row == 1
 
 
-def test_what_runs_out_of_time_is_said_once_then_counted(client: Client) -> None:
+def test_timeouts_are_logged_once_and_then_counted(client: Client) -> None:
     for n in range(500):
         client.emit(100.0 + n / 1000, "expired", what=f"1 records of t-{n}")
     assert client.lines() == ["timed out: 1 records of t-0"]
@@ -251,7 +251,7 @@ def test_what_runs_out_of_time_is_said_once_then_counted(client: Client) -> None
     ]
 
 
-def test_a_foreign_cluster_at_an_address_is_said_once(
+def test_a_wrong_cluster_at_an_address_is_logged_once(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     for n in range(4):
@@ -260,7 +260,7 @@ def test_a_foreign_cluster_at_an_address_is_said_once(
     assert client.lines() == ["b1:9092 belongs to cluster xyz, not to abc: its answer was rejected"]
 
 
-def test_failed_name_resolutions_are_counted_apart(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_name_resolutions_are_counted_separately(caplog: pytest.LogCaptureFixture) -> None:
     client = Client(caplog, reached=False)
     error = "DnsError: the name 'front' doesn't resolve: Name or service not known"
     for n in range(3):
@@ -287,7 +287,7 @@ def test_another_cause_is_named_before_the_cluster_is_reached(
     assert "every address (b1:9092: reset)" in failed
 
 
-def test_a_name_that_does_not_resolve_is_said_once(client: Client) -> None:
+def test_a_name_that_does_not_resolve_is_logged_once(client: Client) -> None:
     for n in range(4):
         client.emit(float(n), "dns_failed", address=FRONT, error="Name or service not known")
     assert client.lines() == [
@@ -298,7 +298,7 @@ def test_a_name_that_does_not_resolve_is_said_once(client: Client) -> None:
     ]
 
 
-def test_closing_ends_all_lines(client: Client) -> None:
+def test_closing_ends_the_log(client: Client) -> None:
     client.refused(0.0, "b1:9092")
     client.lines()
     client.emit(3.0, "closed")
@@ -314,13 +314,13 @@ def test_closing_ends_all_lines(client: Client) -> None:
     assert client.outages.next_deadline(100.0) is None
 
 
-def test_a_broken_client_says_why(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_client_logs_the_reason(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     client.emit(0.0, "broken", error="KeyError()")
     assert [r.levelname for r in caplog.records] == ["ERROR"]
     assert client.lines() == ["the client failed and can't continue: KeyError()"]
 
 
-def test_rebootstraps_without_an_outage_are_spaced_as_well(client: Client) -> None:
+def test_rebootstraps_without_an_outage_are_logged_at_intervals(client: Client) -> None:
     for n in range(100):
         client.emit(float(n), "rebootstrap", why="REBOOTSTRAP_REQUIRED", known=["b1:9092"])
         client.emit(n + 0.1, "rebootstrapped", address=FRONT, seconds=0.1, cluster_id="abc")
@@ -358,27 +358,25 @@ def streams(kinds: list[str]) -> st.SearchStrategy[list[tuple[float, str, dict[s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("answers", [False, True], ids=["total", "anything"])
-def test_whatever_happens_it_is_told_in_few_lines(
-    answers: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("answers", [False, True], ids=["total outage", "any events"])
+def test_any_events_cause_few_lines(answers: bool, caplog: pytest.LogCaptureFixture) -> None:
     left_out = ENDS if answers else ENDS | ANSWERS
 
     @given(streams([kind for kind in KINDS if kind not in left_out]))
     def check(stream: list[tuple[float, str, dict[str, Any]]]) -> None:
-        caplog.clear()  # of what an example said that failed
+        caplog.clear()  # of a failed example
         client, now = Client(caplog), 0.0
         for gap, kind, fields in stream:
             now += gap
             client.emit(now, kind, **fields)
             due = client.outages.next_deadline(now)
-            if due is not None and due <= now:  # the host steps at once, and that is all
+            if due is not None and due <= now:  # the host steps at once, and only once
                 client.outages.advance(now)
                 due = client.outages.next_deadline(now)
                 assert due is None or due > now
         lines = client.lines()
         assert not any("event listener raised" in line for line in lines), lines
-        # Spaced lines: outages, what ran out of time, foreign answers and names by address.
+        # Lines with minimum intervals: outages, timeouts, wrong clusters, names by address.
         rows = 1 + (now / CALM if answers else 0)
         per_row = 5 * TOLD_IN_FULL + 6 if answers else 12
         spaced = 9 * (2 + now / LONGEST_SPACING + 5)
@@ -391,7 +389,7 @@ def test_whatever_happens_it_is_told_in_few_lines(
     check()
 
 
-def test_spacing() -> None:
+def test_minimum_intervals_of_lines() -> None:
     spacing = Spacing()
     times = [t / 10 for t in range(1000)]
     assert [t for t in times if spacing.allows(t)] == [0.0, 5.0, 15.0, 35.0, 75.0]
@@ -400,5 +398,5 @@ def test_spacing() -> None:
     assert not math.isinf(LONGEST_SPACING)
 
 
-def test_a_reason_that_is_a_sentence_ends_once() -> None:
+def test_a_reason_that_ends_with_a_full_stop() -> None:
     assert named({"h:1": "TlsError: it ended.", "i:2": "it ended"}) == "h:1, i:2: it ended"

@@ -1,4 +1,4 @@
-"""R-IN-3: what a peer says is printable before it reaches a log, an exception, an event."""
+"""R-IN-3: text of peers is printable before it reaches logs, exceptions and events."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]
         ("\U000e0041", r"\U000e0041"),
     ],
 )
-def test_what_texts_become(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
     assert printable(printable(text)) == shown
     assert json.loads(f'"{printable(text, style=json_escape)}"') == text
 
 
 @given(st.text(st.characters()))
-def test_nothing_unsafe_is_left(text: str) -> None:
+def test_no_unsafe_character_remains(text: str) -> None:
     assert not UNSAFE.search(printable(text))
     assert not UNSAFE.search(printable(text, lines=True).replace("\n", ""))
-    printable(text).encode()  # no half of a surrogate is left either
+    printable(text).encode()  # no lone surrogate remains either
     if not UNSAFE.search(text):
         assert len(printable(text)) >= len(text)
 
 
-def test_texts_have_an_end() -> None:
+def test_long_texts_are_truncated() -> None:
     assert len(printable("x" * 10**6)) < LONGEST + 40
     assert len(str(KafkaError("x" * 10**6))) < LONGEST + 40
 
@@ -91,7 +91,7 @@ def test_errors_are_printable(error: BaseException) -> None:
     assert "\nINFO" not in text
 
 
-def test_they_are_after_a_journey_too() -> None:
+def test_an_unpickled_error_is_printable() -> None:
     late = KafkaTimeoutError("late", [Attempt(Address("b", 1), "ask", HOSTILE, 0.0)], 1.0)
     shipped = pickle.loads(pickle.dumps(late))  # noqa: S301
     assert str(shipped) == str(late)
@@ -144,7 +144,7 @@ def test_every_logger_of_the_library_has_the_filter() -> None:
     assert found
 
 
-def test_plain_data_is_cleaned_as_it_is() -> None:
+def test_plain_data_is_cleaned_recursively() -> None:
     given = {"a": ["x\n", ("y",), {1}], "b": TopicPartition("t\x1b", 1), "c": None, "d": 1.5}
     assert cleaned(given) == {
         "a": [r"x\n", ("y",), {1}],
@@ -155,7 +155,7 @@ def test_plain_data_is_cleaned_as_it_is() -> None:
 
 
 @given(st.text())
-def test_a_word_is_quoted_as_by_the_shells_module(word: str) -> None:
+def test_a_word_is_quoted_as_by_shlex(word: str) -> None:
     assert shell_quoted(word) == shlex.quote(word) or not word.isascii()
     assert shlex.split(shell_quoted(word)) == [word]
 
@@ -170,7 +170,7 @@ def test_a_sentence_has_one_full_stop(text: str) -> None:
     assert sentence(text) == sentence(ValueError(text)) == "It failed."
 
 
-def test_no_text_adds_a_full_stop_to_an_error() -> None:
+def test_no_message_adds_a_full_stop_to_an_error() -> None:
     added = re.compile(r"""\{\w*error\w*(?:![rs])?\}\.(?:[ "']|$)""")
     texts = {path: path.read_text() for path in Path(errors.__file__).parents[2].rglob("*.py")}
     assert [path for path, text in texts.items() if added.search(text)] == []

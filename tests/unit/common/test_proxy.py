@@ -1,4 +1,4 @@
-"""`proxy.url`: what it may be, and that it never shows its password."""
+"""Test `proxy.url`: accepted and rejected values, and that its password is never shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(url: object, name: str = "proxy.url") -> Proxy | None:
         (None, None),
     ],
 )
-def test_what_it_may_be(url: object, proxy: Proxy | None) -> None:
+def test_valid_urls(url: object, proxy: Proxy | None) -> None:
     assert read(url) == proxy
     assert read(url, "proxy_url") == proxy  # kafka-python's names
     assert read(url, "socks5_proxy") == proxy
@@ -54,7 +54,7 @@ def test_what_it_may_be(url: object, proxy: Proxy | None) -> None:
         (17, "a string, not int"),
     ],
 )
-def test_what_it_may_not_be(url: object, what: str) -> None:
+def test_invalid_urls_are_rejected(url: object, what: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(url)
     assert what in str(caught.value)
@@ -62,7 +62,7 @@ def test_what_it_may_not_be(url: object, what: str) -> None:
     assert "pa55" not in str(caught.value)
 
 
-def test_it_is_shown_without_the_password() -> None:
+def test_a_proxy_is_shown_without_its_password() -> None:
     proxy = read("socks5h://alice:pa55@proxy:1080")
     assert str(proxy) == "socks5h://proxy:1080"
     assert "pa55" not in repr(proxy)

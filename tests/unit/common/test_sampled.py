@@ -1,4 +1,4 @@
-"""What was measured lately: two samples of 30 s, as Kafka's Java clients keep them."""
+"""Test recent measurements: two samples of 30 s, as in Kafka's Java clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from odradek.common.sampled import KEPT, WINDOW, Sampled, average, largest
 
 
-def test_nothing_measured_is_not_a_number() -> None:
+def test_without_a_measurement_results_are_nan() -> None:
     fresh = Sampled()
     assert (fresh.count, fresh.total) == (0, 0.0)
     assert math.isnan(average([fresh], 5.0))
@@ -25,12 +25,12 @@ def test_average_and_largest_are_of_the_last_two_samples() -> None:
     for at, value in ((0.0, 1.0), (29.9, 3.0), (30.0, 5.0)):
         one.record(value, at)
     assert (average([one], 31.0), largest([one], 31.0)) == (3.0, 5.0)
-    assert average([one], KEPT) == 5.0  # the sample that began at 0 counts no more
+    assert average([one], KEPT) == 5.0  # the sample that began at 0 has expired
     assert math.isnan(average([one], 90.0))
     assert (one.count, one.total) == (3, 9.0)
 
 
-def test_a_sample_begins_with_the_value_that_comes_after_the_last_ones_end() -> None:
+def test_a_sample_begins_with_the_first_value_after_the_last_sample() -> None:
     one = Sampled()
     one.record(1.0, 0.0)
     one.record(2.0, 50.0)
@@ -40,7 +40,7 @@ def test_a_sample_begins_with_the_value_that_comes_after_the_last_ones_end() -> 
     assert (average([one], 80.0), largest([one], 80.0)) == (14 / 3, 8.0)
 
 
-def test_several_are_averaged_by_their_values() -> None:
+def test_an_average_of_several_is_weighted_by_their_counts() -> None:
     few, many = Sampled(), Sampled()
     few.record(10.0, 0.0)
     for _ in range(9):
@@ -55,8 +55,8 @@ def test_negative_values_have_a_largest() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_all_that_came_in_the_last_sample_is_in_the_average(seed: int) -> None:
-    """Whatever the times: nothing of the last 30 s is missing, nothing older than 60 s is in it."""
+def test_all_values_of_the_last_30_seconds_are_in_the_average(seed: int) -> None:
+    """For random times: no value of the last 30 s is missing, none older than 60 s is included."""
     rng = random.Random(seed)
     one, now, seen = Sampled(), 0.0, list[tuple[float, float]]()
     for _ in range(200):
@@ -72,21 +72,21 @@ def test_all_that_came_in_the_last_sample_is_in_the_average(seed: int) -> None:
     assert one.total == pytest.approx(sum(value for _, value in seen))
 
 
-def test_what_another_one_measured_goes_on() -> None:
+def test_measurements_of_another_one_are_continued() -> None:
     old, new = Sampled(), Sampled()
     for at in (0.0, 40.0, 50.0):
         old.record(at, at)
     new.record(10.0, 45.0)
     new.take_over(old, 61.0)
     assert (new.count, new.total) == (4, 100.0)
-    assert average([new], 61.0) == pytest.approx(100.0 / 3)  # what came at 0 counts no more
+    assert average([new], 61.0) == pytest.approx(100.0 / 3)  # the value of time 0 has expired
     assert largest([new], 61.0) == 50.0
     assert math.isnan(average([new], 200.0))
     assert (new.count, new.total) == (4, 100.0)
 
 
-def test_a_total_never_goes_back_whenever_it_is_read() -> None:
-    """Prometheus takes a step back for a reset, and the whole total for what came since."""
+def test_a_total_never_decreases_whenever_it_is_read() -> None:
+    """Prometheus takes a decrease for a reset, and counts the whole total again."""
     one, other, seen = Sampled(), Sampled(), list[tuple[int, float]]()
     former = sys.gettrace()
 

@@ -1,4 +1,4 @@
-"""A secret shows itself by `reveal()` alone."""
+"""Test that only `reveal()` shows a secret."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from odradek.common.secret import Secret, private
 PLANTED = "planted-Pa55"
 
 
-def test_no_accidental_form_shows_it() -> None:
-    """repr, str, format and containers of it."""
+def test_no_accidental_form_shows_a_secret() -> None:
+    """Test repr, str, format and containers of a secret."""
     secret = Secret(PLANTED)
     shown = [repr(secret), str(secret), f"{secret}", f"{secret!r:>20}", f"{secret:>20}"]
     shown += ["%s %r" % (secret, secret), repr({"a": [secret]})]  # noqa: UP031  the old form too
@@ -28,8 +28,8 @@ def test_no_accidental_form_shows_it() -> None:
         json.dumps({"password": secret})
 
 
-def test_it_is_a_value() -> None:
-    """Equal by text, hashable, falsy when empty, unchangeable, no text itself."""
+def test_a_secret_is_an_immutable_value() -> None:
+    """Secrets are equal by text, hashable, falsy when empty, immutable, and not equal to a str."""
     assert Secret("a") == Secret("a")
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
@@ -43,8 +43,8 @@ def test_it_is_a_value() -> None:
         del secret._text
 
 
-def test_copies_stay_secrets() -> None:
-    """Spark pickles configurations; copy and deepcopy keep the wrapping."""
+def test_copies_remain_secrets() -> None:
+    """Spark pickles configurations; copy and deepcopy keep the class."""
     secret = Secret(PLANTED)
     for other in (
         pickle.loads(pickle.dumps(secret)),  # noqa: S301  our own
@@ -56,8 +56,8 @@ def test_copies_stay_secrets() -> None:
         assert PLANTED not in repr(other)
 
 
-def test_an_error_that_was_handled_before_keeps_its_generators() -> None:
-    """An error of one client is no reason to end its flows when another one can't be created."""
+def test_an_error_being_handled_keeps_its_generators() -> None:
+    """Removing secrets from tracebacks must not close generators of the error being handled."""
 
     def flow() -> Iterator[BaseException]:
         try:

@@ -1,4 +1,4 @@
-"""A secret that a peer repeats is hidden, however it is written."""
+"""Test that a secret in a peer's text is hidden in any encoding."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_is_hidden(way: str) -> None:
+def test_an_encoded_secret_is_hidden(way: str) -> None:
     said = without_echo(f"no: '{WAYS[way]}' is wrong", Secret(TEXT))
     assert said == f"no: '{HIDDEN}' is wrong"
 
 
-def test_other_words_stay() -> None:
+def test_other_words_remain() -> None:
     words = "Authentication failed: Invalid username or password, dGVzdA== %20 61"
     assert without_echo(words, Secret(TEXT)) == words
     assert without_echo(words, Secret("")) == words

@@ -1,4 +1,4 @@
-"""Options of TLS and SASL: spellings, what they mean together, contradictions, nothing shown."""
+"""Test options of TLS and SASL: spellings, combinations, contradictions, hidden secrets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def jaas(module: str, rest: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("client", [PRODUCER, CONSUMER, ADMIN])
-def test_every_spelling_means_the_same(given: dict[str, Any], client: str) -> None:
+def test_every_spelling_has_the_same_meaning(given: dict[str, Any], client: str) -> None:
     found = Config(client, {**BROKER, **given})
     assert found["security.protocol"] == "SASL_SSL"
     assert found["sasl.mechanism"] == "SCRAM-SHA-512"
@@ -221,7 +221,7 @@ def test_tls_options(given: dict[str, Any], name: str, value: Any) -> None:
         ),
     ],
 )
-def test_mechanisms_and_what_modules_say(
+def test_mechanisms_and_options_of_jaas_modules(
     given: dict[str, Any], mechanism: str, found: dict[str, Any]
 ) -> None:
     settled = config(given)
@@ -310,7 +310,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "problem"), WRONG)
-def test_what_is_refused(given: dict[str, Any], problem: str) -> None:
+def test_invalid_configurations_are_rejected(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem) as caught:
         config(given)
     shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
@@ -321,7 +321,7 @@ def test_what_is_refused(given: dict[str, Any], problem: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_what_others_have_and_we_have_not(name: str) -> None:
+def test_unsupported_options_of_other_clients_are_rejected(name: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match=name):
         config({name: "x"})
 
@@ -329,7 +329,7 @@ def test_what_others_have_and_we_have_not(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["ssl.engine.factory.class", "sasl.login.callback.handler.class", "sasl.login.class"]
 )
-def test_java_classes_of_the_user_are_refused_with_what_to_use_instead(name: str) -> None:
+def test_java_classes_are_rejected_with_a_replacement(name: str) -> None:
     with pytest.raises(
         UnsupportedFeatureError, match=f"{name}: Python can't run the Java class Mine; use "
     ):
@@ -371,9 +371,7 @@ def test_java_classes_of_the_user_are_refused_with_what_to_use_instead(name: str
         ),
     ],
 )
-def test_what_is_warned_of(
-    given: dict[str, Any], warning: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_warnings(given: dict[str, Any], warning: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     config(given)
     (record,) = caplog.records
@@ -381,7 +379,7 @@ def test_what_is_warned_of(
     assert PLANTED not in record.getMessage()
 
 
-def test_urls_and_arguments_of_functions_are_shown_without_their_secrets() -> None:
+def test_secrets_in_urls_and_arguments_of_functions_are_hidden() -> None:
     found = config(
         {
             **SASL,
@@ -395,7 +393,7 @@ def test_urls_and_arguments_of_functions_are_shown_without_their_secrets() -> No
     assert found[f"{OAUTH}.config"].reveal() == f"secret={PLANTED}"
 
 
-def test_an_own_context_goes_alone() -> None:
+def test_an_ssl_context_cannot_be_combined_with_other_options() -> None:
     class Context:
         def wrap_socket(self) -> None: ...
 
@@ -406,7 +404,7 @@ def test_an_own_context_goes_alone() -> None:
         config({**given, "ssl_cafile": "/x"})
 
 
-def test_the_tables_fit_together() -> None:
+def test_the_tables_are_consistent() -> None:
     assert OPTIONS.keys() >= SECRETS
     assert IGNORED.keys() <= OPTIONS.keys()
     assert not ALIASES.keys() & OPTIONS.keys()
@@ -418,13 +416,13 @@ def test_the_tables_fit_together() -> None:
         assert isinstance(found, Proxy if name == "proxy.url" else Secret)
 
 
-def test_errors_of_other_options_are_errors_of_kafka() -> None:
+def test_errors_of_other_options_are_kafka_errors() -> None:
     with pytest.raises(KafkaError):
         config({"sasl.login.refresh.window.factor": "2"})
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_plaintext_within_this_machine_is_no_reason_to_warn(
+def test_plaintext_on_this_machine_causes_no_warning(
     mechanism: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     config(

@@ -1,4 +1,4 @@
-"""One time limit for several questions: who shares it, and for how long."""
+"""Test a deadline that several calls share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextvars import copy_context
 from odradek.common.shared_deadline import one_patience, shared
 
 
-def test_the_first_questions_time_is_all_that_there_is() -> None:
+def test_the_first_call_sets_the_deadline_for_all() -> None:
     assert shared(5.0) == 5.0
     with one_patience():
         assert [shared(10.0), shared(30.0), shared(2.0)] == [10.0, 10.0, 2.0]
@@ -17,8 +17,8 @@ def test_the_first_questions_time_is_all_that_there_is() -> None:
     assert shared(30.0) == 30.0
 
 
-def test_what_was_begun_inside_and_lasts_longer_has_its_own_time() -> None:
-    """A task or a timer keeps a copy of the context: for as long as it lives it was too late."""
+def test_a_task_started_inside_that_lasts_longer_has_its_own_deadline() -> None:
+    """A task or timer keeps a copy of the context, whose deadline would have passed for ever."""
     with one_patience():
         assert shared(10.0) == 10.0
         kept = copy_context()

@@ -1,4 +1,4 @@
-"""Names that topics can have, and what is said of others."""
+"""Test valid topic names, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BAD = (".", "..", "a b", " a", "a\n", "ä", "a/b", "a,b")
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_brokers_take(name: str) -> None:
+def test_valid_names(name: str) -> None:
     check_topic(name)
     assert is_topic_name(name)
 
 
 @pytest.mark.parametrize("name", UNSENDABLE + BAD)
-def test_what_no_broker_takes_is_told_with_the_rule(name: str) -> None:
+def test_the_error_of_an_invalid_name_contains_the_rule(name: str) -> None:
     assert not is_topic_name(name)
     with pytest.raises(
         InvalidTopicExceptionError, match="isn't a valid topic name: a topic name has 1 to"
@@ -30,12 +30,12 @@ def test_what_no_broker_takes_is_told_with_the_rule(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_can_be_sent_a_broker_judges(name: str) -> None:
+def test_an_invalid_name_that_can_be_encoded_is_left_to_the_broker(name: str) -> None:
     check_sendable(name)
 
 
 @pytest.mark.parametrize("name", UNSENDABLE)
-def test_what_cannot_be_sent_is_told_with_the_rule(name: str) -> None:
+def test_the_error_of_a_name_that_cannot_be_encoded_contains_the_rule(name: str) -> None:
     with pytest.raises(
         InvalidTopicExceptionError, match="isn't a valid topic name: a topic name has 1 to"
     ):
@@ -43,7 +43,7 @@ def test_what_cannot_be_sent_is_told_with_the_rule(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_one_name_that_no_broker_takes_holds_up_no_other_topic_of_a_call() -> None:
+def test_an_invalid_name_does_not_affect_other_topics_of_a_call() -> None:
     with FakeCluster(1) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         with pytest.raises(InvalidTopicExceptionError):
             admin.create_topics([NewTopic("good", 1, 1), NewTopic("a b", 1, 1)])
@@ -51,7 +51,7 @@ def test_one_name_that_no_broker_takes_holds_up_no_other_topic_of_a_call() -> No
 
 
 @pytest.mark.slow
-def test_a_producer_is_told_at_once_and_goes_on() -> None:
+def test_a_producer_raises_at_once_and_can_continue() -> None:
     with (
         FakeCluster(1, topics=["t"]) as cluster,
         Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer,

@@ -1,7 +1,7 @@
-"""How many functions of ours each record costs through the modules in other clients' places.
+"""Test the number of Python calls per record in the compat modules.
 
-Counted exactly, as in `tests/unit/api/test_python_calls.py`, whose counter this is; futures of
-asyncio's own and what the program itself calls don't count.
+Counted exactly as in `tests/unit/api/test_python_calls.py`; calls of asyncio's own futures and of
+the program don't count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.testing import KafkaSimulation
 
 N = 100
 TWO_LOCKS = 3 if FREE_THREADS else 0
-"""A record of a loop takes them where there is no GIL."""
+"""Two locks per record without the GIL."""
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def simulation() -> Iterator[KafkaSimulation]:
 
 
 def each(action: Callable[[], object]) -> int:
-    """Functions for each of `N` records; fewer than `N` are about all of them together, or about
-    clients of other tests that the garbage collector ends.
-    """
+    """Return the number of calls per record.
+
+    Calls for all records together, or of clients that the collector ends, round down to zero."""
     return counted(action) // N
 
 
@@ -46,7 +46,7 @@ def confluent_consumer(simulation: KafkaSimulation) -> Any:
     return consumer
 
 
-def test_confluent_kafka_produces(simulation: KafkaSimulation) -> None:
+def test_calls_of_confluent_kafkas_produce(simulation: KafkaSimulation) -> None:
     settings = {"bootstrap.servers": simulation.bootstrap_servers, "linger.ms": 1000}
     producer = confluent_kafka.Producer({**settings, "partitioner": "murmur2_random"})
     told: list[object] = []
@@ -59,22 +59,22 @@ def test_confluent_kafka_produces(simulation: KafkaSimulation) -> None:
         for _ in range(N):
             producer.produce("t", b"-", b"k", on_delivery=on_delivery)
 
-    # produce, its room in the queue, send, the place, and the batch's reports
+    # produce, its place in the queue, send, the offset, and the batch's reports
     assert each(produce) <= 5
     producer._producer.flush()
-    # each report's message; the program's own function isn't counted
+    # each report's message; the program's function isn't counted
     assert each(lambda: producer.poll(1)) <= 1
     assert len(told) == N + 2
 
 
-def test_confluent_kafka_consumes(simulation: KafkaSimulation) -> None:
+def test_calls_of_confluent_kafkas_poll(simulation: KafkaSimulation) -> None:
     consumer = confluent_consumer(simulation)
 
     def poll() -> None:
         for _ in range(N):
             assert consumer.poll(1.0) is not None
 
-    # poll, its fast way, the message at hand, its walk, the time for the group
+    # poll, its fast path, the buffered message, its iterator, the time for the group
     assert each(poll) <= 5 + TWO_LOCKS
     found: list[Any] = []
     calls = counted(lambda: found.extend(consumer.consume(3 * N, 1.0)))
@@ -85,14 +85,14 @@ def test_confluent_kafka_consumes(simulation: KafkaSimulation) -> None:
 
 
 def stepped(awaitable: Awaitable[Any]) -> Any:
-    """The result of what has nothing to wait for."""
+    """Return the result of an awaitable that doesn't suspend."""
     steps = awaitable.__await__()
     with pytest.raises(StopIteration) as end:
         next(steps)
     return end.value.value
 
 
-def test_aiokafka_produces(simulation: KafkaSimulation) -> None:
+def test_calls_of_aiokafkas_send(simulation: KafkaSimulation) -> None:
     async def run() -> None:
         servers = simulation.bootstrap_servers
         async with aiokafka.AIOKafkaProducer(bootstrap_servers=servers, linger_ms=100) as producer:
@@ -102,7 +102,7 @@ def test_aiokafka_produces(simulation: KafkaSimulation) -> None:
             def send() -> None:
                 futures.extend([stepped(producer.send("t", b"-", b"k")) for _ in range(N)])
 
-            # send, that beneath, the future
+            # send, the wrapped client's send, the future
             assert each(send) <= 3
             places: list[Any] = await asyncio.gather(*futures)
             assert [place.offset for place in places] == list(range(1, N + 2))
@@ -110,7 +110,7 @@ def test_aiokafka_produces(simulation: KafkaSimulation) -> None:
     simulation.run(run())
 
 
-def test_aiokafka_consumes(simulation: KafkaSimulation) -> None:
+def test_calls_of_aiokafkas_getone(simulation: KafkaSimulation) -> None:
     simulation.produce("t", [b"%d" % n for n in range(6 * N)])
 
     async def run() -> None:
@@ -128,7 +128,7 @@ def test_aiokafka_consumes(simulation: KafkaSimulation) -> None:
                 for _ in range(N):
                     stepped(anext(consumer))
 
-            # getone, its fast way, the record at hand, its walk
+            # getone, its fast path, the buffered record, its iterator
             assert each(getone) <= 4 + TWO_LOCKS
             assert each(loop) <= 4 + TWO_LOCKS
             found: list[Any] = []

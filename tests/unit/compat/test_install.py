@@ -1,4 +1,4 @@
-"""`odradek.compat.install`: a framework's own import gives the compat module."""
+"""Test `odradek.compat.install`: imports of another client return the compat module."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def test_both_names_are_one_module(name: str, submodule: str, attribute: str) ->
 
 
 @pytest.mark.slow
-def test_the_library_itself_must_not_be_there_already() -> None:
+def test_install_after_the_librarys_import_is_an_error() -> None:
     done = run(LATE.format(name="aiokafka"))
     assert done.returncode == 1
     assert "call install('aiokafka') before its first import" in done.stderr
 
 
-def test_other_names_are_refused() -> None:
+def test_other_names_are_rejected() -> None:
     with pytest.raises(ArgumentError, match="not 'kafka'"):
         install("kafka")  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 
 import pytest
-from tests.unit.metadata.known import GONE, ID, OTHER, answer, topic
+from tests.unit.metadata.metadata_responses import GONE, ID, OTHER, answer, topic
 
 from odradek.common.types import Address
 from odradek.metadata.cluster import (
@@ -27,7 +27,7 @@ def first(*leaders: int, epoch: int = 1) -> Cluster:
     return updated(None, answer(topic("t", list(leaders), epoch=epoch)), ["t"], {}, 5.0)
 
 
-def test_first_snapshot() -> None:
+def test_the_first_snapshot_contains_brokers_and_leaders() -> None:
     c = first(1, 2)
     assert c.addresses() == [Address("b1", 9092), Address("b2", 9092)]
     assert (c.cluster_id, c.controller, c.updated_at) == ("c", 1, 5.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from tests.unit.metadata.known import ID, Known, answer, topic
+from tests.unit.metadata.metadata_responses import ID, Known, answer, topic
 
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.errors.kafka import NotLeaderOrFollowerError, UnknownLeaderEpochError
@@ -49,7 +49,7 @@ class Leaders(Known):
     [
         pytest.param(range(1, 12), REFUSED, (), 11, id="ten seconds"),
         pytest.param((1, 8, 15, 22, 29), REFUSED, (), 29, id="four responses are too few"),
-        pytest.param([1 + n / 10 for n in range(90)], REFUSED, (), None, id="many in a short time"),
+        pytest.param([1 + n / 10 for n in range(90)], REFUSED, (), None, id="90 within 10 s"),
         pytest.param((1, 2, 3, 4, 60), REFUSED, (), None, id="the refusals are too old"),
         pytest.param(range(1, 200), None, (), None, id="without a refusal"),
         pytest.param(range(1, 200), LOST, (), None, id="with lost connections only"),

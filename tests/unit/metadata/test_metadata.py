@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.metadata.known import Known, answer, topic
+from tests.unit.metadata.metadata_responses import Known, answer, topic
 
 from odradek.protocol.messages.metadata import MetadataResponse
 

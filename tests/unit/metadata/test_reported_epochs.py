@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from tests.unit.metadata.known import ID, OTHER, Known, answer, topic
+from tests.unit.metadata.metadata_responses import ID, OTHER, Known, answer, topic
 
 from odradek.common.errors.kafka import NotLeaderOrFollowerError
 from odradek.common.types import Address, TopicPartition
@@ -92,7 +92,7 @@ def test_a_position_with_an_epoch_before_the_first_metadata() -> None:
             [1 + n / 10 for n in range(89)],
             [B1, B2],
             None,
-            id="many within 10 s",
+            id="89 within 10 s",
         ),
     ],
 )

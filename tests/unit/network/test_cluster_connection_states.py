@@ -20,11 +20,11 @@ def states(seed: int = 1, base: float = 0.05, maximum: float = 1.0) -> ClusterCo
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_failures_double_the_backoff_and_only_a_proof_resets_it(seed: int) -> None:
+def test_failures_double_the_backoff_until_a_success(seed: int) -> None:
     s, now = states(seed), 0.0
     for base in (0.05, 0.1, 0.2, 0.4, 0.8, 1 / 1.2, 1 / 1.2):
         s.dialling(s.state(A), now)
-        s.setup_done(A)  # a completed setup doesn't reset it
+        s.setup_done(A)  # a completed setup isn't enough
         until = s.failed(A, now, None, connecting=False)
         assert 0.8 * base - 1e-9 <= until - now <= 1.2 * base + 1e-9
         assert s.backoff_left(A, now) == until - now
@@ -34,7 +34,7 @@ def test_failures_double_the_backoff_and_only_a_proof_resets_it(seed: int) -> No
     assert s.failed(A, now, None, connecting=True) - now <= 0.06
 
 
-def test_a_proof_makes_an_address_available_again() -> None:
+def test_a_success_makes_an_address_available_again() -> None:
     s = states()
     s.failed(A, 0.0, None, connecting=True)
     s.state(A).dial_failed = True
@@ -43,7 +43,7 @@ def test_a_proof_makes_an_address_available_again() -> None:
     assert s.standing(A) == (False, False)  # R-RB-2: it is available again
 
 
-def test_a_failed_attempt_is_noted_until_a_proof() -> None:
+def test_a_failed_attempt_is_noted_until_a_success() -> None:
     s = states()
     s.state(A).dialled_in_vain()
     assert s.standing(A) == (False, True)
@@ -173,7 +173,7 @@ def test_the_state_records_ip_bytes_and_suspicion() -> None:
     assert (one.last_ip, one.heard_at, one.suspicion) == ("10.0.0.1", 7.0, "tls")
 
 
-def test_the_state_records_times_of_attempts_and_proofs() -> None:
+def test_the_state_records_times_of_attempts_and_successes() -> None:
     s = states()
     s.dialling(s.state(A), 3.0)
     s.proved(A, 4.0)
@@ -336,7 +336,7 @@ def test_an_excused_end_is_an_error_but_no_failure() -> None:
     assert (one.last_error, one.last_error_at, one.failures) == (error, 3.0, 0)
 
 
-def test_a_proof_clears_the_state_of_failures() -> None:
+def test_a_success_clears_the_state_of_failures() -> None:
     s = states()
     s.failed(A, 0.0, OSError("reset"), connecting=True)
     s.state(A).suspect_of("tls")
@@ -346,7 +346,7 @@ def test_a_proof_clears_the_state_of_failures() -> None:
     assert s.proved_anywhere is True
 
 
-def test_a_proof_by_another_cluster_is_undone() -> None:
+def test_a_success_with_another_cluster_is_undone() -> None:
     s = states()
     for _ in range(3):
         s.failed(A, 0.0, None, connecting=True)

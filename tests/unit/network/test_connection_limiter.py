@@ -8,8 +8,8 @@ import pytest
 from odradek.network.connection_limiter import FRESH, MAX_PENDING, MAX_PER_SECOND, DialGovernor
 
 
-def governor(longest: float = math.inf, most: int = MAX_PER_SECOND) -> DialGovernor:
-    """Return a governor that has seen a failure."""
+def limiter(longest: float = math.inf, most: int = MAX_PER_SECOND) -> DialGovernor:
+    """Return a limiter that has seen a failure."""
     made = DialGovernor(random.Random(1), longest, most)
     made.failed(0.0)
     return made
@@ -29,8 +29,8 @@ def attempts(g: DialGovernor, now: float, times: int, **how: bool) -> list[float
 AGAIN = {"failed": True, "again": True}
 
 
-def test_the_spacing_doubles_up_to_a_second_and_a_proof_lifts_it() -> None:
-    g = governor()
+def test_the_spacing_doubles_up_to_a_second_until_a_success() -> None:
+    g = limiter()
     waits = attempts(g, 0.0, 9, **AGAIN)
     for wait, base in zip(waits, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0], strict=True):
         assert 0.8 * base <= wait <= 1.2 * base
@@ -39,7 +39,7 @@ def test_the_spacing_doubles_up_to_a_second_and_a_proof_lifts_it() -> None:
 
 
 def test_a_few_addresses_that_have_not_failed_are_tried_sooner() -> None:
-    g = governor()
+    g = limiter()
     waits = attempts(g, 0.0, FRESH)
     assert all(0.04 <= wait <= 0.06 for wait in waits)
     now = sum(waits)
@@ -49,13 +49,13 @@ def test_a_few_addresses_that_have_not_failed_are_tried_sooner() -> None:
 
 
 def test_the_wait_is_drawn_once() -> None:
-    g = governor()
+    g = limiter()
     g.dialled(0.0, for_metadata=True)
     assert len({g.wait(0.0, for_metadata=True) for _ in range(20)}) == 1
 
 
-def test_at_most_six_attempts_per_second_even_with_proofs_in_between() -> None:
-    g, now, times = governor(), 0.0, []
+def test_at_most_six_attempts_per_second_even_with_successes() -> None:
+    g, now, times = limiter(), 0.0, []
     for _ in range(60):
         g.failed(now)
         now += sum(attempts(g, now, 1))
@@ -64,8 +64,8 @@ def test_at_most_six_attempts_per_second_even_with_proofs_in_between() -> None:
     assert max(sum(1 for u in times if t <= u < t + 1) for t in times) == 6
 
 
-def test_a_proof_does_not_free_an_address_that_failed() -> None:
-    g = governor()
+def test_a_success_does_not_free_an_address_that_failed() -> None:
+    g = limiter()
     for _ in range(6):
         g.dialled(0.0, for_metadata=False)
         g.ended()
@@ -74,8 +74,8 @@ def test_a_proof_does_not_free_an_address_that_failed() -> None:
     assert g.wait(0.5, for_metadata=False, failed=True) > 0.4
 
 
-def test_a_withdrawn_proof_restores_the_spacing() -> None:
-    g = governor()
+def test_a_withdrawn_success_restores_the_spacing() -> None:
+    g = limiter()
     now = sum(attempts(g, 0.0, 6, **AGAIN))
     g.proved()
     g.disproved()
@@ -85,7 +85,7 @@ def test_a_withdrawn_proof_restores_the_spacing() -> None:
 
 
 def test_an_attempt_counts_from_the_end_of_its_dns_lookup() -> None:
-    g = governor()
+    g = limiter()
     for n in range(MAX_PER_SECOND):
         g.dialled(0.1 * n, for_metadata=True, failed=True)
     for _ in range(MAX_PER_SECOND):
@@ -99,7 +99,7 @@ def test_an_attempt_counts_from_the_end_of_its_dns_lookup() -> None:
 def test_no_configured_backoff_exceeds_the_limit_of_attempts(longest: float) -> None:
     """librdkafka's 100 ms, Java's explicit 50 ms, and zero."""
     for most in (1, 6, 50):
-        waits, now, times = attempts(governor(longest, most), 0.0, 3 * most, **AGAIN), 0.0, []
+        waits, now, times = attempts(limiter(longest, most), 0.0, 3 * most, **AGAIN), 0.0, []
         for wait in waits:
             now += wait
             times.append(now)
@@ -107,9 +107,9 @@ def test_no_configured_backoff_exceeds_the_limit_of_attempts(longest: float) -> 
         assert max(waits[1:]) <= max(longest, 1.0 / most) + 0.01 or most == 1
 
 
-def test_a_proof_allows_close_attempts_again() -> None:
+def test_a_success_allows_close_attempts_again() -> None:
     """In the next outage six addresses are tried 50 ms apart again."""
-    g = governor()
+    g = limiter()
     for outage in range(3):
         now = 20.0 * outage
         g.failed(now)
@@ -134,7 +134,7 @@ def test_the_spacing_begins_at_100_ms(proofs: int) -> None:
     assert 0.08 <= g.wait(0.0, for_metadata=True, **AGAIN) <= 0.12
 
 
-def test_withdrawing_a_proof_that_never_came_changes_nothing() -> None:
+def test_a_success_that_never_came_can_be_withdrawn() -> None:
     g = DialGovernor(random.Random(1))
     g.disproved()
     g.dialled(0.0, for_metadata=True, **AGAIN)
@@ -152,7 +152,7 @@ def test_all_close_attempts_together_count_as_the_first_one() -> None:
 
 
 def test_the_seventh_attempt_waits_until_a_second_after_the_first() -> None:
-    g = governor()
+    g = limiter()
     for n in range(MAX_PER_SECOND):
         g.dialled(0.1 * n, for_metadata=True)
         g.ended()
@@ -160,7 +160,7 @@ def test_the_seventh_attempt_waits_until_a_second_after_the_first() -> None:
 
 
 def test_a_shorter_configured_backoff_allows_more_attempts_per_second() -> None:
-    g = governor(0.1, 11)
+    g = limiter(0.1, 11)
     for _ in range(10):
         g.dialled(0.0, for_metadata=True)
         g.ended()
@@ -171,7 +171,7 @@ def test_a_shorter_configured_backoff_allows_more_attempts_per_second() -> None:
 
 
 def test_ended_attempts_are_not_pending() -> None:
-    g = governor()
+    g = limiter()
     for _ in range(3):
         g.dialled(0.0, for_metadata=True)
     g.ended()
@@ -179,13 +179,13 @@ def test_ended_attempts_are_not_pending() -> None:
 
 
 def test_an_attempt_that_is_no_longer_counted_may_start() -> None:
-    g = governor()
+    g = limiter()
     for _ in range(MAX_PER_SECOND):
         g.left(0.0, 0.6)
     assert g.wait(0.6, for_metadata=True) == pytest.approx(1.001)
 
 
-def test_a_failure_limits_all_connection_attempts_and_a_proof_none() -> None:
+def test_a_failure_limits_connection_attempts_until_a_success() -> None:
     g = DialGovernor(random.Random(1))
     g.failed(0.0)
     assert g.engaged is True
@@ -195,7 +195,7 @@ def test_a_failure_limits_all_connection_attempts_and_a_proof_none() -> None:
 
 
 def test_leaders_wait_while_no_metadata_is_available() -> None:
-    g = governor()
+    g = limiter()
     assert not g.for_metadata_only(True)
     assert g.wait(9.0, for_metadata=False) == math.inf
     assert g.wait(9.0, for_metadata=True) == 0.0
@@ -204,7 +204,7 @@ def test_leaders_wait_while_no_metadata_is_available() -> None:
 
 
 def test_six_connection_attempts_may_be_pending() -> None:
-    g = governor()
+    g = limiter()
     for n in range(MAX_PENDING):
         assert g.wait(10.0 * n + 10.0, for_metadata=True) == 0.0
         g.dialled(10.0 * n + 10.0, for_metadata=True)

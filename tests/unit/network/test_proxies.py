@@ -54,7 +54,7 @@ def talk(proxy: Proxy, target: Address, *answers: bytes) -> list[tuple[bytes, in
         (Address("bröker", 9092), b"\x03\x0dxn--brker-kua\x23\x84"),
     ],
 )
-def test_socks5(target: Address, place: bytes) -> None:
+def test_a_socks5_conversation(target: Address, place: bytes) -> None:
     said = talk(SOCKS, target, b"\x05\x00", b"\x05\x00", b"\x00\x04", bytes(18))
     assert said == [(b"\x05\x01\x00", 2), (b"\x05\x01\x00" + place, 2), (b"", 2), (b"", 18)]
 
@@ -72,7 +72,7 @@ def test_socks5_with_a_login_and_a_name_in_the_response() -> None:
 
 
 @pytest.mark.parametrize("target", [BROKER, Address("::1", 9092)])
-def test_http(target: Address) -> None:
+def test_an_http_connect_conversation(target: Address) -> None:
     where = str(target).encode()
     request = b"CONNECT " + where + b" HTTP/1.1\r\nHost: " + where + b"\r\n"
     assert talk(HTTP, target, b"HTTP/1.1 200 Fine\r\n\r\n") == [(request + b"\r\n", 0)]

@@ -1,4 +1,4 @@
-"""Tests that ask for `use` or `each_decoder` run with both implementations: plain and compiled."""
+"""Run tests that use `use` or `each_decoder` with both implementations, Python and native."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def use(request: pytest.FixtureRequest) -> Encoding:
 
 @pytest.fixture(params=DECODERS, ids=lambda decoder: decoder.__module__)
 def each_decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test's module has this one as its `decode`."""
+    """Replace `decode` in the test's module by this decoder."""
     monkeypatch.setattr(request.module, "decode", request.param)

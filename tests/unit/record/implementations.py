@@ -1,4 +1,4 @@
-"""Both implementations of what encodes records, so that each test asks the same of each."""
+"""Both implementations of the encoder, so that each test runs with each of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.record.key_hash import murmur2, partition_for_key
 
 @dataclass(frozen=True)
 class Encoding:
-    """What one of them calls its parts."""
+    """The parts of one implementation."""
 
     name: str
     BatchBuilder: Any
@@ -20,7 +20,7 @@ class Encoding:
     murmur2: Callable[[Any], int]
     partition_for_key: Callable[[Any, int], int]
     module: str
-    """Where its builder looks for `compress`."""
+    """Module in which its builder finds `compress`."""
     OpenBatches: Any
     Room: Any
     build_reports: Any
@@ -42,7 +42,7 @@ PYTHON = Encoding(
 
 
 def _native() -> list[Encoding]:
-    """Give the compiled one where it is built; `test_kernel` says whether it had to be."""
+    """Return the native implementation if it is built; `test_kernel` checks whether it must be."""
     found = kernel_sources.load("odradek.record.kernel_encode")
     if isinstance(found, str):
         return []

@@ -1,4 +1,4 @@
-"""Columns as Arrow."""
+"""Test record columns as Arrow data."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def as_dicts(rows: list[Row]) -> list[dict[str, object]]:
     ]
 
 
-def test_headers_that_are_wanted_and_not_named_are_refused() -> None:
+def test_requested_headers_that_are_not_named_are_rejected() -> None:
     with pytest.raises(ArrowSchemaError, match="needs 'headers' in columns: add it"):
         arrow_schema(True, ["value"])
 
 
-def test_schema_is_sparks() -> None:
+def test_the_schema_is_sparks() -> None:
     header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
     fields = [
         StructField("key", BinaryType()),
@@ -90,7 +90,7 @@ def test_schema_is_sparks() -> None:
     assert all(field.nullable for field in arrow_schema(True))
 
 
-def test_values() -> None:
+def test_values_of_all_columns() -> None:
     batch = to_record_batch(columns_of(), "t", 3, include_headers=True)
     batch.validate(full=True)
     assert batch.to_pylist() == as_dicts(ROWS)
@@ -111,7 +111,7 @@ def test_slices_share_buffers() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_kernel_and_pyarrow_make_the_same_of_few_rows(
+def test_the_kernel_and_pyarrow_build_equal_small_batches(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)
@@ -144,7 +144,7 @@ def test_a_column_outlives_its_batch() -> None:
     assert column.to_pylist() == [row[4] for row in ROWS]
 
 
-def test_projection() -> None:
+def test_only_requested_columns_are_built() -> None:
     columns = columns_of(want_key=False, want_headers=False)
     batch = to_record_batch(columns, "t", 3, names=["offset", "value"])
     assert batch.schema.names == ["offset", "value"]
@@ -159,12 +159,12 @@ def test_projection() -> None:
         to_record_batch(columns, "t", 3)
 
 
-def test_no_headers_at_all_are_nulls() -> None:
+def test_records_without_headers_have_null_headers() -> None:
     batch = to_record_batch(columns_of(ROWS[3:]), "t", 3, include_headers=True)
     assert batch.column("headers").to_pylist() == [None]
 
 
-def test_times_that_microseconds_cannot_hold_are_null() -> None:
+def test_timestamps_beyond_microseconds_are_null() -> None:
     limit = (2**63 - 1) // 1000
     times = [5, 2**62, limit, limit + 1, -1]
     rows: list[Row] = [(i, time, 0, None, None, ()) for i, time in enumerate(times)]
@@ -173,7 +173,7 @@ def test_times_that_microseconds_cannot_hold_are_null() -> None:
 
 
 @pytest.mark.parametrize("form", ["batch", "table", "selected", "stream"])
-def test_a_time_that_became_null_is_not_sent_as_the_present(form: str) -> None:
+def test_a_timestamp_that_became_null_is_not_sent_as_now(form: str) -> None:
     limit = (2**63 - 1) // 1000
     times = [5, limit, limit + 1, -1]
     rows: list[Row] = [(i, time, 0, None, b"v", ()) for i, time in enumerate(times)]
@@ -193,13 +193,13 @@ def test_a_time_that_became_null_is_not_sent_as_the_present(form: str) -> None:
     assert len(list(columns_from_arrow(own))) == 1  # a program's own null means the present time
 
 
-def test_names() -> None:
+def test_column_names() -> None:
     assert tuple(arrow_schema(True).names) == COLUMN_NAMES
 
 
 @pytest.mark.slow
 def test_a_batch_does_not_import_pandas() -> None:
-    """It would cost a third of a second at the first batch of every process."""
+    """The import would take a third of a second at the first batch of every process."""
     code = """
 import sys
 from odradek.record import BatchBuilder, decode

@@ -1,4 +1,4 @@
-"""Arrow as columns to send: types, names, slices; read back row by row."""
+"""Test Arrow data as columns to send: types, names, slices; read back row by row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Sent = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
 
 
 def records_from_arrow(data: Any, names: ColumnNames = USUAL) -> list[Sent]:
-    """Key, value, headers, partition and timestamp of each row, as the encoder reads them."""
+    """Return key, value, headers, partition and timestamp of each row for the encoder."""
     found: list[Sent] = []
     for columns in columns_from_arrow(data, names):
         assert columns.first_row == len(found)
@@ -128,7 +128,7 @@ def test_a_header_without_key() -> None:
         ({"value": ["a"], "headers": ["x"]}, "'headers' has type string"),
     ],
 )
-def test_what_is_wrong_is_said(columns: dict[str, list[Any]], reason: str) -> None:
+def test_invalid_columns_are_rejected(columns: dict[str, list[Any]], reason: str) -> None:
     with pytest.raises(ArrowSchemaError, match=reason):
         records_from_arrow(pa.table(columns))
 
@@ -144,10 +144,10 @@ def test_what_is_wrong_is_said(columns: dict[str, list[Any]], reason: str) -> No
     ],
     ids=str,
 )
-def test_a_number_that_does_not_fit_is_told_with_its_row(
+def test_a_number_that_does_not_fit_is_reported_with_its_row(
     column: str, array: pa.Array[Any], value: str
 ) -> None:
-    """A cast without checks wraps seconds around: they were written with another time."""
+    """An unchecked cast of seconds would overflow and yield another time."""
     batch = pa.record_batch({"value": ["v"] * len(array), column: array})
     good = batch.slice(0, 1)
     said = f"row 3: column '{column}': .*{value}"
@@ -156,7 +156,7 @@ def test_a_number_that_does_not_fit_is_told_with_its_row(
     assert told.value.row == 3
 
 
-def test_what_stands_below_a_null_is_not_looked_at() -> None:
+def test_data_below_a_null_is_ignored() -> None:
     numbers = pa.py_buffer(struct.pack("<qq", 2**62, 5))
     times = pa.Array.from_buffers(pa.timestamp("s"), 2, [pa.py_buffer(b"\x02"), numbers])
     views = pa.py_buffer(struct.pack("<i4sii", 100, b"abcd", 7, 0) * 2)
@@ -166,7 +166,7 @@ def test_what_stands_below_a_null_is_not_looked_at() -> None:
 
 
 def bad_views(kind: pa.DataType, size: int, buffer: int, offset: int) -> pa.Array[Any]:
-    """Two views that are short and good, and one into data of 20 bytes."""
+    """Build two valid short views and one into data of 20 bytes."""
     good = struct.pack("<i12s", 3, b"abc")
     bad = struct.pack("<i4sii", size, b"abcd", buffer, offset)
     buffers = [None, pa.py_buffer(good + good + bad), pa.py_buffer(b"abcdefghijklmnopqrst")]
@@ -178,10 +178,10 @@ def bad_views(kind: pa.DataType, size: int, buffer: int, offset: int) -> pa.Arra
     ("size", "buffer", "offset"),
     [(100, 0, 0), (20, 0, 1), (13, 0, -4), (13, 0, 2**30), (-5, 0, 0), (13, -1, 0), (13, 7, 0)],
 )
-def test_views_are_looked_at_before_they_are_followed(
+def test_views_are_validated_before_they_are_followed(
     kind: pa.DataType, size: int, buffer: int, offset: int
 ) -> None:
-    """Arrow's kernels follow them blindly: into other memory, or into none."""
+    """Arrow's kernels would follow invalid ones into other or unmapped memory."""
     array = bad_views(kind, size, buffer, offset)
     for column in ({"value": array}, {"value": ["x"] * 3, "key": array}):
         with pytest.raises(InvalidRowError, match=f"row 2: column '{list(column)[-1]}'"):
@@ -198,7 +198,7 @@ def test_views_are_looked_at_before_they_are_followed(
             records_from_arrow(pa.record_batch({"value": ["x"] * 3, "headers": headers}))
 
 
-def test_dictionaries_are_looked_at_before_they_are_followed() -> None:
+def test_dictionaries_are_validated_before_they_are_followed() -> None:
     words = pa.array([b"a", b"b"])
     short = pa.py_buffer(struct.pack("<iiii", 0, 1, 1, -2))
     kind = pa.dictionary(pa.int32(), pa.binary())
@@ -223,13 +223,13 @@ def test_dictionaries_of_views() -> None:
         assert [r[1] for r in records_from_arrow(table)] == [b"y", None, b"x" * 20]
 
 
-def test_twice_the_same_column() -> None:
+def test_a_repeated_column_is_rejected() -> None:
     table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["value", "value"])
     with pytest.raises(ArrowSchemaError, match="occurs twice"):
         records_from_arrow(table)
 
 
-def test_other_arrow_libraries_and_what_is_no_arrow() -> None:
+def test_other_arrow_libraries_and_other_objects() -> None:
     frame = polars.DataFrame({"value": ["a", None], "key": [b"k", b"l"]})
     assert [r[:2] for r in records_from_arrow(frame)] == [(b"k", b"a"), (b"l", None)]
     reader = pa.table({"value": ["a"]}).to_reader()
@@ -238,8 +238,8 @@ def test_other_arrow_libraries_and_what_is_no_arrow() -> None:
         records_from_arrow([b"v"])
 
 
-def test_slices_of_everything() -> None:
-    """Arrow's offset of an array counts in each of its buffers, children and bitmaps as well."""
+def test_slices_with_all_columns() -> None:
+    """An array's offset applies to each of its buffers, children and bitmaps."""
     count = 40
     headers: list[Any] = [
         None if n % 7 == 0 else [{"key": f"k{n}-{i}", "value": None} for i in range(n % 3)]
@@ -263,7 +263,7 @@ def test_slices_of_everything() -> None:
             assert records_from_arrow(table.slice(start, stop - start)) == whole[start:stop]
 
 
-def test_a_stream_is_read_as_it_is_iterated() -> None:
+def test_a_stream_is_read_lazily() -> None:
     read = []
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -279,7 +279,7 @@ def test_a_stream_is_read_as_it_is_iterated() -> None:
     assert read == [0, 1]
 
 
-def test_what_fits_is_not_copied() -> None:
+def test_matching_columns_are_not_copied() -> None:
     batch = pa.record_batch(
         {
             "value": [b"a", b"b"],
@@ -302,7 +302,7 @@ def test_what_fits_is_not_copied() -> None:
         assert pa.py_buffer(ours).address == theirs.address
 
 
-def test_columns_with_names_of_your_own() -> None:
+def test_custom_column_names() -> None:
     table = pa.table({"id": ["a"], "text": ["x"], "value": ["other"], "ts": [7]})
     named = ColumnNames(value="text", key="id", timestamp="ts")
     assert records_from_arrow(table, named) == [(b"a", b"x", (), None, 7)]

@@ -1,4 +1,4 @@
-"""The batch builder: room, sizes, sealing."""
+"""Test the batch builder: limits, sizes, sealing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def filled(use: Encoding, count: int = 3, compression: str | None = None) -> Any
     return builder
 
 
-def test_room_is_kept_to_the_byte(use: Encoding) -> None:
+def test_the_limit_is_exact_to_the_byte(use: Encoding) -> None:
     size = filled(use, 3).estimated_size
     for limit, expected in ((size, [0, 1, 2]), (size - 1, [0, 1, None])):
         builder = use.BatchBuilder(limit, None)
@@ -30,7 +30,7 @@ def test_room_is_kept_to_the_byte(use: Encoding) -> None:
         assert builder.count == len([e for e in expected if e is not None])
 
 
-def test_the_first_record_always_has_room(use: Encoding) -> None:
+def test_the_first_record_always_fits(use: Encoding) -> None:
     builder = use.BatchBuilder(10, None)
     assert builder.append(None, bytes(5000), (), TIME) == 0
     assert builder.append(None, b"", (), TIME) is None
@@ -38,7 +38,7 @@ def test_the_first_record_always_has_room(use: Encoding) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zstd"])
-def test_sizes_are_upper_bounds(use: Encoding, compression: str | None) -> None:
+def test_estimated_sizes_are_upper_bounds(use: Encoding, compression: str | None) -> None:
     builder = filled(use, 50, compression)
     built = builder.build()
     assert len(built) <= builder.estimated_size
@@ -46,7 +46,7 @@ def test_sizes_are_upper_bounds(use: Encoding, compression: str | None) -> None:
     assert builder.max_timestamp_ms == TIME + 49
 
 
-def test_what_does_not_shrink_goes_plain(use: Encoding) -> None:
+def test_a_batch_that_does_not_shrink_is_not_compressed(use: Encoding) -> None:
     builder = use.BatchBuilder(1 << 20, "gzip")
     builder.append(None, b"x", (), TIME)
     built = builder.build()
@@ -55,7 +55,7 @@ def test_what_does_not_shrink_goes_plain(use: Encoding) -> None:
     assert decode(built, start_offset=0).columns.count == 1
 
 
-def test_closed_takes_nothing_and_built_is_closed(use: Encoding) -> None:
+def test_a_closed_or_built_batch_takes_no_records(use: Encoding) -> None:
     builder = filled(use, 1)
     builder.close()
     assert builder.append(b"k", b"v", (), TIME) is None
@@ -65,13 +65,13 @@ def test_closed_takes_nothing_and_built_is_closed(use: Encoding) -> None:
     assert other.append(b"k", b"v", (), TIME) is None
 
 
-def test_nothing_to_build(use: Encoding) -> None:
+def test_an_empty_batch_cannot_be_built(use: Encoding) -> None:
     with pytest.raises(IllegalStateError, match="without records"):
         use.BatchBuilder(100, None).build()
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
-def test_sealed_again_with_other_ids(
+def test_a_batch_can_be_sealed_again_with_other_ids(
     use: Encoding, compression: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder = filled(use, 20, compression)
@@ -94,7 +94,7 @@ def test_sealed_again_with_other_ids(
 
 
 @pytest.mark.parametrize("time", [-2, 2**63])
-def test_times_that_have_no_meaning(use: Encoding, time: int) -> None:
+def test_invalid_timestamps_are_rejected(use: Encoding, time: int) -> None:
     builder = filled(use, 1)
     size = builder.estimated_size
     with pytest.raises(ValueError, match="timestamp_ms"):
@@ -102,7 +102,7 @@ def test_times_that_have_no_meaning(use: Encoding, time: int) -> None:
     assert (builder.count, builder.estimated_size) == (1, size)
 
 
-def test_times_may_go_back(use: Encoding) -> None:
+def test_timestamps_may_decrease(use: Encoding) -> None:
     builder = use.BatchBuilder(1 << 20, None)
     times = [TIME, TIME - 100_000, TIME + 2**40, -1, 0]
     for time in times:
@@ -113,7 +113,7 @@ def test_times_may_go_back(use: Encoding) -> None:
 
 
 def test_many_records_and_large_ones(use: Encoding) -> None:
-    # Beyond the table of short numbers in each place where it is used.
+    # Exceed the table of short varints in each place that uses it.
     builder = use.BatchBuilder(1 << 30, None)
     values = [b"v"] * 5000 + [bytes(n) for n in (2047, 2048, 70_000)]
     for i, value in enumerate(values):
@@ -128,7 +128,7 @@ def test_many_records_and_large_ones(use: Encoding) -> None:
     "headers",
     [(), (("a", b"1"),), (("schlüssel\U0001f600", None), ("", b""), ("x" * 99, bytes(999)))],
 )
-def test_estimate_is_an_upper_bound(
+def test_the_estimated_record_size_is_an_upper_bound(
     use: Encoding, headers: tuple[tuple[str, bytes | None], ...]
 ) -> None:
     for key, value in ((None, None), (b"", b""), (b"key", bytes(1 << 17))):
@@ -139,7 +139,7 @@ def test_estimate_is_an_upper_bound(
         assert estimate <= builder.estimated_size + 200
 
 
-def test_text_is_refused(use: Encoding) -> None:
+def test_a_str_is_rejected(use: Encoding) -> None:
     builder = use.BatchBuilder(1 << 20, None)
     with pytest.raises(TypeError):
         builder.append("text", b"", (), TIME)
@@ -148,7 +148,7 @@ def test_text_is_refused(use: Encoding) -> None:
     assert [r[3:5] for r in decode(builder.build(), start_offset=0).columns] == [(b"k", b"v")]
 
 
-def test_the_limit_grows_and_what_is_done_with_is_let_go(use: Encoding) -> None:
+def test_the_limit_may_grow_and_released_memory_is_freed(use: Encoding) -> None:
     builder = use.BatchBuilder(200, None)
     while builder.append(b"k", b"v" * 30, (), 5) is not None:
         pass

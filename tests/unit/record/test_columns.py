@@ -1,4 +1,4 @@
-"""Row access and slices of column buffers."""
+"""Test row access and slices of column buffers."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_offset_at(columns: RecordColumns) -> None:
             part.offset_at(row)
 
 
-def test_any_buffers_will_do() -> None:
-    """The kernel fills other kinds of buffers than the reference does."""
+def test_any_kind_of_buffer_works() -> None:
+    """The kernel fills other kinds of buffers than the Python decoder."""
     ints = memoryview(array("i", [0, 1, 1, 3]))
     text = BinaryColumn(ints, memoryview(bytearray(b"abc")), memoryview(b"\x05"))
     names = BinaryColumn(memoryview(array("i", [0, 1])), bytearray(b"n"))
@@ -63,6 +63,6 @@ def test_any_buffers_will_do() -> None:
     ]
 
 
-def test_empty() -> None:
+def test_empty_columns() -> None:
     assert list(EMPTY) == []
     assert len(EMPTY.slice(0, 5)) == 0

@@ -1,4 +1,4 @@
-"""Codecs: their limits, and what a bomb costs."""
+"""Test codecs: levels, limits, and decompression bombs."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def batch_of(payload: bytes, codec: int) -> memoryview:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
-def test_a_bomb_takes_no_memory(codec: str) -> None:
+def test_a_decompression_bomb_uses_little_memory(codec: str) -> None:
     buffer = batch_of(bomb(codec, DECOMPRESSED_LIMIT // MB + 1), codec_number(codec))
     with (
-        # What the batch itself excuses, 64 times its size, and some: lz4 packs 255 to 1 only.
+        # The batch's own allowance of 64 times its size, and more, since lz4 reaches 255 to 1 only.
         peak_below(16 * MB + max(32 * MB, 64 * len(buffer))),
         pytest.raises(CorruptRecordError, match=r"offset 0: .*exceed 268435456 bytes"),
     ):
@@ -59,8 +59,8 @@ def test_a_bomb_in_one_zstd_frame() -> None:
 
 @pytest.mark.parametrize("codec", CODECS[1:])
 @pytest.mark.parametrize("size", [0, 1, 100_000, 3 * MB])
-def test_what_fits_comes_back(codec: str, size: int) -> None:
-    # Zeros shrink far more than 64 times: the larger size takes the careful way.
+def test_data_within_the_limit_round_trips(codec: str, size: int) -> None:
+    # Zeros shrink far more than 64 times, so the larger size is decompressed in steps.
     for data in (bytes(size), bytes(range(256)) * (size // 256)):
         packed = compress(codec_number(codec), None, memoryview(data))
         assert decompress(codec_number(codec), packed, limit=size) == data
@@ -69,7 +69,7 @@ def test_what_fits_comes_back(codec: str, size: int) -> None:
                 decompress(codec_number(codec), packed, limit=len(data) - 1)
 
 
-def test_gzip_of_several_members() -> None:
+def test_gzip_with_several_members() -> None:
     parts = [b"a" * 9000, b"", bytes(range(256)) * 50]
     assert decompress(1, b"".join(map(gzip.compress, parts))) == b"".join(parts)
 
@@ -83,7 +83,7 @@ def test_several_frames_in_one_batch(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_broken_data(codec: str) -> None:
+def test_corrupt_data_raises(codec: str) -> None:
     packed = bytes(compress(codec_number(codec), None, memoryview(b"some text " * 50)))
     for data in (b"", b"garbage", packed + b"garbage"):
         if data or codec != "zstd":
@@ -95,7 +95,7 @@ def test_broken_data(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_batch_whose_compressed_part_is_cut_short(codec: str) -> None:
+def test_a_batch_with_truncated_compressed_data(codec: str) -> None:
     builder = BatchBuilder(MB, codec)
     for i in range(100):
         builder.append(b"key", b"value %d" % i, (), i)
@@ -122,26 +122,26 @@ def test_names_and_levels() -> None:
         ConfigurationError, match=r"compression\.lz4\.level must be 1 to 17, not 18"
     ):
         codec_number("lz4", 18)
-    assert codec_number("snappy", 99) == 2  # has no levels, so nothing looks at it
+    assert codec_number("snappy", 99) == 2  # snappy has no levels, so none is checked
 
 
 @pytest.mark.parametrize(
     ("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 9, 12), ("lz4", 9, 1), ("zstd", 1, 19)]
 )
-def test_a_higher_level_packs_tighter(codec: str, low: int, high: int) -> None:
+def test_a_higher_level_compresses_better(codec: str, low: int, high: int) -> None:
     data = memoryview(b"".join(b"%d,%d;" % (i, i * i % 977) for i in range(5000)))
     number = codec_number(codec)
     assert len(compress(number, high, data)) < len(compress(number, low, data))
 
 
-def test_javas_default_levels_are_ours() -> None:
+def test_default_levels_are_javas() -> None:
     data = memoryview(b"".join(b"%d," % (i * i) for i in range(5000)))
     for codec, default in (("gzip", -1), ("lz4", 9), ("zstd", 3)):
         number = codec_number(codec)
         assert compress(number, default, data) == compress(number, None, data)
 
 
-def test_without_intels_zlib_pythons_own_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_isal_pythons_zlib_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     data = memoryview(b"some text " * 5000)
     theirs = [compress(1, level, data) for level in (None, 1)]
     monkeypatch.setitem(sys.modules, "isal", None)
@@ -154,7 +154,7 @@ def test_without_intels_zlib_pythons_own_does_it(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_one_memory_for_all_batches(codec: str) -> None:
+def test_one_buffer_is_reused_for_all_batches(codec: str) -> None:
     number, scratch = codec_number(codec), Scratch()
     contents = [b"a%d" % i * 3000 * i for i in (1, 90, 2, 0, 30)]
     sizes = []
@@ -167,11 +167,11 @@ def test_one_memory_for_all_batches(codec: str) -> None:
     large = bytes(20 * MB)
     packed = compress(number, None, memoryview(large))
     assert decompress_into(number, packed, scratch) == large
-    assert len(scratch.kept) <= 8 * MB  # what only a rare batch needs isn't kept
+    assert len(scratch.kept) <= 8 * MB  # memory that only a rare batch needs isn't kept
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_after_broken_data_the_same_memory_serves_on(codec: str) -> None:
+def test_the_buffer_can_be_used_after_corrupt_data(codec: str) -> None:
     number, scratch = codec_number(codec), Scratch()
     content = b"".join(b"%d;" % (i * i) for i in range(30000))
     packed = bytes(compress(number, None, memoryview(content)))
@@ -181,15 +181,15 @@ def test_after_broken_data_the_same_memory_serves_on(codec: str) -> None:
         except BadBatchError:
             pass
         else:
-            assert codec == "zstd"  # cut frames are noticed by their records
+            assert codec == "zstd"  # truncated frames are noticed by their records
         assert decompress_into(number, packed, scratch) == content
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_library_that_can_not_be_read_is_a_limit_of_the_system(
+def test_a_codec_library_that_cannot_be_opened_raises_system_limit_error(
     codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R-TI-2: as a batch is opened, before any record is accepted."""
+    """R-TI-2: the error is raised when a batch is opened, before any record is accepted."""
     monkeypatch.setattr(compression, "_LOADED", {0})
     whole = builtins.__import__
 

@@ -1,4 +1,4 @@
-"""What `decode` gives for whole, cut, hidden and broken batches."""
+"""Test `decode` with complete, truncated, aborted and corrupt batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def row(offset: int, *, time: int = 0) -> Row:
 
 
 def log(*batches: bytes | bytearray) -> memoryview:
-    """Give a buffer as the network hands it over: not `bytes`, read-only."""
+    """Return a buffer as the network passes it: read-only, and no `bytes` object."""
     return memoryview(bytearray(b"".join(batches))).toreadonly()
 
 
@@ -36,7 +36,7 @@ def offsets(found: DecodedRecords) -> list[int]:
 
 
 def resealed(batch: bytes | bytearray) -> bytes:
-    """Make the checksum right again, so that what lies behind it is reached."""
+    """Correct the checksum, so that the changed bytes are reached."""
     copy = bytearray(batch)
     struct.pack_into(">I", copy, 17, crc32c(bytes(copy[CRC_START:])))
     return bytes(copy)
@@ -49,7 +49,7 @@ def changed(batch: bytes, layout: str, at: int, value: int) -> bytes:
 
 
 def with_records(records: bytes, count: int = 1, last_delta: int = 0) -> bytes:
-    """Make a batch of hand-made record bytes."""
+    """Build a batch of hand-written record bytes."""
     batch = bytearray(span(0, 1)[:61]) + records
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">i", batch, 23, last_delta)
@@ -57,13 +57,13 @@ def with_records(records: bytes, count: int = 1, last_delta: int = 0) -> bytes:
     return resealed(batch)
 
 
-def test_empty_buffer() -> None:
+def test_an_empty_buffer() -> None:
     found = decode(memoryview(b""), start_offset=7)
     assert (found.columns.count, found.next_offset, found.finished) == (0, 7, True)
     assert found.needed_bytes is None
 
 
-def test_cuts_at_both_ends_exactly() -> None:
+def test_start_and_until_offsets_are_exact() -> None:
     buffer = log(span(0, 5), span(5, 10, compression="zstd"), span(10, 15))
     found = decode(buffer, start_offset=3, until_offset=7)
     assert list(found.columns) == [row(i) for i in range(3, 7)]
@@ -73,13 +73,13 @@ def test_cuts_at_both_ends_exactly() -> None:
     assert (at_border.next_offset, at_border.finished) == (10, True)
 
 
-def test_until_in_a_gap_is_reached() -> None:
+def test_an_until_offset_in_a_gap_is_reached() -> None:
     buffer = log(span(0, 3), span(20, 23))
     found = decode(buffer, start_offset=0, until_offset=10)
     assert (offsets(found), found.next_offset, found.finished) == ([0, 1, 2], 10, True)
 
 
-def test_compacted_batch_keeps_its_range() -> None:
+def test_a_compacted_batch_keeps_its_offset_range() -> None:
     rows = [row(12), row(15)]
     batch = encode(rows, base_offset=10, last_offset=19)
     found = decode(log(batch), start_offset=10)
@@ -88,7 +88,7 @@ def test_compacted_batch_keeps_its_range() -> None:
     assert decode(log(batch), start_offset=16).next_offset == 20
 
 
-def test_a_cut_batch_at_the_end_is_left_alone() -> None:
+def test_a_truncated_last_batch_is_left() -> None:
     whole, last = span(0, 5), span(5, 10)
     for kept in (0, 5, 11, 12, 30, len(last) - 1):
         found = decode(log(whole, last[:kept]), start_offset=0)
@@ -96,13 +96,13 @@ def test_a_cut_batch_at_the_end_is_left_alone() -> None:
         assert (found.bytes_consumed, found.needed_bytes) == (len(whole), None)
 
 
-def test_a_first_batch_larger_than_the_buffer_says_its_size() -> None:
+def test_a_first_batch_larger_than_the_buffer_reports_its_size() -> None:
     batch = span(0, 50)
     found = decode(log(batch[:40]), start_offset=0)
     assert (found.columns.count, found.needed_bytes, found.next_offset) == (0, len(batch), 0)
 
 
-def test_max_records_goes_on_in_the_middle_of_a_batch() -> None:
+def test_max_records_continues_in_the_middle_of_a_batch() -> None:
     buffer = log(span(0, 5), span(5, 12), span(12, 13))
     position, seen, calls = 0, [], 0
     while True:
@@ -117,7 +117,7 @@ def test_max_records_goes_on_in_the_middle_of_a_batch() -> None:
     assert calls == 5
 
 
-def test_stop_after_ends_behind_a_batch() -> None:
+def test_stop_after_ends_at_a_batch_boundary() -> None:
     batches = [span(0, 5), span(5, 12), span(12, 13)]
     found = decode(log(*batches), start_offset=0, stop_after=6)
     assert (found.columns.count, found.next_offset, found.finished) == (12, 12, False)
@@ -125,12 +125,12 @@ def test_stop_after_ends_behind_a_batch() -> None:
     assert [found.next_offset_after(n) for n in (0, 4, 12)] == [0, 4, 12]
 
 
-def test_overlapping_batches_give_no_record_twice() -> None:
+def test_overlapping_batches_return_each_record_once() -> None:
     found = decode(log(span(0, 5), span(3, 8)), start_offset=0)
     assert offsets(found) == list(range(8))
 
 
-def test_unwanted_columns_are_not_built() -> None:
+def test_columns_that_are_not_requested_are_not_built() -> None:
     found = decode(
         log(span(0, 5)), start_offset=0, want_key=False, want_value=False, want_headers=False
     )
@@ -143,7 +143,7 @@ def test_records_without_headers_build_no_header_column() -> None:
     assert decode(log(span(3, 4)), start_offset=0).columns.headers is not None
 
 
-def test_read_committed_hides_only_what_was_aborted() -> None:
+def test_read_committed_hides_only_aborted_records() -> None:
     other: dict[str, Any] = {
         "producer_id": 8,
         "producer_epoch": 0,
@@ -154,10 +154,10 @@ def test_read_committed_hides_only_what_was_aborted() -> None:
     marker: dict[str, Any] = {"producer_epoch": 0, "timestamp_ms": 0}
     batches = [
         span(0, 2, **mine),  # aborted by the marker at 4
-        span(2, 3, producer_id=7),  # the same producer, outside of a transaction
+        span(2, 3, producer_id=7),  # the same producer, not transactional
         span(3, 4, **other),  # committed
         encode_marker(4, producer_id=7, commit=False, **marker),
-        span(5, 7, **mine),  # the next transaction of the same producer: committed
+        span(5, 7, **mine),  # the next transaction of the same producer, committed
         encode_marker(7, producer_id=7, commit=True, **marker),
         encode_marker(8, producer_id=8, commit=True, **marker),
         span(9, 10, **mine),  # aborted later
@@ -168,7 +168,7 @@ def test_read_committed_hides_only_what_was_aborted() -> None:
     assert (found.control_batches, found.aborted_batches, found.next_offset) == (3, 2, 10)
     assert found.aborted_left == ((7, 9),)
 
-    # The same in several calls: a marker that was passed doesn't hide later transactions.
+    # In several calls: a marker that was already read doesn't hide later transactions.
     buffer, position, left, seen = log(*batches), 0, tuple(aborted), list[int]()
     for _ in range(20):
         found = decode(buffer, start_offset=position, aborted=left, max_records=1)
@@ -183,7 +183,7 @@ def test_read_committed_hides_only_what_was_aborted() -> None:
     assert offsets(everything) == [0, 1, 2, 3, 5, 6, 9]
 
 
-def test_a_bad_batch_behind_good_ones_is_met_by_the_next_call() -> None:
+def test_a_corrupt_batch_after_good_ones_raises_at_the_next_call() -> None:
     good = span(0, 5)
     bad = bytearray(span(5, 10))
     bad[-1] ^= 1
@@ -194,9 +194,9 @@ def test_a_bad_batch_behind_good_ones_is_met_by_the_next_call() -> None:
         decode(buffer[found.bytes_consumed :], start_offset=found.next_offset)
 
 
-def test_a_batch_that_is_bad_at_its_end_gives_no_row() -> None:
+def test_a_batch_that_is_corrupt_at_its_end_returns_no_row() -> None:
     bad = span(6, 9)
-    bad = changed(bad, ">i", 57, 2)  # one record less than there are
+    bad = changed(bad, ">i", 57, 2)  # one record less than it contains
     found = decode(log(span(0, 5), bad), start_offset=0)
     assert list(found.columns) == [row(i) for i in range(5)]
     assert len(found.columns.offsets) == 5
@@ -211,7 +211,7 @@ def test_the_checksum_is_always_checked(codec: str | None) -> None:
         broken = bytearray(batch)
         broken[at] ^= 0x10
         with pytest.raises(CorruptRecordError):
-            # also where nothing of the batch is wanted
+            # even if no record of the batch is requested
             decode(log(broken), start_offset=100)
 
 
@@ -243,7 +243,7 @@ def test_offsets_out_of_range(offset: int) -> None:
         decode(log(batch), start_offset=0)
 
 
-PLAIN = b"\x00\x00\x00\x01\x01\x00"  # attributes, time, offset, null key, null value, no headers
+PLAIN = b"\x00\x00\x00\x01\x01\x00"  # attributes, time, offset, two nulls, no headers
 
 
 def record(body: bytes, length: int | None = None) -> bytes:
@@ -281,12 +281,12 @@ def record(body: bytes, length: int | None = None) -> bytes:
         (record(b"\0\0\0\x01\x01\x02\x02a\x04b"), "is 2, but 1"),
     ],
 )
-def test_records_out_of_bounds(records: bytes, reason: str) -> None:
+def test_malformed_records(records: bytes, reason: str) -> None:
     with pytest.raises(CorruptRecordError, match=f"batch at offset 0: .*{reason}"):
         decode(log(with_records(records)), start_offset=0)
 
 
-def test_offsets_of_records_ascend() -> None:
+def test_offsets_of_records_must_ascend() -> None:
     second = record(b"\0\0\x02\x01\x01\0")
     ascending = log(with_records(record(PLAIN) + second, 2, 1))
     assert offsets(decode(ascending, start_offset=0)) == [0, 1]
@@ -294,7 +294,7 @@ def test_offsets_of_records_ascend() -> None:
         decode(log(with_records(second + record(PLAIN), 2, 1)), start_offset=0)
 
 
-def test_header_names_become_valid_utf8() -> None:
+def test_invalid_utf8_in_header_names_is_replaced() -> None:
     broken = record(b"\0\0\0\x01\x01\x02\x04\xc3(\x01")
     assert next(iter(decode(log(with_records(broken)), start_offset=0).columns))[5] == (
         ("\ufffd(", None),
@@ -323,7 +323,7 @@ def test_decoding_stops_before_the_columns_grow_too_large(monkeypatch: pytest.Mo
     assert seen == list(range(15))
 
 
-def test_an_unknown_codec_behind_good_batches_waits_for_the_next_call() -> None:
+def test_an_unknown_codec_after_good_batches_raises_at_the_next_call() -> None:
     unknown = changed(span(5, 6), ">h", 21, 5)
     found = decode(log(span(0, 5), unknown), start_offset=0)
     assert (found.columns.count, found.finished) == (5, False)

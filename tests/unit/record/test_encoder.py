@@ -1,4 +1,4 @@
-"""From Arrow's buffers to batches: places, stops, and columns that lie."""
+"""Test encoding Arrow buffers into batches: partitions, reasons to stop, invalid columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bitmap(present: Sequence[bool], start: int) -> bytes | None:
 def binary(
     entries: Sequence[bytes | None], *, wide: bool = False, start: int = 0, gap: int = 0
 ) -> SentBinary:
-    """Lay entries out as Arrow does, perhaps as a slice of something larger."""
+    """Build a column as Arrow does, perhaps as a slice of a larger one."""
     ends = array("q" if wide else "i", [0] * start + [gap])
     data = bytearray(gap)
     for entry in entries:
@@ -84,7 +84,7 @@ def encoder(use: Encoding, sent: SentColumns, partitions: int = 4, limit: int = 
 
 
 def all_rows(use: Encoding, made: Any, partitions: int = 4, **options: Any) -> list[Any]:
-    """Encode everything into one large batch per partition; give their rows."""
+    """Encode all rows into one large batch per partition and return the rows of each."""
     builders = [use.BatchBuilder(1 << 24, None) for _ in range(partitions)]
     for partition, builder in enumerate(builders):
         made.use(partition, builder)
@@ -99,7 +99,7 @@ def all_rows(use: Encoding, made: Any, partitions: int = 4, **options: Any) -> l
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("start", [0, 3, 17])
-def test_rows_come_out_as_they_went_in(use: Encoding, start: int, wide: bool) -> None:
+def test_rows_round_trip(use: Encoding, start: int, wide: bool) -> None:
     keys = [None, b"", b"k", b"key" * 50, *(b"%d" % n for n in range(40))]
     values = [b"v" * n if n % 5 else None for n in range(44)]
     lists: list[Headers | None] = [None, (), (("a", b"1"), ("ü", None))] * 14 + [(("", b""),)] * 2
@@ -138,7 +138,7 @@ def test_no_rows(use: Encoding) -> None:
     )
 
 
-def test_each_stop_and_what_was_put_where(use: Encoding) -> None:
+def test_reasons_to_stop_and_pieces_of_batches(use: Encoding) -> None:
     sent = columns(100, partitions=numbers("i", [0, 1] * 50))
     made = encoder(use, sent)
     stop = made.encode(0, 100, timestamp_ms=NOW, room=PLENTY)
@@ -151,14 +151,14 @@ def test_each_stop_and_what_was_put_where(use: Encoding) -> None:
     assert first.count == 7
     assert first.append(b"k" * 5, b"v" * 8, (), NOW) is None
     second = use.BatchBuilder(1 << 20, None)
-    assert second.append(None, b"somebody else's", (), NOW) == 0
+    assert second.append(None, b"another caller's", (), NOW) == 0
     assert made.use(0, second) == Piece(0, 0, 7)
     stop = made.encode(14, 20, timestamp_ms=NOW, room=PLENTY)
     assert stop[:2] == (20, StopReason.DONE)
     assert made.pieces() == [Piece(0, 1, 3), Piece(1, 0, 10)]
     assert made.pieces() == []
     stop = made.encode(20, 24, timestamp_ms=NOW, room=PLENTY)
-    # Somebody else's record comes between: the piece ends, the batch may go on.
+    # Another caller's record comes in between: the piece ends, but the batch can be used.
     assert second.append(None, b"", (), NOW) == 6
     stop = made.encode(24, 100, timestamp_ms=NOW, room=PLENTY)
     assert stop[:3] == (24, StopReason.BATCH, 0)
@@ -170,7 +170,7 @@ def test_each_stop_and_what_was_put_where(use: Encoding) -> None:
     assert stop[:3] == (30, StopReason.BATCH, 0)
 
 
-def test_a_batch_that_reached_its_limit_is_told_at_once(use: Encoding) -> None:
+def test_a_batch_that_reached_its_limit_is_reported_at_once(use: Encoding) -> None:
     made = encoder(use, columns(3, keys=None))
     big = use.BatchBuilder(50, None)
     made.use(0, big)
@@ -184,7 +184,7 @@ def test_a_batch_that_reached_its_limit_is_told_at_once(use: Encoding) -> None:
     assert exact.estimated_size == exact.limit_bytes
 
 
-def test_room_and_sticky_bytes_end(use: Encoding) -> None:
+def test_encoding_stops_when_memory_or_sticky_bytes_are_used_up(use: Encoding) -> None:
     made = encoder(use, columns(10, keys=None))
     builder = use.BatchBuilder(1 << 20, None)
     made.use(3, builder)
@@ -207,7 +207,7 @@ def test_keys_may_be_ignored(use: Encoding) -> None:
     assert rows[3][0][3] == b"key 0"
 
 
-def test_a_record_that_is_too_large_is_named_before_anything_is_taken(use: Encoding) -> None:
+def test_a_too_large_record_is_reported_before_any_is_encoded(use: Encoding) -> None:
     sent = columns(3, values=binary([b"", b"x" * 60, b""]), first_row=1000)
     assert encoder(use, sent, limit=36 + 5 + 60).count == 3
     with pytest.raises(RecordTooLargeError, match=r"row 1001: a record of up to 101 bytes .*100"):
@@ -217,7 +217,7 @@ def test_a_record_that_is_too_large_is_named_before_anything_is_taken(use: Encod
         encoder(use, many, limit=147)
 
 
-def lie(column: SentBinary, **changes: Any) -> SentBinary:
+def invalid(column: SentBinary, **changes: Any) -> SentBinary:
     return column._replace(**changes)
 
 
@@ -230,28 +230,28 @@ FAR = 1 << 62
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (lie(GOOD, offsets=array("i", [0, 3, 2, 11])), "row 1: .*offsets 3 and 2"),
-        (lie(GOOD, offsets=array("i", [0, 3, 6, 12])), "row 2: .*11 bytes"),
-        (lie(GOOD, offsets=array("i", [-1, 3, 6, 11])), "row 0: .*offsets -1"),
-        (lie(GOOD, offsets=array("i", [0, -(2**31), 2**31 - 1, 11])), "row 0"),
-        (lie(GOOD, offsets=array("q", [0, 3, FAR, 11]), wide=True), "row 1: .*offsets 3 and"),
-        (lie(GOOD, offsets=array("q", [0, -FAR, 2 * FAR - 1, 11]), wide=True), "row 0"),
-        (lie(GOOD, offsets=array("q", [-FAR, FAR, 1, 11]), wide=True), "row 0"),
-        (lie(GOOD, offsets=array("i", [0, 3, 6])), "too short for 4 numbers from 0"),
-        (lie(GOOD, offsets=bytes(15)), "too short"),
-        (lie(GOOD, offsets=b""), "too short"),
-        (lie(GOOD, wide=True), "too short"),
-        (lie(GOOD, start=1), "too short for 4 numbers from 1"),
-        (lie(GOOD, start=-1), "too short"),
-        (lie(GOOD, start=FAR), "too short"),
-        (lie(GOOD, start=2 * FAR - 1), "too short"),
-        (lie(GOOD, start=-2 * FAR), "too short"),
-        (lie(GOOD, data=b"onetwo"), "row 2: .*6 bytes"),
-        (lie(GOOD, validity=b""), "bitmap is too short"),
-        (lie(binary([b""] * 3, start=6), validity=b"\xff"), "bitmap is too short"),
+        (invalid(GOOD, offsets=array("i", [0, 3, 2, 11])), "row 1: .*offsets 3 and 2"),
+        (invalid(GOOD, offsets=array("i", [0, 3, 6, 12])), "row 2: .*11 bytes"),
+        (invalid(GOOD, offsets=array("i", [-1, 3, 6, 11])), "row 0: .*offsets -1"),
+        (invalid(GOOD, offsets=array("i", [0, -(2**31), 2**31 - 1, 11])), "row 0"),
+        (invalid(GOOD, offsets=array("q", [0, 3, FAR, 11]), wide=True), "row 1: .*offsets 3 and"),
+        (invalid(GOOD, offsets=array("q", [0, -FAR, 2 * FAR - 1, 11]), wide=True), "row 0"),
+        (invalid(GOOD, offsets=array("q", [-FAR, FAR, 1, 11]), wide=True), "row 0"),
+        (invalid(GOOD, offsets=array("i", [0, 3, 6])), "too short for 4 numbers from 0"),
+        (invalid(GOOD, offsets=bytes(15)), "too short"),
+        (invalid(GOOD, offsets=b""), "too short"),
+        (invalid(GOOD, wide=True), "too short"),
+        (invalid(GOOD, start=1), "too short for 4 numbers from 1"),
+        (invalid(GOOD, start=-1), "too short"),
+        (invalid(GOOD, start=FAR), "too short"),
+        (invalid(GOOD, start=2 * FAR - 1), "too short"),
+        (invalid(GOOD, start=-2 * FAR), "too short"),
+        (invalid(GOOD, data=b"onetwo"), "row 2: .*6 bytes"),
+        (invalid(GOOD, validity=b""), "bitmap is too short"),
+        (invalid(binary([b""] * 3, start=6), validity=b"\xff"), "bitmap is too short"),
     ],
 )
-def test_binary_columns_that_lie(
+def test_invalid_binary_columns_are_rejected(
     use: Encoding, where: str, column: SentBinary, message: str
 ) -> None:
     with pytest.raises(InvalidRowError, match=message):
@@ -276,18 +276,18 @@ def test_binary_columns_that_lie(
         ({"keys": binary([b"a", b"\xf5\x80\x80\x80", b"c"])}, "row 1: the key of a header isn't"),
         ({"keys": binary([b"\xc3", b"\x80", b"c"])}, "row 0: the key of a header isn't"),
         (
-            {"values": lie(binary([b"1", None, b"2"]), offsets=array("i", [0, 1, 1, 3]))},
+            {"values": invalid(binary([b"1", None, b"2"]), offsets=array("i", [0, 1, 1, 3]))},
             "row 1: column headers.value: its offsets 1 and 3",
         ),
     ],
 )
-def test_headers_that_lie(use: Encoding, changes: dict[str, Any], message: str) -> None:
+def test_invalid_headers_are_rejected(use: Encoding, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRowError, match=message):
         encoder(use, columns(3, headers=HEADED._replace(**changes)))
 
 
-def test_what_is_null_is_not_looked_at(use: Encoding) -> None:
-    odd = lie(GOOD, offsets=array("i", [0, 3, 2, 11]), validity=b"\x01")
+def test_data_below_a_null_is_ignored(use: Encoding) -> None:
+    odd = invalid(GOOD, offsets=array("i", [0, 3, 2, 11]), validity=b"\x01")
     rows = all_rows(use, encoder(use, columns(3, values=odd)))
     assert sorted(row[4] or b"" for one in rows for row in one) == [b"", b"", b"one"]
     lists = HEADED._replace(offsets=array("i", [0, 9, -9, 3]).tobytes(), validity=b"\0")
@@ -307,13 +307,13 @@ def test_what_is_null_is_not_looked_at(use: Encoding) -> None:
         ({"timestamps_ms": numbers("i", [0, 0, 0])}, "column timestamp: .*too short"),
     ],
 )
-def test_numbers_that_have_no_meaning(use: Encoding, changes: dict[str, Any], message: str) -> None:
+def test_invalid_numbers_are_rejected(use: Encoding, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRowError, match=message) as caught:
         encoder(use, columns(3, **changes))
     assert caught.value.row is None or f"row {caught.value.row}:" in str(caught.value)
 
 
-def test_where_each_row_went_is_noted(use: Encoding) -> None:
+def test_the_partition_of_each_row_is_returned(use: Encoding) -> None:
     keys = [None if n % 3 == 0 else b"%d" % n for n in range(40)]
     named = [n % 4 if n % 5 == 0 else None for n in range(40)]
     made = encoder(use, columns(40, keys=binary(keys), partitions=numbers("i", named)))
@@ -323,7 +323,7 @@ def test_where_each_row_went_is_noted(use: Encoding) -> None:
     first = made.encode(
         0, 20, timestamp_ms=NOW, room=PLENTY, sticky=3, sticky_room=20, places=places
     )
-    assert first.reason is StopReason.STICKY  # what isn't in isn't noted either
+    assert first.reason is StopReason.STICKY  # rows that aren't encoded have no partition either
     assert set(places[first.row :]) == {-1}
     made.encode(
         first.row,
@@ -349,7 +349,7 @@ def test_where_each_row_went_is_noted(use: Encoding) -> None:
             made.encode(0, 40, timestamp_ms=NOW, room=PLENTY, places=bad)
 
 
-def test_calls_that_make_no_sense(use: Encoding) -> None:
+def test_invalid_arguments_are_rejected(use: Encoding) -> None:
     made = encoder(use, columns(3))
     for start, stop in ((-1, 2), (0, 4), (2, 1)):
         with pytest.raises(IndexError, match="of 3"):
@@ -370,13 +370,13 @@ def test_calls_that_make_no_sense(use: Encoding) -> None:
         encoder(use, columns(0, headers=headers([])._replace(entries=-1)))
 
 
-def test_a_batch_that_was_left_is_sealed_while_the_encoder_writes_into_others(
+def test_a_batch_can_be_sealed_while_the_encoder_writes_others(
     use: Encoding,
 ) -> None:
-    """As the producer's I/O thread does, in the middle of a call of `encode`."""
+    """The producer's I/O thread does that in the middle of a call of `encode`."""
     rows = 20_000
     if not use.BatchBuilder.ATOMIC:
-        rows = 500  # in plain Python, threads take turns anyway
+        rows = 500  # in Python code, threads take turns anyway
     sent = columns(rows, partitions=numbers("i", [0, 1] * (rows // 2)))
     for _ in range(3):
         made = encoder(use, sent)
@@ -390,6 +390,6 @@ def test_a_batch_that_was_left_is_sealed_while_the_encoder_writes_into_others(
         thread = threading.Thread(target=made.encode, args=args, kwargs=options)
         thread.start()
         while thread.is_alive():
-            first.limit_bytes += 1  # as `build` and `release` do, it asks whose turn it is
+            first.limit_bytes += 1  # it checks that no other thread writes
         thread.join()
         assert first.build() is not None

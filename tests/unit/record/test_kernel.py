@@ -1,6 +1,6 @@
-"""The native decoder: its words for what is broken, its memory, its rows.
+"""Test the native decoder: errors, memory, rows.
 
-That it agrees with the reference on whatever it is given is tested in tests/property/record.
+Its agreement with the Python decoder on any input is tested in tests/property/record.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from odradek.record.varint import write_varint
 COMPILERS = [name for name in ("cc", "gcc", "clang") if shutil.which(name)]
 
 
-def test_a_kernel_that_could_be_built_is_built() -> None:
+def test_a_kernel_that_can_be_built_is_built() -> None:
     if COMPILERS or importlib.util.find_spec("ziglang"):
         assert kernel_sources.kernel_warning() is None
 
 
 if isinstance(kernel_sources.load(kernel_sources.DECODER), str):
-    pytest.skip("there is no native kernel here", allow_module_level=True)
+    pytest.skip("the native kernel isn't built", allow_module_level=True)
 
 from odradek.record import kernel  # noqa: E402 - importing the source of one that isn't built fails
 
@@ -58,7 +58,7 @@ HEADERS: tuple[Headers, ...] = (
 
 @pytest.fixture
 def empty_pool() -> Iterator[None]:
-    """Nothing idle before or left behind, nor lent to what others have left in cycles."""
+    """Empty the pool before the test and restore its limit afterwards."""
     gc.collect()
     limit = kernel.pool_state()[1]
     kernel.set_pool_limit(0)
@@ -97,8 +97,8 @@ def same(buffer: memoryview, **options: Any) -> None:
 
 
 @pytest.mark.slow
-def test_rows_that_are_smaller_or_larger_than_before() -> None:
-    """Sizes are guessed from what came last: whatever it was, the result is right."""
+def test_rows_smaller_or_larger_than_earlier_ones() -> None:
+    """Sizes are estimated from the last batches; the result must not depend on it."""
     for size in (0, 1, 5_000, 3, 200_000, 90, 1):
         rows: list[Row] = [
             (i, 5, 0, b"k" * (size // 2), b"v" * size, (("h", b"x" * size),)) for i in range(70)
@@ -108,7 +108,7 @@ def test_rows_that_are_smaller_or_larger_than_before() -> None:
 
 
 def with_records(records: bytes, count: int = 1, base_time: int = 0) -> memoryview:
-    """Make a batch at offset 3 of hand-made record bytes."""
+    """Build a batch at offset 3 of hand-written record bytes."""
     batch = bytearray(encode([(3, base_time, 0, None, b"", ())])[:61]) + records
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">i", batch, 23, max(0, count - 1))
@@ -125,8 +125,8 @@ def record(*parts: bytes, length: int | None = None) -> bytes:
 Z, N = write_varint(0), write_varint(-1)
 
 
-def test_a_claim_of_many_records_costs_no_memory() -> None:
-    """No more rows are made room for than fit into the bytes that are there."""
+def test_a_large_record_count_allocates_no_memory() -> None:
+    """Memory is only allocated for rows that fit into the batch's bytes."""
 
     def peak() -> int:
         (line,) = re.findall(r"VmPeak:\s+(\d+) kB", Path("/proc/self/status").read_text())
@@ -139,7 +139,7 @@ def test_a_claim_of_many_records_costs_no_memory() -> None:
     assert peak() - before < 1 << 30
 
 
-def test_timestamps_that_overflow() -> None:
+def test_overflowing_timestamps() -> None:
     batch = with_records(record(write_varint(1), Z, N, N, Z), base_time=(1 << 63) - 1)
     for decode in (kernel.decode, reference.decode):
         with pytest.raises(CorruptRecordError, match="timestamp doesn't fit into 64 bits"):
@@ -149,8 +149,8 @@ def test_timestamps_that_overflow() -> None:
         kernel.decode(batch, start_offset=0)
 
 
-def test_nothing_of_a_bad_batch_stays_behind() -> None:
-    """Nulls and headers that were noted before it broke are forgotten again."""
+def test_a_corrupt_batch_leaves_nothing_in_the_columns() -> None:
+    """Nulls and headers stored before the fault are removed again."""
     good = encode([(i, 5, 0, b"k", b"v", (("h", b"1"),)) for i in range(3)])
     bad_records = record(Z, Z, N, N, write_varint(1), b"\x02h", N) + b"\x80"
     bad = bytearray(with_records(bad_records, 2))
@@ -162,7 +162,7 @@ def test_nothing_of_a_bad_batch_stays_behind() -> None:
         assert found.keys.validity is None
 
 
-def test_columns_outlive_the_buffer_and_their_siblings() -> None:
+def test_columns_outlive_the_buffer_and_each_other() -> None:
     source = bytearray(batches(900, headers=True))
     expected = list(reference.decode(memoryview(bytes(source)), start_offset=0).columns)
     columns = kernel.decode(memoryview(source), start_offset=0).columns
@@ -176,7 +176,7 @@ def test_columns_outlive_the_buffer_and_their_siblings() -> None:
     assert bytes(data) == wanted
 
 
-def test_columns_are_never_written_again() -> None:
+def test_columns_are_read_only() -> None:
     columns = kernel.decode(batches(900), start_offset=0).columns
     assert isinstance(columns.values, BinaryColumn)
     for buffer in (columns.offsets, columns.values.data, columns.values.offsets):
@@ -190,7 +190,7 @@ def test_columns_are_never_written_again() -> None:
 
 
 @pytest.mark.usefixtures("empty_pool")
-def test_blocks_come_back_and_are_lent_again() -> None:
+def test_blocks_are_returned_to_the_pool_and_reused() -> None:
     buffer = batches(5_000)
     held, limit, lent, _, misses = kernel.pool_state()
     assert held == 0 < limit
@@ -212,7 +212,7 @@ def test_blocks_come_back_and_are_lent_again() -> None:
 
 
 @pytest.mark.usefixtures("empty_pool")
-def test_the_pool_keeps_to_its_limit_and_drops_what_was_not_asked_for() -> None:
+def test_the_pool_respects_its_limit_and_drops_unused_blocks() -> None:
     small, large = batches(3_000), batches(30_000)
     kernel.set_pool_limit(1 << 20)
     for buffer in (small, large, small, large):
@@ -226,7 +226,7 @@ def test_the_pool_keeps_to_its_limit_and_drops_what_was_not_asked_for() -> None:
     assert kernel.pool_state()[0] == 0
 
 
-def test_threads_decode_at_the_same_time() -> None:
+def test_threads_decode_concurrently() -> None:
     sets = [
         batches(800, 20, codec=codec, headers=h) for codec in (None, "lz4") for h in (False, True)
     ]
@@ -248,7 +248,7 @@ def test_threads_decode_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("codec", [None, "lz4"])
-def test_views_refer_to_the_buffer_and_keep_it(codec: str | None) -> None:
+def test_views_refer_to_the_buffer_and_keep_it_alive(codec: str | None) -> None:
     buffer = batches(300, 40, codec=codec, headers=True)
     mixed = memoryview(bytes(batches(3)) + bytes(batches(50, codec="lz4")))
     for source, options in (
@@ -274,13 +274,13 @@ def test_views_refer_to_the_buffer_and_keep_it(codec: str | None) -> None:
         assert len(values.buffers) == 1
         assert memoryview(values.buffers[0]).obj is buffer.obj
     else:
-        assert values.buffers[0] == b""  # what was decompressed lies elsewhere: it isn't kept
+        assert values.buffers[0] == b""  # decompressed data is elsewhere, so the buffer isn't kept
     with pytest.raises(ValueError, match="unknown layout 'wide'"):
         kernel.decode(buffer, start_offset=0, layout="wide")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("headers", [False, True])
-def test_rows_as_tuples(headers: bool) -> None:
+def test_rows_are_built_as_named_tuples(headers: bool) -> None:
     buffer = batches(300, headers=headers)
     for decode in (kernel.decode, reference.decode):
         columns = decode(buffer, start_offset=0).columns.slice(7, 290)
@@ -293,7 +293,7 @@ def test_rows_as_tuples(headers: bool) -> None:
     assert kernel.build_rows(ConsumerRecord, "t", 1, bare.slice(5, 5), 0) == []
 
 
-def test_rows_keep_alive_what_they_refer_to_and_nothing_longer() -> None:
+def test_rows_keep_their_parts_alive_and_nothing_else() -> None:
     topic, columns = str(random.random()), kernel.decode(batches(50), start_offset=0).columns
     before = sys.getrefcount(topic)
     found = kernel.build_rows(ConsumerRecord, topic, 0, columns, 0)
@@ -305,9 +305,9 @@ def test_rows_keep_alive_what_they_refer_to_and_nothing_longer() -> None:
     assert not gc.is_tracked(kept)
 
 
-def test_rows_need_a_tuple_and_whole_columns() -> None:
+def test_rows_need_a_named_tuple_class_and_complete_columns() -> None:
     columns = kernel.decode(batches(5), start_offset=0).columns
-    for cls in (list, memoryview):  # the items of the second take as much room as a tuple's
+    for cls in (list, memoryview):  # the items of a memoryview take as much memory as a tuple's
         with pytest.raises(TypeError, match="isn't a named tuple"):
             kernel.build_rows(cls, "t", 0, columns, 0)  # type: ignore[type-var]
     with pytest.raises(IndexError, match="shorter"):
@@ -317,7 +317,7 @@ def test_rows_need_a_tuple_and_whole_columns() -> None:
         columns.values.values(0, 9)
 
 
-def test_numbers_as_arrow_wants_them() -> None:
+def test_numbers_are_converted_for_arrow() -> None:
     largest = ((1 << 63) - 1) // 1000
     for times, fits in (
         ([0, -1, 1_700_000_000_000, largest, -largest], True),
@@ -338,20 +338,20 @@ def test_numbers_as_arrow_wants_them() -> None:
             kernel.wide_types(b"\0\1", start, count)
 
 
-def test_a_batch_for_arrow_gives_its_memory_back(empty_pool: None) -> None:
+def test_a_batch_for_arrow_returns_its_memory(empty_pool: None) -> None:
     wanted, before = arrow_columns(), kernel.pool_state().lent
     columns = kernel.decode(batches(300), start_offset=0).columns
     decoded = kernel.pool_state().lent
     made = kernel.arrow_batch(columns, b"kvtpomy", "a-topic", 7)
     assert made is not None
     assert kernel.pool_state().lent > decoded > before
-    del made  # nobody took it over
+    del made  # no Arrow array took it over
     assert kernel.pool_state().lent == decoded
     kept = [to_record_batch(columns, "a-topic", 7, wanted=wanted) for _ in range(3)]
     column = kept[0].column("offset")
     del columns
     kept.clear()
-    assert kernel.pool_state().lent > decoded  # one column keeps all of its batch
+    assert kernel.pool_state().lent > decoded  # one column keeps all of its batch alive
     thread = threading.Thread(target=lambda held: held.clear(), args=([column],))
     del column
     thread.start()
@@ -359,7 +359,7 @@ def test_a_batch_for_arrow_gives_its_memory_back(empty_pool: None) -> None:
     assert kernel.pool_state().lent == before
 
 
-def test_what_pyarrow_has_to_make_is_left_to_it() -> None:
+def test_columns_that_only_pyarrow_can_build_are_left_to_it() -> None:
     columns = kernel.decode(batches(9), start_offset=0).columns
     late: list[Row] = [(0, 1 << 62, 0, b"k", b"v", ())]
     views = kernel.decode(batches(9), start_offset=0, layout="binary_view").columns
@@ -381,7 +381,7 @@ def test_what_pyarrow_has_to_make_is_left_to_it() -> None:
         assert kernel.pool_state().lent == before
 
 
-def test_columns_that_are_short_or_not_there_give_their_memory_back() -> None:
+def test_invalid_columns_for_arrow_return_their_memory() -> None:
     columns = kernel.decode(batches(9), start_offset=0).columns
     before = kernel.pool_state().lent
     for kind, letters, text in (
@@ -391,14 +391,14 @@ def test_columns_that_are_short_or_not_there_give_their_memory_back() -> None:
     ):
         with pytest.raises(kind, match=text):
             kernel.arrow_batch(columns, letters, "t", 0)  # type: ignore[arg-type]
-    columns.count += 1000  # as no decoder makes them
+    columns.count += 1000  # no decoder builds such columns
     for letter in b"kvomy":
         with pytest.raises(IndexError, match="bytes, but needs"):
             kernel.arrow_batch(columns, bytes((letter,)), "t", 0)
     assert kernel.pool_state().lent == before
 
 
-def test_surveys_agree() -> None:
+def test_native_and_python_surveys_agree() -> None:
     rng = random.Random(3)
     whole = bytes(batches(3, 20, 1, 50, codec="zstd"))
     for cut in range(0, len(whole), 7):
@@ -434,14 +434,14 @@ def test_hashes_of_texts(kept: int) -> None:
 @pytest.mark.parametrize(
     "offsets", [[0, 5], [0, 3, 2, 5], [-1, 2], [4, 5, 6], [0, -(1 << 63), 0], [0, (1 << 63) - 1]]
 )
-def test_hashes_of_texts_that_are_not_there(offsets: list[int]) -> None:
+def test_hashes_of_texts_out_of_bounds(offsets: list[int]) -> None:
     found = array("Q", [0] * (len(offsets) - 1))
     with pytest.raises(ValueError, match=r"entry \d isn't within the 4 bytes"):
         kernel.text_hashes(memoryview(b"12345678")[:4], array("q", offsets), found)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_hashes_of_another_number_of_texts(count: int) -> None:
+def test_hashes_with_a_wrong_number_of_entries(count: int) -> None:
     with pytest.raises(ValueError, match=f"3 offsets for {count} entries"):
         kernel.text_hashes(b"1234", array("q", [0, 1, 4]), array("Q", [0] * count))
 
@@ -466,21 +466,21 @@ def test_raw_headers_are_read_within_their_column() -> None:
     [
         b"\x80",  # a name's length without an end
         b"\x01\x00",  # a name of -1 bytes
-        b"\x08abc",  # one that is longer than what is left
-        b"\x02a",  # no value's length
+        b"\x08abc",  # a name longer than the remaining bytes
+        b"\x02a",  # no length of the value
         b"\x02a\x03",  # a value of -2 bytes
-        b"\x02a\x04b",  # one that is longer
+        b"\x02a\x04b",  # a value longer than the remaining bytes
         b"\x02a\x02b" * 40 + b"\x02a\x04b",
     ],
 )
-def test_what_are_no_raw_headers_is_refused(raw: bytes) -> None:
+def test_malformed_raw_headers_are_rejected(raw: bytes) -> None:
     ends = array("i", (0, len(raw)))
     with pytest.raises(ValueError, match="aren't the headers"):
         for each in kernel.header_lists(ends, raw + b"bcdefgh", 0, 1):
-            tuple(each)  # many are read only now
+            tuple(each)  # many headers are only parsed here
 
 
-def test_rows_that_are_not_read_need_a_tuple_too() -> None:
+def test_the_class_of_unread_rows_must_be_a_named_tuple_too() -> None:
     columns = kernel.decode(batches(5), start_offset=0).columns
     for read, unread in ((ConsumerRecord, list), (list, ConsumerRecord)):
         with pytest.raises(TypeError, match="isn't a named tuple"):
@@ -488,7 +488,7 @@ def test_rows_that_are_not_read_need_a_tuple_too() -> None:
 
 
 @pytest.mark.parametrize("count", [16, 17])
-def test_few_headers_are_a_tuple_at_once(count: int) -> None:
+def test_few_headers_are_parsed_at_once(count: int) -> None:
     raw = b"\x02h\x02v" * count
     (found,) = kernel.header_lists(array("i", (0, len(raw))), raw, 0, 1)
     assert (type(found) is tuple) == (count == 16)

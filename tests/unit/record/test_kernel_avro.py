@@ -1,4 +1,4 @@
-"""What the Avro kernel takes and leaves; that it makes what fastavro makes is a property test's."""
+"""Test which rows the Avro kernel decodes or leaves; property tests compare it with fastavro."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ CUT = {
         {"name": "f", "type": {"type": "fixed", "name": "One", "size": 1}},
     ],
 }
-"""A text whose last character may go on in the next field."""
+"""A text whose last character may continue in the next field."""
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 3}
 
 
 def followed(kind: Any) -> Any:
-    """A record in which a number comes after a field: what steps back is read again by it."""
+    """Return a record whose field precedes a number, which would be misread after a step back."""
     fields = [{"name": "x", "type": kind}, {"name": "y", "type": "int"}]
     return {"type": "record", "name": "Followed", "fields": fields}
 
@@ -47,7 +47,7 @@ def numbers(*ends: int) -> Any:
 def filled(
     schema: Any, *payloads: bytes, most: int = 1 << 30, room: int = 1 << 30
 ) -> tuple[list[Any], list[int]]:
-    """The values that the kernel makes of rows, and the numbers of those that it leaves."""
+    """Return the values that the kernel decodes, and the indexes of rows that it leaves."""
     written = parsed(schema)
     columns = Columns(arrow_type(written))
     reader = kernel.ColumnReader(columns.layout(), most)
@@ -68,8 +68,8 @@ def a_map(*keys: str) -> bytes:
     return bytes((2 * len(keys),)) + items + b"\0"
 
 
-def test_what_is_written_in_the_plain_way_is_taken() -> None:
-    """What is left is only slow, so nothing else would notice a kernel that leaves too much."""
+def test_rows_in_the_usual_encoding_are_decoded() -> None:
+    """A row that is left is only slower, so no other test notices a kernel that leaves too many."""
     text = "plain, ä € \U0001f600 and a long rest".encode()
     size = bytes((2 * len(text),))
     assert filled("string", size + text) == ([text.decode()], [])
@@ -80,7 +80,7 @@ def test_what_is_written_in_the_plain_way_is_taken() -> None:
     assert left == []
     assert [len(one) for one in found] == [30, 2, 1]
     assert filled({"type": "map", "values": "int"}, a_map("k1", "k"))[1] == []
-    blocks = b"\1\2\2" + b"\2\4" + b"\0"  # one item in a block whose size stands before, then one
+    blocks = b"\1\2\2" + b"\2\4" + b"\0"  # a block with its size, one without
     assert filled({"type": "array", "items": "int"}, blocks) == ([[1, 2]], [])
     found, left = filled(MONEY, b"\4\3\xe7", b"\4\xfc\x19", b"\0")
     assert ([str(one) for one in found], left) == (["999", "-999", "0"], [])
@@ -116,7 +116,7 @@ def test_what_is_written_in_the_plain_way_is_taken() -> None:
         ({"type": "int", "logicalType": "date"}, b"\xff\xff\xff\x7f"),
     ],
 )
-def test_what_is_odd_is_left_and_leaves_nothing(schema: Any, payload: bytes) -> None:
+def test_unusual_rows_are_left_and_add_nothing(schema: Any, payload: bytes) -> None:
     record = {
         "type": "record",
         "name": "R",
@@ -126,11 +126,11 @@ def test_what_is_odd_is_left_and_leaves_nothing(schema: Any, payload: bytes) -> 
     assert (found, left) == ([None, None], [0, 1])
 
 
-@pytest.mark.parametrize("more", [0, 20], ids=["few", "in a table"])
+@pytest.mark.parametrize("more", [0, 20], ids=["few keys", "hash table"])
 @pytest.mark.parametrize(
     "keys", [("ab", "a"), ("a", "ab"), ("a", "aa"), ("a", ""), ("", "a"), ("\0", ""), ("a\0", "a")]
 )
-def test_keys_of_which_one_begins_with_the_other_differ(keys: tuple[str, str], more: int) -> None:
+def test_keys_that_are_prefixes_of_others_differ(keys: tuple[str, str], more: int) -> None:
     others = [f"x{at}" for at in range(more)]
     found, left = filled({"type": "map", "values": "int"}, a_map(keys[0], *others, keys[1]))
     assert left == []
@@ -140,15 +140,15 @@ def test_keys_of_which_one_begins_with_the_other_differ(keys: tuple[str, str], m
 
 
 def slot(key: str, size: int) -> int:
-    """Where the kernel looks for a key in its table: by FNV-1a."""
+    """Return the slot of a key in the kernel's hash table (FNV-1a)."""
     found = 0xCBF29CE484222325
     for byte in key.encode():
         found = (found ^ byte) * 0x100000001B3 & (1 << 64) - 1
     return (found ^ found >> 29) & (size - 1)
 
 
-def test_keys_that_were_chosen_to_crowd_together_are_the_library_s() -> None:
-    """Comparing each with all others takes the square of their number: minutes for a megabyte."""
+def test_colliding_keys_are_left_to_fastavro() -> None:
+    """Comparing each key with all others is quadratic: minutes for a megabyte."""
     crowd: list[str] = []
     number = 0
     while len(crowd) < 40:
@@ -157,20 +157,20 @@ def test_keys_that_were_chosen_to_crowd_together_are_the_library_s() -> None:
             crowd.append(str(number))
     schema = {"type": "map", "values": "int"}
     assert filled(schema, a_map(*crowd)) == ([None], [0])
-    assert filled(schema, a_map(*crowd[:20]))[1] == []  # so they do crowd, and few may
+    assert filled(schema, a_map(*crowd[:20]))[1] == []  # few colliding keys are accepted
     found = avro_to_arrow(pa.array([FRAME + a_map(*crowd)]), Answers([schema]))
     assert (len(found.values[0]), found.errors) == (40, {})
 
 
-def test_a_column_that_is_full() -> None:
-    """Offsets have 32 bits; here they are told to have fewer."""
+def test_a_full_column_leaves_the_row() -> None:
+    """Offsets have 32 bits; here the limit is lower."""
     assert filled("string", b"\6abc", b"\4de", b"\2g", most=4) == (["abc", None, "g"], [1])
     items = {"type": "array", "items": "int"}
     assert filled(items, b"\4\2\2\0", b"\4\2\2\0", b"\2\2\0", most=3) == ([[1, 1], None, [1]], [1])
 
 
-def test_rows_that_need_more_room_than_there_is_are_left_and_the_next_are_read() -> None:
-    """A byte of null takes 500 bytes of columns; whoever has an entry after it isn't null."""
+def test_rows_that_need_too_much_memory_are_left_and_later_ones_are_decoded() -> None:
+    """A byte of null takes 500 bytes of columns; only a null at the end takes none."""
     fields = [{"name": f"f{at}", "type": ["null", "double"]} for at in range(60)]
     wide = ["null", {"type": "record", "name": "Wide", "fields": fields}]
     items = {"type": "array", "items": wide}
@@ -184,7 +184,7 @@ def test_rows_that_need_more_room_than_there_is_are_left_and_the_next_are_read()
     assert filled(wide, *[b"\0"] * 1000, room=200_000)[0] == [None] * 1000
 
 
-def test_columns_that_lie() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     columns = Columns(pa.int32())
     made = program("int", None, columns)
     row = exact(FRAME + b"\2")
@@ -214,7 +214,7 @@ def test_columns_that_lie() -> None:
         kernel.ColumnReader(b"")
 
 
-def test_a_schema_that_is_not_known_yet_is_asked_for() -> None:
+def test_an_unknown_schema_is_requested() -> None:
     columns = Columns(pa.int32())
     reader = kernel.ColumnReader(columns.layout())
     rows = exact(b"\0\0\0\0\1\2" + b"\0\0\0\0\2\4" + b"\0\0\0\0\1\6")
@@ -231,8 +231,8 @@ def test_a_schema_that_is_not_known_yet_is_asked_for() -> None:
     assert array_of(columns, reader).to_pylist() == [1, None, 3]
 
 
-def test_a_thousand_schemas_are_known() -> None:
-    """Rows may name more, which neither takes memory for ever nor makes each row slower."""
+def test_a_thousand_schemas_are_cached() -> None:
+    """Rows may name more, which must neither use memory for ever nor slow down each row."""
     columns = Columns(pa.int32())
     reader = kernel.ColumnReader(columns.layout())
     made = program("int", None, columns)
@@ -258,8 +258,8 @@ def test_any_binary_column_is_read() -> None:
             assert avro_to_arrow(column, Answers(["int"])).values.to_pylist() == expected
 
 
-class Watched:
-    """A reader that keeps what was read."""
+class RecordingReader:
+    """A reader that keeps the marks of the rows that it has read."""
 
     marks: list[bytearray] = []  # noqa: RUF012 - of one test
 
@@ -274,9 +274,9 @@ class Watched:
         return getattr(self._reader, name)
 
 
-def test_most_random_rows_are_the_kernel_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The property test compares nothing where the kernel leaves all rows."""
-    monkeypatch.setattr("odradek.serialization.columns.framed_rows.column_reader", Watched)
+def test_most_random_rows_are_decoded_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The property test compares nothing if the kernel leaves all rows."""
+    monkeypatch.setattr("odradek.serialization.columns.framed_rows.column_reader", RecordingReader)
     taken = there = 0
     for seed in range(20):
         case = Avros(seed).case()
@@ -284,5 +284,5 @@ def test_most_random_rows_are_the_kernel_s(monkeypatch: pytest.MonkeyPatch) -> N
         with suppress(KafkaError):  # a schema without a column
             avro_to_arrow(pa.array(case.rows, pa.binary()), Answers(case.written), wanted)
             there += len(case.rows)
-            taken += len(case.rows) - sum(Watched.marks[-1])
+            taken += len(case.rows) - sum(RecordingReader.marks[-1])
     assert taken > there // 2

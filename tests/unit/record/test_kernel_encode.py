@@ -1,6 +1,6 @@
-"""The native encoder: its memory, and threads that meet in it.
+"""Test the native encoder: its memory, and use by several threads.
 
-That it makes what the plain one makes is tested in test_encoder, test_builder and tests/property.
+Its equality with the Python encoder is tested in test_encoder, test_builder and tests/property.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.common.errors import ConfigurationError, IllegalStateError, RecordT
 from odradek.record import SentBinary, SentColumns, StopReason, kernel_sources
 
 if isinstance(kernel_sources.load(kernel_sources.ENCODER), str):
-    pytest.skip("there is no native encoder here", allow_module_level=True)
+    pytest.skip("the native encoder isn't built", allow_module_level=True)
 
 from odradek.record import kernel_encode
 
@@ -27,7 +27,7 @@ VALUE = b"v" * 1000
 
 @pytest.fixture(autouse=True)
 def empty_pool() -> Iterator[None]:
-    """Nothing idle before or left behind."""
+    """Empty the pool before the test and restore its limit afterwards."""
     gc.collect()
     limit = kernel_encode.pool_state()[1]
     kernel_encode.set_pool_limit(0)
@@ -44,13 +44,13 @@ def filled(records: int, limit: int = 1 << 20, codec: str | None = None) -> memo
 
 
 def same_values(count: int) -> SentColumns:
-    """Rows with the same value each: their offsets say so."""
+    """Build rows that all share one value through their offsets."""
     ends = b"".join(n.to_bytes(4, "little") for n in (0, 1)) * (count // 2 + 1)
-    valid = b"\x55" * (count // 8 + 1)  # every second one: from 1 to 0 would be a lie
+    valid = b"\x55" * (count // 8 + 1)  # every second row: 1 to 0 would be invalid
     return SentColumns(count, SentBinary(ends, b"x", valid))
 
 
-def test_memory_comes_back_with_the_last_view_and_is_used_again() -> None:
+def test_memory_is_returned_with_the_last_view_and_reused() -> None:
     _, _, lent, _, misses = kernel_encode.pool_state()
     view = filled(100)
     part = view[61:70]
@@ -73,7 +73,7 @@ def test_memory_comes_back_with_the_last_view_and_is_used_again() -> None:
     again.release()
 
 
-def test_a_batch_grows_with_its_records_not_to_its_limit() -> None:
+def test_a_batch_grows_with_its_records_and_not_to_its_limit() -> None:
     lent = kernel_encode.pool_state()[2]
     builders = [kernel_encode.BatchBuilder(1 << 20, None) for _ in range(100)]
     for builder in builders:
@@ -84,7 +84,7 @@ def test_a_batch_grows_with_its_records_not_to_its_limit() -> None:
     assert kernel_encode.pool_state()[2] == lent
 
 
-def test_idle_memory_has_a_limit() -> None:
+def test_idle_memory_is_limited() -> None:
     kernel_encode.set_pool_limit(300 * KIB)
     views = [filled(100), filled(1), filled(200), filled(1), filled(3000, 4 << 20)]
     for view in views:
@@ -96,7 +96,7 @@ def test_idle_memory_has_a_limit() -> None:
     assert kernel_encode.pool_state()[:2] == (0, 0)
 
 
-def test_a_compressed_batch_keeps_only_what_is_sent() -> None:
+def test_a_compressed_batch_keeps_only_the_compressed_data() -> None:
     lent = kernel_encode.pool_state()[2]
     view = filled(500, codec="zstd")
     assert len(view) < 20 * KIB
@@ -105,7 +105,7 @@ def test_a_compressed_batch_keeps_only_what_is_sent() -> None:
     assert kernel_encode.pool_state()[2] == lent
 
 
-def test_a_codec_that_fails_loses_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_codec_loses_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = kernel_encode.BatchBuilder(1 << 20, "zstd")
     for i in range(50):
         builder.append(None, VALUE, (), i)
@@ -123,7 +123,7 @@ def test_views_are_read_only() -> None:
     assert (view.format, view.itemsize, view.ndim, view.contiguous) == ("B", 1, 1, True)
 
 
-def test_what_is_written_without_the_gil_is_left_alone_by_other_threads() -> None:
+def test_other_threads_cannot_change_a_batch_written_without_the_gil() -> None:
     rows = 1_000_000
     encoder = kernel_encode.ColumnEncoder(same_values(rows), 1, 1000)
     batch = kernel_encode.BatchBuilder(1 << 30, None)
@@ -154,7 +154,7 @@ def test_what_is_written_without_the_gil_is_left_alone_by_other_threads() -> Non
     assert batch.count == rows + added
 
 
-def test_objects_that_were_never_initialized_do_no_harm() -> None:
+def test_uninitialized_objects_do_no_harm() -> None:
     batch = kernel_encode.BatchBuilder.__new__(kernel_encode.BatchBuilder)
     assert batch.append(b"k", VALUE, (), 5) == 0
     assert bytes(batch.build()) == bytes(_plain(b"k", VALUE))
@@ -168,8 +168,8 @@ def test_objects_that_were_never_initialized_do_no_harm() -> None:
             call()
 
 
-def test_two_threads_that_build_a_batch_do_no_harm() -> None:
-    """One of them may be refused; it builds without the GIL."""
+def test_two_threads_may_build_a_batch() -> None:
+    """One of them may get an error, because building releases the GIL."""
     large = bytes(1 << 20)
     for _ in range(50):
         batch = kernel_encode.BatchBuilder(1 << 21, None)
@@ -199,7 +199,7 @@ def test_two_threads_that_build_a_batch_do_no_harm() -> None:
         assert set(found) <= {whole, "the batch is built by another thread"}
 
 
-def test_an_encoder_that_is_at_work_in_another_thread_refuses_everything() -> None:
+def test_an_encoder_in_use_by_another_thread_rejects_calls() -> None:
     encoder = kernel_encode.ColumnEncoder(same_values(1_000_000), 1, 1 << 26)
     room = 1 << 26
 
@@ -228,8 +228,8 @@ def test_an_encoder_that_is_at_work_in_another_thread_refuses_everything() -> No
 
 
 @pytest.mark.parametrize("where", ["key", "value"])
-def test_a_single_number_is_no_bytes(where: str) -> None:
-    """It has a buffer, but of no dimension."""
+def test_a_buffer_without_dimensions_is_rejected(where: str) -> None:
+    """A single number has a buffer of zero dimensions."""
     batch = kernel_encode.BatchBuilder(1000, None)
     number = memoryview(ctypes.c_ubyte(7))
     assert number.ndim == 0
@@ -251,7 +251,7 @@ def test_objects_are_initialized_once() -> None:
     assert encoder.count == 2
 
 
-def test_what_is_nonsense_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for partitions in (0, -1):
         with pytest.raises(ValueError, match="partitions"):
             kernel_encode.partition_for_key(b"key", partitions)
@@ -265,7 +265,7 @@ def test_what_is_nonsense_is_refused() -> None:
         batch.append(None, b"", [(None, b"")], 5)  # type: ignore[list-item]
 
 
-def test_a_batch_that_closes_while_its_headers_are_read_takes_no_record() -> None:
+def test_a_batch_closed_while_its_headers_are_read_takes_no_record() -> None:
     batch = kernel_encode.BatchBuilder(1000, None)
 
     class Closing(list[tuple[str, bytes | None]]):
@@ -277,10 +277,10 @@ def test_a_batch_that_closes_while_its_headers_are_read_takes_no_record() -> Non
     assert batch.count == 0
 
 
-def test_a_record_of_two_gibibytes_fits_into_no_batch() -> None:
+def test_a_record_of_two_gibibytes_is_rejected() -> None:
     batch = kernel_encode.BatchBuilder(1000, None)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    with mmap.mmap(-1, (1 << 31) - 1 - 61, flags=flags) as large:  # nobody touches its pages
+    with mmap.mmap(-1, (1 << 31) - 1 - 61, flags=flags) as large:  # its pages are never touched
         with pytest.raises(RecordTooLargeError, match="2 GiB"):
             batch.append(None, large, (), 5)  # type: ignore[arg-type]
         assert (batch.count, batch.estimated_size) == (0, 61)

@@ -1,6 +1,6 @@
-"""The kernels while several threads are in them at once: in one object, and in their pools.
+"""Test the kernels with several threads at once: in one object, and in their pools.
 
-Where there is a GIL they meet only where it is released; without it (3.14t) they meet everywhere.
+With a GIL, threads only overlap where it is released; without it (3.14t) they overlap everywhere.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from odradek.compat.confluent_kafka.settings import Given
 from odradek.record import SentBinary, SentColumns, apart, decode, kernel_sources
 
 if isinstance(kernel_sources.load(kernel_sources.ENCODER), str):
-    pytest.skip("there is no native encoder here", allow_module_level=True)
+    pytest.skip("the native encoder isn't built", allow_module_level=True)
 
 from odradek.record import kernel, kernel_encode, reference
 
 THREADS = 4
 RECORDS = 3000
-"""By each thread."""
+"""Number of records of each thread."""
 
 
 @pytest.fixture(autouse=True)
-def often() -> Iterator[None]:
-    """Threads change as often as they can, where there is a GIL."""
+def switch_threads_often() -> Iterator[None]:
+    """Make threads switch as often as possible, if there is a GIL."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
 
 
-@pytest.mark.skipif(not FREE_THREADS, reason="where there is a GIL it is always on")
-def test_the_kernels_leave_the_gil_off() -> None:
+@pytest.mark.skipif(not FREE_THREADS, reason="needs a build without the GIL")
+def test_the_kernels_leave_the_gil_disabled() -> None:
     code = f"import sys, {', '.join(kernel_sources.KERNELS)}; assert not sys._is_gil_enabled()"
     free = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG_S, env=free)
 
 
 def at_once(*calls: Callable[[], object]) -> None:
-    """Run each in a thread of its own, all from the same moment on; raises the first error."""
+    """Run each call in its own thread, all starting at once, and raise the first error."""
     begin, errors = threading.Barrier(len(calls)), []
 
     def run(call: Callable[[], object]) -> None:
@@ -78,7 +78,7 @@ def keys_in(batch: Any) -> list[bytes | None]:
     return columns.keys.values(0, columns.count)  # type: ignore[no-any-return]
 
 
-def test_each_record_has_its_place_in_the_batch_and_none_comes_after_its_end() -> None:
+def test_each_record_has_its_index_and_none_follows_the_close() -> None:
     for closes in (False, True):
         batch = kernel_encode.BatchBuilder(1 << 30, None)
         places: dict[int, bytes] = {}
@@ -105,7 +105,7 @@ def test_each_record_has_its_place_in_the_batch_and_none_comes_after_its_end() -
 
 
 def test_an_encoder_and_threads_share_a_batch() -> None:
-    """Whoever comes while the encoder writes is told that there is no room."""
+    """An append while the encoder writes returns None, as for a full batch."""
     rows = 200
     ends = b"".join((4 * n).to_bytes(4, "little") for n in range(rows + 1))
     given = b"".join(b"c%03d" % n for n in range(rows))
@@ -127,7 +127,7 @@ def test_an_encoder_and_threads_share_a_batch() -> None:
                 at = encoder.encode(
                     at, min(at + 3, rows), timestamp_ms=5, room=room, sticky=0, sticky_room=room
                 )[0]
-                encoder.use(0, batch)  # others came in between: its rows don't follow each other
+                encoder.use(0, batch)  # records of other threads came in between
 
         at_once(encode, *(lambda t=t: append(t) for t in range(THREADS - 1)))
         written = [given[4 * n : 4 * n + 4] for n in range(rows)]
@@ -137,7 +137,7 @@ def test_an_encoder_and_threads_share_a_batch() -> None:
 
 
 @pytest.mark.slow
-def test_blocks_of_the_pools_belong_to_one_at_a_time() -> None:
+def test_blocks_of_the_pools_have_one_user_at_a_time() -> None:
     gc.collect()
     lent = kernel_encode.pool_state()[2], kernel.pool_state()[2]
 
@@ -167,7 +167,7 @@ def test_blocks_of_the_pools_belong_to_one_at_a_time() -> None:
     assert (kernel_encode.pool_state()[2], kernel.pool_state()[2]) == lent
 
 
-def test_one_answer_is_decoded_by_all() -> None:
+def test_threads_decode_the_same_response() -> None:
     batch = kernel_encode.BatchBuilder(1 << 20, "lz4")
     for number in range(500):
         batch.append(key(0, number), b"v" * number, (("h", b"1"),) if number % 3 else (), 5)
@@ -184,8 +184,8 @@ def test_one_answer_is_decoded_by_all() -> None:
     at_once(*(read for _ in range(THREADS)))
 
 
-def test_all_send_by_one_way_into_open_batches() -> None:
-    """Each topic's records go to its own batch, whichever topic another thread has just met."""
+def test_threads_share_the_fast_path_into_open_batches() -> None:
+    """Each topic's records go to its own batch, whichever topic another thread has just used."""
     snapshot = object()
     topics = [f"topic-{number}" for number in range(3)]
     batches = {
@@ -217,8 +217,8 @@ def test_all_send_by_one_way_into_open_batches() -> None:
         assert sorted(keys_in(batches[topic].builder)) == sorted(wanted)  # type: ignore[type-var]
 
 
-def test_notes_of_a_message_stay_together() -> None:
-    """What a report is made of comes from one message, whoever else sends at the same time."""
+def test_the_data_of_a_report_comes_from_one_message() -> None:
+    """A report is built of one message's data, although other threads send at the same time."""
     snapshot, room = object(), kernel_encode.Room(1 << 40, 1 << 40)
     waiting = SentMessages(Given({}), lambda _: None)
     batch = SimpleNamespaceByIdentity(builder=kernel_encode.BatchBuilder(1 << 30, None))
@@ -256,8 +256,8 @@ def test_notes_of_a_message_stay_together() -> None:
 
 
 @pytest.mark.parametrize("apart", [apart, kernel.apart])
-def test_views_that_are_apart_are_for_a_thread_each(apart: Any) -> None:
-    """Views of one another share a count, and CPython 3.14 counts without a lock."""
+def test_separated_views_can_be_used_by_one_thread_each(apart: Any) -> None:
+    """Views of one another share a counter, which CPython 3.14t changes without a lock."""
     memory = bytearray(range(100))
     whole = memoryview(memory)[3:90]
     mine = [apart(whole[20:60]) for _ in range(THREADS)]
@@ -272,7 +272,7 @@ def test_views_that_are_apart_are_for_a_thread_each(apart: Any) -> None:
 
 
 def test_a_list_may_change_while_it_is_gathered() -> None:
-    """Whatever another thread puts into it, a column has whole items and their sizes."""
+    """Whatever another thread puts into the list, a column has whole items and their sizes."""
     gathered: Any = kernel_encode.gather
     items: list[bytes] = [b"a" * 100] * 500
     done = threading.Event()
@@ -297,6 +297,6 @@ def test_a_list_may_change_while_it_is_gathered() -> None:
 
 
 class SimpleNamespaceByIdentity(SimpleNamespace):
-    """As a batch is: a key of a dict."""
+    """A namespace that is hashable, as batches are."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]

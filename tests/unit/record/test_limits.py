@@ -1,4 +1,4 @@
-"""Batches that are small on the wire and huge in memory: refused before they are huge (R-IN-4)."""
+"""R-IN-4: batches that are small on the wire and huge in memory are rejected before they grow."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from odradek.record.varint import write_varint
 
 MB = 1 << 20
 pytestmark = pytest.mark.usefixtures("each_decoder")
-PLAIN = b"\0\0%s\x01\x01"  # attributes, time, offset, null key, null value
+PLAIN = b"\0\0%s\x01\x01"  # attributes, timestamp, offset, null key, null value
 
 
 def record(delta: int, headers: int) -> bytes:
-    """One with so many headers, each without a name's letter and without a value."""
+    """Build a record with empty headers: names of no letters, null values."""
     body = PLAIN % write_varint(delta) + write_varint(headers) + b"\0\x01" * headers
     return write_varint(len(body)) + body
 
@@ -39,11 +39,11 @@ def batch(records: bytes, count: int = 1, codec: str = "zstd", base: int = 0) ->
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_millions_of_headers_in_a_few_bytes(raw: bool) -> None:
+def test_millions_of_headers_in_a_few_bytes_are_rejected(raw: bool) -> None:
     made = batch(record(0, 8_400_000))
     assert len(made) < 2000
     with (
-        peak_below(80 * MB),  # it is decompressed, which are 17 MB, and not one header is looked at
+        peak_below(80 * MB),  # only the 17 MB of decompressed data; no header is parsed
         pytest.raises(
             RecordLimitError, match=r"offset 0 has 8400000 headers, but max.headers"
         ) as e,
@@ -56,25 +56,25 @@ def test_millions_of_headers_in_a_few_bytes(raw: bool) -> None:
     assert (str(again), again.option, again.record) == (str(e.value), *found[::2])
 
 
-def test_headers_that_nobody_wants_are_no_matter() -> None:
+def test_headers_that_are_not_requested_are_not_limited() -> None:
     made = batch(record(0, 100_000))
     found = decode(made, start_offset=0, want_headers=False, limits=Limits(headers=10))
     assert found.columns.count == 1
 
 
-def test_as_many_headers_as_are_allowed() -> None:
+def test_the_limit_of_headers_is_exact() -> None:
     made = batch(record(0, 10) + record(1, 11), 2)
     assert decode(made, start_offset=0, until_offset=1, limits=Limits(headers=10)).columns.count
     with pytest.raises(RecordLimitError, match="the record at offset 1 has 11 headers"):
         decode(made, start_offset=0, limits=Limits(headers=10))
     assert decode(made, start_offset=0, limits=Limits(headers=11)).columns.count == 2
-    # One that is passed already costs nothing, so a seek leads behind it.
+    # A record before the start offset isn't checked, so a seek can skip it.
     after = batch(record(0, 11) + record(1, 1), 2)
     assert [r[0] for r in decode(after, start_offset=1, limits=Limits(headers=10)).columns] == [1]
 
 
-def test_headers_in_columns_count_towards_what_a_batch_may_become() -> None:
-    """Each takes two numbers in columns, where it had two bytes."""
+def test_header_columns_count_towards_the_decompressed_limit() -> None:
+    """A header of two bytes takes two numbers in columns."""
     records = b"".join(record(n, 100) for n in range(10))
     made = batch(records, 10)
     fits = Limits(decompressed=len(records) + 1000 * HEADER_COST)
@@ -86,14 +86,14 @@ def test_headers_in_columns_count_towards_what_a_batch_may_become() -> None:
         decode(made, start_offset=0, limits=less)
     error = caught.value
     assert (error.option, error.found) == ("max.decompressed.batch.bytes", 1000 * HEADER_COST)
-    assert error.record == 9  # those before it fit, and those from it on do without them
+    assert error.record == 9  # earlier records fit, and so do later ones alone
     for start, until, count in ((0, 9, 9), (9, None, 1)):
         found = decode(made, start_offset=start, until_offset=until, limits=less)
         assert found.columns.count == count
-    # Bytes as they lie there cost no more, and headers that nobody wants nothing.
+    # Raw headers need no more, and headers that aren't requested need nothing.
     assert decode(made, start_offset=0, raw_headers=True, limits=less).columns.count == 10
     assert decode(made, start_offset=0, want_headers=False, limits=less).columns.count == 10
-    # A batch that isn't compressed was paid for when it was fetched; its headers weren't.
+    # An uncompressed batch was counted when it was fetched, but not its header columns.
     plain = batch(records, 10, "none")
     assert decode(plain, start_offset=0, limits=Limits(decompressed=16_000)).columns.count == 10
     with pytest.raises(RecordLimitError, match="offset 9, the batch has 1000 headers"):
@@ -101,10 +101,10 @@ def test_headers_in_columns_count_towards_what_a_batch_may_become() -> None:
 
 
 @pytest.mark.slow
-def test_no_batch_of_empty_headers_is_a_gigabyte_of_columns() -> None:
-    """Each of its records is within the limit of headers; all of them aren't within memory's.
+def test_many_empty_headers_are_rejected_before_they_fill_memory() -> None:
+    """Each record is within the limit of headers, but all together exceed that of memory.
 
-    It is a sixteenth as large, and so are the limits.
+    Batch and limits are a sixteenth of the real ones.
     """
     made = batch(b"".join(record(n, 10_000) for n in range(64)), 64)
     limits = Limits(decompressed=2 * MB, headers=10_000)
@@ -112,7 +112,7 @@ def test_no_batch_of_empty_headers_is_a_gigabyte_of_columns() -> None:
         decode(made, start_offset=0, limits=limits)
 
 
-def test_headers_in_columns_end_a_call_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_header_columns_end_a_call_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "COLUMNS_LIMIT", 4000)
     both = bytes(batch(record(0, 200))) + bytes(batch(record(0, 200), base=1))
     found = decode(memoryview(both), start_offset=0)
@@ -125,7 +125,7 @@ def test_headers_in_columns_end_a_call_between_batches(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_more_records_than_a_batch_may_have(codec: str) -> None:
+def test_too_many_records_in_a_batch_are_rejected(codec: str) -> None:
     made = batch(b"".join(record(n, 0) for n in range(100)), 100, codec)
     assert decode(made, start_offset=0, limits=Limits(records=100)).columns.count == 100
     with pytest.raises(
@@ -136,7 +136,7 @@ def test_more_records_than_a_batch_may_have(codec: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_more_bytes_than_a_batch_may_become(codec: str) -> None:
+def test_too_many_bytes_of_a_batch_are_rejected(codec: str) -> None:
     made = encode([(5, 0, 0, None, bytes(12 * MB), ())], compression=codec)
     with (
         peak_below(8 * MB),
@@ -150,7 +150,7 @@ def test_more_bytes_than_a_batch_may_become(codec: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_ratio_beyond_what_every_batch_may_become() -> None:
+def test_a_decompression_ratio_is_limited_above_a_free_size() -> None:
     made = encode([(0, 0, 0, None, bytes(FREE_OF_RATIO), ())], compression="zstd")
     with (
         peak_below(8 * MB),
@@ -162,7 +162,7 @@ def test_a_ratio_beyond_what_every_batch_may_become() -> None:
     assert decode(memoryview(small), start_offset=0, limits=Limits(ratio=1)).columns.count == 1
 
 
-def test_good_batches_before_it_come_first() -> None:
+def test_good_batches_before_a_rejected_one_are_returned() -> None:
     good = encode([(n, 0, 0, None, b"v", (("n", b"x"),)) for n in range(3)])
     both = memoryview(good + bytes(batch(record(0, 50), base=3)))
     limits = Limits(headers=10)
@@ -174,7 +174,7 @@ def test_good_batches_before_it_come_first() -> None:
             decode(both[found.bytes_consumed :], start_offset=3, limits=limits, raw_headers=raw)
 
 
-def test_raw_headers_cost_their_bytes_and_are_read_when_asked_for() -> None:
+def test_raw_headers_are_parsed_on_access() -> None:
     rows = [
         (0, 0, 0, None, b"a", (("name", b"value"), ("ñ", None), ("", b""))),
         (1, 0, 0, None, b"b", ()),
@@ -195,7 +195,7 @@ def test_raw_headers_cost_their_bytes_and_are_read_when_asked_for() -> None:
     assert none.headers is None
 
 
-def test_raw_headers_are_as_good_as_their_tuple() -> None:
+def test_raw_headers_behave_like_a_tuple() -> None:
     raw = RawHeaders(b"\x02a\x02b" + b"\x02c\x01" + b"\x04\xc3(\x00")
     same = (("a", b"b"), ("c", None), ("\ufffd(", b""))
     assert raw == same
@@ -206,7 +206,7 @@ def test_raw_headers_are_as_good_as_their_tuple() -> None:
     assert (len(raw), raw[1], raw[1:], tuple(raw)) == (3, same[1], same[1:], same)
     assert (repr(raw), hash(raw), same[0] in raw) == (repr(same), hash(same), True)
     assert pickle.loads(pickle.dumps(raw)) == same  # noqa: S301 - our own
-    long = RawHeaders(b"\x02a\x81\x00\x80\x00\x82\x00b")  # numbers in more bytes than they need
+    long = RawHeaders(b"\x02a\x81\x00\x80\x00\x82\x00b")  # varints with superfluous bytes
     assert long == (("a", None), ("", b"b"))
     match raw:
         case [("a", first), *_]:
@@ -215,19 +215,19 @@ def test_raw_headers_are_as_good_as_their_tuple() -> None:
             raise AssertionError
 
 
-def test_where_reading_goes_on_behind_a_bad_batch() -> None:
+def test_where_reading_continues_after_a_corrupt_batch() -> None:
     first = encode([(n, 0, 0, None, b"v", ()) for n in range(10, 14)])
     second = encode([(20, 0, 0, None, b"v", ())])
     torn = first[:-1] + bytes([first[-1] ^ 1])
     assert behind(memoryview(first)) == 14
     assert behind(memoryview(torn)) == 14  # four records in four offsets
-    assert behind(memoryview(torn + second)) == 20  # the next one knows better
+    assert behind(memoryview(torn + second)) == 20  # the next batch is more reliable
     assert behind(memoryview(first + torn), len(first)) == 14
     lying = bytearray(torn)
-    lying[23] = 0x40  # a last offset a billion further on: good records would be lost
+    lying[23] = 0x40  # a last offset a billion higher: good records would be lost
     assert behind(memoryview(lying)) is None
     assert behind(memoryview(lying + second)) == 20
-    assert behind(memoryview(lying + first)) is None  # offsets that go back say nothing
+    assert behind(memoryview(lying + first)) is None  # offsets that decrease are unreliable
     assert behind(memoryview(first)[:-1]) is None
     assert behind(memoryview(first)[:40]) is None
     odd = bytearray(first)
@@ -236,8 +236,8 @@ def test_where_reading_goes_on_behind_a_bad_batch() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3, 0x7F, 0xFF])
-def test_a_wrong_magic_byte_hides_no_end_of_a_batch(magic: int) -> None:
-    """The checksum is still right; otherwise a program that seeks gets the same batch for ever."""
+def test_the_end_of_a_batch_with_a_wrong_magic_byte_is_found(magic: int) -> None:
+    """The checksum is right; a program that seeks would otherwise get the same batch for ever."""
     odd = bytearray(encode([(n, 0, 0, None, b"v", ()) for n in range(10, 60)]))
     odd[16] = magic
     with pytest.raises(CorruptRecordError):

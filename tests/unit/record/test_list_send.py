@@ -1,4 +1,4 @@
-"""Lists as columns to send: what they hold, how large pieces are, what is refused by which name."""
+"""Test lists as columns to send: content, size of pieces, names in errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pieces(**lists: Any) -> list[SentColumns]:
 
 
 def sent(**lists: Any) -> list[Sent]:
-    """Key, value, headers, partition and timestamp of each record, as the encoder reads them."""
+    """Return key, value, headers, partition and timestamp of each record for the encoder."""
     found: list[Sent] = []
     for columns in pieces(**lists):
         assert columns.first_row == len(found)
@@ -53,10 +53,10 @@ RECORD = st.tuples(
 
 
 @given(st.lists(RECORD, max_size=20), st.integers(1, 7), st.integers(1, 40))
-def test_what_is_sent_is_what_the_lists_hold(
+def test_the_content_of_the_lists_is_sent(
     records: list[Any], most_records: int, most_bytes: int
 ) -> None:
-    """However small the pieces are."""
+    """Pieces may be of any size."""
     keys, values, headers, partitions, times = ([one[n] for one in records] for n in range(5))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_send, "PIECE_RECORDS", most_records)
@@ -68,7 +68,7 @@ def test_what_is_sent_is_what_the_lists_hold(
     assert found == [(k, v, tuple(h or ()), p, t) for k, v, h, p, t in records]
 
 
-def test_pieces_are_small_whatever_the_lists_hold() -> None:
+def test_pieces_are_small_for_any_lists() -> None:
     most = PIECE_BYTES // 4
     large = [b"x" * most] * 9 + [b"y" * (5 * most)] + [b"z"] * (2 * PIECE_RECORDS)
     found = pieces(values=large)
@@ -83,7 +83,7 @@ def test_pieces_are_small_whatever_the_lists_hold() -> None:
     assert [p.count for p in by_keys] == [p.count for p in by_headers] == [4, 4]
 
 
-def test_what_only_behaves_like_a_list_or_like_bytes() -> None:
+def test_iterables_and_buffers_are_accepted() -> None:
     class Text(bytes):
         pass
 
@@ -122,7 +122,7 @@ def test_a_program_may_change_its_lists_afterwards() -> None:
     st.integers(0, 40),
     st.integers(0, 100),
 )
-def test_the_kernel_gathers_as_its_twin_does(
+def test_the_kernel_gathers_like_the_python_code(
     items: list[Any], one: int, other: int, most: int
 ) -> None:
     first, last = sorted((min(one, len(items)), min(other, len(items))))
@@ -173,7 +173,7 @@ def test_no_records() -> None:
         ({"values": [b"a"], "timestamps_ms": [1.5]}, r"timestamps_ms\[0\] must be a whole number"),
     ],
 )
-def test_what_is_no_list_of_records_is_refused(lists: dict[str, Any], said: str) -> None:
+def test_invalid_lists_are_rejected(lists: dict[str, Any], said: str) -> None:
     with pytest.raises(ArgumentError, match=said):
         pieces(**lists)
 
@@ -190,6 +190,6 @@ def test_what_is_no_list_of_records_is_refused(lists: dict[str, Any], said: str)
         ),
     ],
 )
-def test_numbers_and_texts_out_of_range_are_refused(lists: dict[str, Any], said: str) -> None:
+def test_numbers_and_texts_out_of_range_are_rejected(lists: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         pieces(**lists)

@@ -1,4 +1,4 @@
-"""LZ4 frames: what brokers want of ours, and all that others may write."""
+"""Test LZ4 frames: those that brokers accept, and all that other clients may write."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def frame(
 
 @pytest.mark.parametrize("level", [None, 9, 1, 5, 17])
 @pytest.mark.parametrize("size", [0, 10, 1 << 16, 300_000])
-def test_ours_have_independent_blocks_and_nothing_else(level: int | None, size: int) -> None:
-    """Brokers refuse linked blocks, and Java's reader makes room for the largest block."""
+def test_written_frames_have_independent_blocks(level: int | None, size: int) -> None:
+    """Brokers reject linked blocks, and Java's reader allocates the largest block size."""
     written = bytes(compress(3, level, memoryview(TEXT[:size])))
     assert written[:5].hex() == "04224d1860"
     assert {0x40: 0x82, 0x50: 0xFB, 0x60: 0x51, 0x70: 0x73}[written[5]] == written[6]
@@ -41,7 +41,7 @@ def test_ours_have_independent_blocks_and_nothing_else(level: int | None, size: 
     assert decompress(3, written) == TEXT[:size]
 
 
-def test_records_beyond_the_largest_block() -> None:
+def test_records_larger_than_the_largest_block() -> None:
     data = TEXT * 30
     assert len(data) > 8 << 20
     written = bytes(compress(3, None, memoryview(data)))
@@ -49,7 +49,7 @@ def test_records_beyond_the_largest_block() -> None:
     assert decompress(3, written) == data
 
 
-def test_what_does_not_shrink_is_stored() -> None:
+def test_incompressible_data_is_stored() -> None:
     noise = bytes(range(256))
     written = bytes(compress(3, None, memoryview(noise)))
     assert written[7:] == (256 | 1 << 31).to_bytes(4, "little") + noise + END
@@ -69,7 +69,7 @@ def test_frames_of_the_reference_implementation(level: int, checksum: bool, link
     assert decompress(3, written * 3) == TEXT * 3
 
 
-def test_linked_blocks_of_broken_frames() -> None:
+def test_corrupt_frames_with_linked_blocks() -> None:
     packer = cramjam.lz4.Compressor(level=1, content_checksum=True, block_linked=True)
     packer.compress(TEXT)
     written = bytearray(packer.finish())
@@ -80,11 +80,11 @@ def test_linked_blocks_of_broken_frames() -> None:
         decompress(3, written)
 
 
-def test_linked_blocks_that_become_too_large() -> None:
+def test_linked_blocks_beyond_the_limit() -> None:
     packer = cramjam.lz4.Compressor(level=1, block_linked=True)
     packer.compress(bytes(3 << 20))
     written = bytes(packer.finish())
-    assert decompress(3, written) == bytes(3 << 20)  # 250 times larger: measured first
+    assert decompress(3, written) == bytes(3 << 20)  # 250 times larger: size is checked first
     with pytest.raises(BadBatchError, match="exceed 3000000 bytes"):
         decompress(3, written, limit=3_000_000)
 
@@ -101,7 +101,7 @@ def test_linked_blocks_that_become_too_large() -> None:
         frame(block(b"", stored=True), block(b"ab" * 50 + b"cd" * 50)),
     ],
 )
-def test_all_that_a_frame_may_have(written: bytes) -> None:
+def test_all_frame_options(written: bytes) -> None:
     assert decompress(3, written) == b"ab" * 50 + b"cd" * 50
 
 
@@ -124,9 +124,9 @@ def test_all_that_a_frame_may_have(written: bytes) -> None:
         (frame(b"\xff\xff\xff\x7f"), "is 2147483647, but the limit is 65536 and 4 bytes are left"),
         (frame(b"\x09\0\0\0abcd"), "is 9, but the limit is 65536 and 8 bytes are left"),
         (frame(b"\x04\0\0\0\x0f\xff\xff\xff"), "lz4 data is corrupt"),
-        (frame(block(bytes(65537))), "lz4 data is corrupt"),  # exceed its block size
+        (frame(block(bytes(65537))), "lz4 data is corrupt"),  # exceeds its block size
     ],
 )
-def test_broken_frames(written: bytes, says: str) -> None:
+def test_corrupt_frames(written: bytes, says: str) -> None:
     with pytest.raises(BadBatchError, match=says):
         decompress(3, written)

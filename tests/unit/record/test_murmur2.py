@@ -1,4 +1,4 @@
-"""Vectors of Kafka's UtilsTest, and some made by its Utils.murmur2."""
+"""Test vectors of Kafka's UtilsTest, and some computed with its Utils.murmur2."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VECTORS = [
 
 @pytest.mark.parametrize("use", ENCODINGS, ids=lambda encoding: encoding.name)
 @pytest.mark.parametrize(("text", "expected", "of_six"), VECTORS)
-def test_equals_java(use: Encoding, text: str, expected: int, of_six: int) -> None:
+def test_hash_and_partition_are_javas(use: Encoding, text: str, expected: int, of_six: int) -> None:
     data = text.encode()
     for same in (data, bytearray(data), memoryview(data)):
         assert use.murmur2(same) == expected
@@ -30,8 +30,8 @@ def test_equals_java(use: Encoding, text: str, expected: int, of_six: int) -> No
 
 
 @pytest.mark.parametrize("use", ENCODINGS, ids=lambda encoding: encoding.name)
-def test_an_array_is_its_bytes(use: Encoding) -> None:
-    """A key goes where the same bytes go, whatever holds them."""
+def test_an_array_is_hashed_by_its_bytes(use: Encoding) -> None:
+    """A key in any kind of buffer has the partition of its bytes."""
     numbers = array("i", range(9))
     for key in (numbers, memoryview(numbers), memoryview(numbers)[::2], memoryview(b"abc")[::-1]):
         data = memoryview(key).tobytes()
@@ -40,7 +40,7 @@ def test_an_array_is_its_bytes(use: Encoding) -> None:
 
 
 @pytest.mark.parametrize("use", ENCODINGS, ids=lambda encoding: encoding.name)
-def test_what_has_no_hash(use: Encoding) -> None:
+def test_invalid_arguments_are_rejected(use: Encoding) -> None:
     for text in ("text", None, 5):
         with pytest.raises(TypeError):
             use.murmur2(text)

@@ -1,4 +1,4 @@
-"""Messages of formats 0 and 1, which brokers before Kafka 0.11 wrote, through both decoders."""
+"""Test messages of formats 0 and 1 (brokers before Kafka 0.11) with both decoders."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def row(offset: int, *, time: int = 1000, kind: int = CREATED) -> Row:
 
 
 def one(offset: int, magic: int, *, written: int | None = None, attributes: int = 0) -> bytearray:
-    """A message that is read as `row(offset)`."""
+    """Build a message that decodes to `row(offset)`."""
     _, time, _, key, value, _ = row(offset)
     place = offset if written is None else written
     return message(place, magic, key, value, time=time, attributes=attributes)
 
 
 def old_row(offset: int) -> Row:
-    """A row of format 0, which has no timestamps."""
+    """Return a row of format 0, which has no timestamps."""
     return row(offset, time=-1, kind=NO_TYPE)
 
 
@@ -65,7 +65,7 @@ def test_plain_messages_with_gaps_of_compaction() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("layout", ["binary", "binary_view"])
-def test_wrappers(codec: str, layout: str) -> None:
+def test_compressed_messages(codec: str, layout: str) -> None:
     relative = b"".join(one(20 + i, 1, written=i) for i in (0, 1, 4))
     absolute = b"".join(one(i, 0) for i in (7, 8, 11))
     buffer = log(wrapper(absolute, 11, 0, CODECS[codec]), wrapper(relative, 24, 1, CODECS[codec]))
@@ -78,7 +78,7 @@ def test_wrappers(codec: str, layout: str) -> None:
     assert rows(buffer, until_offset=20) == expected[:3]
 
 
-def test_a_compacted_wrapper_keeps_the_offsets_of_what_is_left() -> None:
+def test_a_compacted_wrapper_keeps_the_remaining_offsets() -> None:
     inner = b"".join(one(40 + i, 1, written=i) for i in (3, 5))
     assert rows(log(wrapper(inner, 45, 1, 1))) == [row(43), row(45)]
 
@@ -96,7 +96,7 @@ def test_log_append_time() -> None:
     ]
 
 
-def test_formats_may_be_mixed_in_an_answer_and_in_a_wrapper() -> None:
+def test_formats_may_be_mixed_in_a_response_and_in_a_wrapper() -> None:
     new = [(9, 7, CREATED, b"k", b"v", (("h", b"x"),)), (10, 8, CREATED, None, None, ())]
     mixed = wrapper(one(6, 0, written=0) + one(7, 1, written=1), 7, 1, 1, append_time=True, time=9)
     last = (12, 9, CREATED, b"", b"v", (("i", None),))
@@ -109,7 +109,7 @@ def test_formats_may_be_mixed_in_an_answer_and_in_a_wrapper() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("compressed", [False, True])
-def test_into_arrow(magic: int, compressed: bool) -> None:
+def test_old_messages_as_arrow(magic: int, compressed: bool) -> None:
     content = [one(i, magic) for i in range(6)]
     buffer = log(wrapper(b"".join(content), 5, magic, 3)) if compressed else log(*content)
     for layout in ("binary", "binary_view"):
@@ -125,7 +125,7 @@ def test_into_arrow(magic: int, compressed: bool) -> None:
         assert {r["headers"] for r in found} == {None}
 
 
-def test_calls_that_continue() -> None:
+def test_several_calls_read_all_messages() -> None:
     inner = b"".join(one(10 + i, 1, written=i) for i in range(5))
     buffer = log(one(8, 1), one(9, 1), wrapper(inner, 14, 1, 1), one(15, 1))
     position, found = 0, []
@@ -143,7 +143,7 @@ def test_calls_that_continue() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_cut_at_every_byte(magic: int) -> None:
+def test_truncation_at_every_byte(magic: int) -> None:
     first, second = one(3, magic), wrapper(one(4, magic, written=4 * (1 - magic)), 4, magic, 1)
     whole = log(first, second)
     for end in range(len(whole) + 1):
@@ -160,7 +160,7 @@ def test_a_cut_at_every_byte(magic: int) -> None:
 
 
 def kafka_3160(frame: bytearray) -> bytearray:
-    """Break the checksum of a frame's header: Kafka before 0.10 computed it over too many bytes."""
+    """Break the checksum of a frame's header, as Kafka before 0.10 did."""
     at = 14 if frame[4] & 0x08 else 6
     frame[at] ^= 0x55
     return frame
@@ -168,7 +168,7 @@ def kafka_3160(frame: bytearray) -> bytearray:
 
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("claims_size", [False, True])
-def test_lz4_frames_of_format_0_have_a_wrong_header_checksum(
+def test_a_wrong_lz4_header_checksum_is_accepted_in_format_0(
     linked: bool, claims_size: bool
 ) -> None:
     inner = b"".join(one(i, 0) for i in range(3000))
@@ -258,7 +258,7 @@ BROKEN: dict[str, tuple[Callable[[bytearray], bytes | bytearray], str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_damaged_messages_raise_and_can_be_passed(name: str) -> None:
+def test_corrupt_messages_raise_and_can_be_skipped(name: str) -> None:
     change, why = BROKEN[name]
     bad = bytearray(change(one(2, 1)))
     good = one(1, 1)
@@ -271,7 +271,7 @@ def test_damaged_messages_raise_and_can_be_passed(name: str) -> None:
     assert behind(buffer) == (offset + 1 if 0 <= offset < LARGEST else None)
 
 
-def test_no_row_of_a_damaged_wrapper_is_returned() -> None:
+def test_no_row_of_a_corrupt_wrapper_is_returned() -> None:
     bad = one(3, 1, written=2)
     bad[-1] ^= 1
     inner = one(0, 1, written=0) + one(1, 1, written=1) + bad
@@ -280,7 +280,7 @@ def test_no_row_of_a_damaged_wrapper_is_returned() -> None:
     assert not found.finished
 
 
-def test_a_header_as_others_see_it() -> None:
+def test_the_batch_header_of_a_message() -> None:
     header = read_header(log(wrapper(one(2, 1), 2, 1, 3, time=77, append_time=True)))
     assert (header.base_offset, header.last_offset, header.count) == (2, 2, 1)
     assert (header.magic, header.codec, header.max_timestamp) == (1, 3, 77)
@@ -289,7 +289,7 @@ def test_a_header_as_others_see_it() -> None:
     assert (odd.log_append_time, odd.transactional, odd.control) == (False, False, False)
 
 
-def test_a_bomb_is_refused_before_it_takes_memory() -> None:
+def test_a_decompression_bomb_is_rejected_before_it_uses_memory() -> None:
     inner = bytes(message(0, 1, None, bytes(100 * MB)))
     bomb = wrapper(b"", 0, 1, 1, packed=compress(1, None, memoryview(inner)))
     del inner
@@ -297,7 +297,7 @@ def test_a_bomb_is_refused_before_it_takes_memory() -> None:
         decode(log(bomb), start_offset=0, limits=Limits(ratio=10))
 
 
-def test_a_wrapper_of_too_many_messages_is_refused() -> None:
+def test_a_wrapper_with_too_many_messages_is_rejected() -> None:
     inner = b"".join(message(i, 1, None, None) for i in range(11))
     assert len(rows(log(wrapper(inner, 10, 1, 1)), limits=Limits(records=11))) == 11
     with pytest.raises(RecordLimitError, match=r"it has 11 records, but max\.records"):

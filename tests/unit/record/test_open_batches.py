@@ -1,4 +1,4 @@
-"""Records that go into open batches without a call of the producer's, plain and compiled alike."""
+"""Test the fast path of `send` into open batches, in Python and native."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AT = 1234567
 
 
 class Future:
-    """What a record gives."""
+    """The result of a send."""
 
     _blank = (("_cancelled", False), ("_listeners", None))
     __slots__ = (*("_batch", "_cancelled", "_index", "_listeners", "_producer", "_timestamp_ms"),)
@@ -28,13 +28,13 @@ class Future:
 
 
 class Message:
-    """What a report is."""
+    """A delivery report."""
 
     __slots__ = ("_error", "_more", "_record")
 
 
-class OwnMaking:
-    """A class that makes its objects by itself."""
+class CustomNew:
+    """A class with its own `__new__`."""
 
     _blank = ()
 
@@ -43,14 +43,14 @@ class OwnMaking:
 
 
 class Batch:
-    """An open batch; a hash as Python's own."""
+    """An open batch, hashable by identity."""
 
     def __init__(self, builder: Any) -> None:
         self.builder = builder
 
 
 class Lane:
-    """A topic with four partitions, of which some have an open batch."""
+    """A topic with four partitions, some of which have an open batch."""
 
     def __init__(self, use: Encoding, snapshot: object, batches: dict[int, Batch]) -> None:
         self.use, self.snapshot, self.open = use, snapshot, batches
@@ -68,7 +68,7 @@ class Lane:
 
 
 def notes_of(use: Encoding) -> Any:
-    """The notes of a batch, which count those that come late."""
+    """Return a queue of a batch's messages that counts those that come late."""
 
     class Reports(use.Notes):  # type: ignore[misc, name-defined]
         lates = 0
@@ -80,7 +80,7 @@ def notes_of(use: Encoding) -> Any:
 
 
 class Scene:
-    """One producer's: partitions 1 and 2 of `t` have open batches."""
+    """A producer whose partitions 1 and 2 of `t` have open batches."""
 
     def __init__(self, use: Encoding, *, make: Any = Future, limit: int = 400) -> None:
         self.use = use
@@ -123,20 +123,20 @@ def test_a_record_gets_its_future(use: Encoding) -> None:
     assert scene.lane.placed == [(None, b"v")] * 2
 
 
-def test_what_makes_futures_may_be_a_function(use: Encoding) -> None:
+def test_futures_may_be_created_by_a_function(use: Encoding) -> None:
     scene = Scene(use, make=lambda *given: given)
     assert scene.send(partition=2) == (scene, scene.batches[2], 0, AT)
 
 
-def test_a_class_that_makes_its_objects_is_refused(use: Encoding) -> None:
+def test_a_class_with_its_own_new_is_rejected(use: Encoding) -> None:
     with pytest.raises(TypeError, match="plain class"):
-        Scene(use, make=OwnMaking)
-    for cls in (OwnMaking, int, FrameType):  # a frame inherits `__new__`, but has items
+        Scene(use, make=CustomNew)
+    for cls in (CustomNew, int, FrameType):  # a frame inherits `__new__`, but has items
         with pytest.raises(TypeError, match="plain class"):
             use.build_reports(cls, 0, "t", 0, (0, 0), None, 1.0, use.Notes())
 
 
-def test_keys_decide_where_they_are_asked(use: Encoding) -> None:
+def test_the_key_selects_the_partition(use: Encoding) -> None:
     scene = Scene(use, make=lambda *given: given[1])
     keys = [b"%d" % n for n in range(40)]
     for key in keys:
@@ -150,7 +150,7 @@ def test_keys_decide_where_they_are_asked(use: Encoding) -> None:
     assert other.placed == [(keys[0], b"v")]
 
 
-def test_what_has_no_open_batch_with_room_gives_what_is_certain(use: Encoding) -> None:
+def test_without_an_open_batch_the_known_partition_is_returned(use: Encoding) -> None:
     scene = Scene(use)
     for put in (scene.send, scene.report):
         assert put("other") is None
@@ -174,7 +174,7 @@ def test_what_has_no_open_batch_with_room_gives_what_is_certain(use: Encoding) -
     assert scene.counts() == full
 
 
-def test_wrong_arguments_are_the_builders_to_refuse(use: Encoding) -> None:
+def test_invalid_arguments_are_rejected_by_the_builder(use: Encoding) -> None:
     scene = Scene(use)
     wrong: dict[str, Any]
     for wrong in ({"value": "text"}, {"key": 7, "partition": 1}, {"at": 0.5},
@@ -187,7 +187,7 @@ def test_wrong_arguments_are_the_builders_to_refuse(use: Encoding) -> None:
     assert scene.send(value=bytearray(b"v"))._index == 0
 
 
-def test_a_message_is_noted(use: Encoding) -> None:
+def test_a_message_is_queued_for_its_report(use: Encoding) -> None:
     scene = Scene(use)
     assert scene.report(key=None, value=b"1234", call=print) is True
     assert scene.report(value=None, at=55, partition=1) is True
@@ -204,7 +204,7 @@ def test_a_message_is_noted(use: Encoding) -> None:
     assert scene.counts() == [3, 0]
 
 
-def test_unusual_messages_are_left_alone(use: Encoding) -> None:
+def test_unusual_messages_are_left_to_the_slow_path(use: Encoding) -> None:
     scene = Scene(use)
     for unusual in ({"topic": 7}, {"key": "k"}, {"value": bytearray(b"v")}, {"at": 0.5},
                     {"at": True}, {"at": 1 << 63}, {"topic": b"t"}):  # fmt: skip
@@ -214,7 +214,7 @@ def test_unusual_messages_are_left_alone(use: Encoding) -> None:
     assert (scene.room.messages, scene.room.size) == (100, 10_000)
 
 
-def test_messages_need_room_and_notes(use: Encoding) -> None:
+def test_without_space_in_the_queue_the_slow_path_is_used(use: Encoding) -> None:
     scene = Scene(use)
     scene.room.messages = 1
     assert scene.report() is True
@@ -230,7 +230,7 @@ def test_messages_need_room_and_notes(use: Encoding) -> None:
     assert scene.counts() == [3, 0]
 
 
-def test_one_that_comes_after_the_outcome_says_so(use: Encoding) -> None:
+def test_a_message_after_the_outcome_is_reported_as_late(use: Encoding) -> None:
     scene = Scene(use)
     notes = scene.reports[scene.batches[1]]
     notes.can_be_made = True
@@ -263,7 +263,7 @@ def test_reports_are_built(use: Encoding) -> None:
         use.build_reports(Message, 0, "t", 3, (0, -1), None, 1.0)
 
 
-def test_notes_are_taken_out_and_put_back(use: Encoding) -> None:
+def test_queued_messages_are_taken_and_put_back(use: Encoding) -> None:
     notes, held = use.Notes(), str(object()).encode()
     before = sys.getrefcount(held)
     wanted = [(n, float(n), n, held, None, n) for n in range(50)]
@@ -290,7 +290,7 @@ def test_notes_are_taken_out_and_put_back(use: Encoding) -> None:
     assert sys.getrefcount(held) == before
 
 
-def test_what_a_note_calls_may_refer_back(use: Encoding) -> None:
+def test_a_callback_in_a_reference_cycle_is_collected(use: Encoding) -> None:
     class Held:
         notes: Any = None
 
@@ -303,7 +303,7 @@ def test_what_a_note_calls_may_refer_back(use: Encoding) -> None:
     assert found() is None
 
 
-def test_both_make_the_same_batches() -> None:
+def test_both_implementations_build_the_same_batches() -> None:
     written = []
     for use in ENCODINGS:
         scene = Scene(use, limit=10_000)

@@ -1,4 +1,4 @@
-"""Rows of columns as named tuples: the plain builder, and the native one where it is built."""
+"""Test rows of columns as named tuples, built by Python and by the kernel."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def changed(columns: RecordColumns, **changes: Any) -> RecordColumns:
     return made
 
 
-def test_slices_and_columns_that_are_not_there(build: Callable[..., list[Any]]) -> None:
+def test_slices_and_missing_columns(build: Callable[..., list[Any]]) -> None:
     part = build(ConsumerRecord, "t", 3, decoded().slice(1, 3), 7)
     assert part == expected([7] * 4)[1:3]
     bare = build(ConsumerRecord, "t", 3, decoded(want_key=False, want_headers=False), 7)
@@ -68,7 +68,7 @@ def test_slices_and_columns_that_are_not_there(build: Callable[..., list[Any]]) 
     assert build(ConsumerRecord, "t", 3, EMPTY, 7) == []
 
 
-def test_views_are_copied_out(build: Callable[..., list[Any]]) -> None:
+def test_views_are_copied(build: Callable[..., list[Any]]) -> None:
     columns = decoded()
     inline = b"\1\0\0\0k" + bytes(11)
     there = len(LONG).to_bytes(4, "little") + LONG[:4] + bytes(4) + (2).to_bytes(4, "little")
@@ -82,25 +82,25 @@ def many(count: int) -> Headers:
 
 
 def raw_records(build: Callable[..., list[Any]], *headers: Headers) -> list[ConsumerRecord]:
-    """Records as `poll()` makes them; with the kernel and without."""
+    """Build records as `poll()` does, with the kernel or without."""
     encoded = encode([(n, 1, 0, b"k", b"v", each) for n, each in enumerate(headers)])
     decoder = reference.decode if build is rows.build_rows else decode
     columns = decoder(memoryview(encoded), start_offset=0, raw_headers=True).columns
     return list(build(ConsumerRecord, "t", 3, columns, 7, UnreadRecord))
 
 
-def test_some_headers_are_a_tuple_at_once(build: Callable[..., list[Any]]) -> None:
+def test_few_headers_are_parsed_at_once(build: Callable[..., list[Any]]) -> None:
     some = (("ñ", b"\xff"), ("", None), ("bad \ufffd", b""))
     made = raw_records(build, some, (), many(MOST_READ), many(MOST_READ + 1))
     assert [type(r) for r in made] == [ConsumerRecord] * 3 + [UnreadRecord]
     assert [r.headers for r in made] == [some, (), many(MOST_READ), many(MOST_READ + 1)]
-    assert made[0].headers is made[0][7]  # kept, not made anew
+    assert made[0].headers is made[0][7]  # cached, not built again
     assert all(type(r[7]) is tuple and all(type(h) is tuple for h in r[7]) for r in made)
     if build is not rows.build_rows:  # nothing in them refers back to them
         assert not any(gc.is_tracked(r) or gc.is_tracked(r[7]) for r in made[:3])
 
 
-def test_a_record_with_many_headers_is_one_like_any_other(build: Callable[..., list[Any]]) -> None:
+def test_a_record_with_many_headers_behaves_like_any_other(build: Callable[..., list[Any]]) -> None:
     headers = many(MOST_READ + 1)
     (made,) = raw_records(build, headers)
     same = ConsumerRecord("t", 3, 0, 1, 0, b"k", b"v", headers, 7)
@@ -140,8 +140,8 @@ def test_a_record_with_many_headers_is_one_like_any_other(build: Callable[..., l
             raise AssertionError
 
 
-def test_no_hook_slows_down_the_fields_of_a_record() -> None:
-    """Python 3.11 reads fields in line only if a class has neither of these."""
+def test_record_classes_have_no_attribute_hook() -> None:
+    """Python 3.11 only has fast access to fields if a class has neither of these."""
     for cls in (ConsumerRecord, UnreadRecord):
         assert not hasattr(cls, "__getattr__")
         assert cls.__getattribute__ is tuple.__getattribute__
@@ -150,7 +150,7 @@ def test_no_hook_slows_down_the_fields_of_a_record() -> None:
 
 
 @pytest.mark.slow
-def test_many_headers_cost_their_bytes_until_somebody_asks(build: Callable[..., list[Any]]) -> None:
+def test_many_headers_cost_their_bytes_until_they_are_read(build: Callable[..., list[Any]]) -> None:
     headers = tuple((f"name {n}", b"") for n in range(10_000))
     encoded = memoryview(encode([(0, 1, 0, None, None, headers)]))
     decoder = reference.decode if build is rows.build_rows else decode
@@ -169,8 +169,8 @@ def test_many_headers_cost_their_bytes_until_somebody_asks(build: Callable[..., 
     assert after < 3 * held  # read, and not kept; the interpreter keeps some empty tuples
 
 
-@pytest.mark.skipif(KERNEL != "native", reason="the plain builder's tuples are seen one by one")
-def test_no_garbage_is_looked_for_meanwhile() -> None:
+@pytest.mark.skipif(KERNEL != "native", reason="the Python builder's tuples are tracked one by one")
+def test_the_garbage_collector_is_paused_while_rows_are_built() -> None:
     rows_of_it: list[Row] = [(n, n, 0, b"k", b"v", ()) for n in range(9000)]
     columns = decode(memoryview(encode(rows_of_it)), start_offset=0).columns
     looks: list[str] = []
@@ -185,7 +185,7 @@ def test_no_garbage_is_looked_for_meanwhile() -> None:
     finally:
         gc.callbacks.remove(note)
     assert len(made) == 9000
-    assert len(looks) <= 4  # two, each with a beginning and an end
+    assert len(looks) <= 4  # two collections, each with a start and a stop
     assert gc.isenabled()
     values: Any = columns.values
     wrong = changed(columns, values=values._replace(offsets=array("i", [0, 9, 1])))
@@ -201,7 +201,7 @@ def test_no_garbage_is_looked_for_meanwhile() -> None:
 
 
 class Named(NamedTuple):
-    """Three items."""
+    """A named tuple of three items."""
 
     first: object
     second: object = b"2"
@@ -209,7 +209,7 @@ class Named(NamedTuple):
 
 
 class Derived(Named):
-    """One field is something else."""
+    """A subclass that overrides a field."""
 
     __slots__ = ()
 
@@ -218,16 +218,16 @@ class Derived(Named):
         return "made"
 
 
-class Roomy(Named):
-    """It has more than items."""
+class WithDict(Named):
+    """A subclass with a `__dict__`."""
 
 
 def test_fields_are_read_as_before(build: Callable[..., list[Any]]) -> None:
     twin: Any = rows if build is rows.build_rows else odradek.record
     twin.read_as_slots(Named)
     held = object()
-    made, derived, roomy = Named(held), Derived(1, 2, 3), Roomy(4, 5, 6)
-    for _ in range(100):  # the interpreter learns how to read them
+    made, derived, roomy = Named(held), Derived(1, 2, 3), WithDict(4, 5, 6)
+    for _ in range(100):  # the interpreter specializes the access
         assert (made.first, made.second, made.third) == (held, b"2", None)
         assert (derived.first, derived.second, derived.third) == (1, "made", 3)
         assert (roomy.first, roomy.third) == (4, 6)
@@ -247,18 +247,18 @@ def test_fields_are_read_as_before(build: Callable[..., list[Any]]) -> None:
     assert all(made.first is held for _ in range(1000))
     assert sys.getrefcount(held) == before
     if twin is not rows:
-        for wrong in (Roomy, int, Filled):
+        for wrong in (WithDict, int, Filled):
             with pytest.raises(TypeError, match="named tuple"):
                 twin.read_as_slots(wrong)
 
 
-def test_what_a_short_tuple_lacks_is_not_there(build: Callable[..., list[Any]]) -> None:
-    """Slots are read without a look at how many items there are: once that ended the process."""
+def test_a_missing_item_of_a_short_tuple_raises(build: Callable[..., list[Any]]) -> None:
+    """Slots are read without a check of the length, which once ended the process."""
     twin: Any = rows if build is rows.build_rows else odradek.record
     twin.read_as_slots(Named)
 
     class Short(Named):
-        """It makes its objects by itself."""
+        """A subclass with its own `__new__`."""
 
         def __new__(cls, *items: object) -> Any:
             return tuple.__new__(cls, items)
@@ -274,14 +274,14 @@ def test_what_a_short_tuple_lacks_is_not_there(build: Callable[..., list[Any]]) 
 
 
 class Filled:
-    """What is filled."""
+    """A class whose objects are filled."""
 
     __slots__ = ("__weakref__", "a", "b")
     a: object
 
 
 class Shown(Filled):
-    """The same by another name, with a store of its own."""
+    """The same class by another name, with its own `__setattr__`."""
 
     __slots__ = ()
 
@@ -291,7 +291,7 @@ class Shown(Filled):
 
 
 class Larger(Filled):
-    """Not the same."""
+    """A class with another slot."""
 
     __slots__ = ("c",)
 
@@ -300,7 +300,7 @@ TWINS = [rows, odradek.record] if KERNEL == "native" else [rows]
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_objects_are_filled_and_become_what_they_are(twin: Any) -> None:
+def test_objects_are_filled_and_change_their_class(twin: Any) -> None:
     made = twin.blanks(Filled, 3)
     assert [type(one) for one in made] == [Filled] * 3
     for n, one in enumerate(made):
@@ -315,7 +315,7 @@ def test_objects_are_filled_and_become_what_they_are(twin: Any) -> None:
     assert [ref() for ref in gone] == [None] * 3
 
 
-@pytest.mark.skipif(FREE_THREADS, reason="there each thread has a count of a class's references")
+@pytest.mark.skipif(FREE_THREADS, reason="each thread counts references of classes there")
 @pytest.mark.parametrize("twin", TWINS)
 def test_classes_live_as_long_as_their_objects(twin: Any) -> None:
     before = sys.getrefcount(Filled), sys.getrefcount(Shown)
@@ -326,7 +326,7 @@ def test_classes_live_as_long_as_their_objects(twin: Any) -> None:
     assert (sys.getrefcount(Filled), sys.getrefcount(Shown)) == before
 
 
-def test_the_collector_sees_what_may_refer_back() -> None:
+def test_objects_with_references_to_themselves_are_tracked() -> None:
     made = odradek.record.blanks(Filled, 2)
     odradek.record.become(made, Filled, Shown)
     if KERNEL == "native":
@@ -342,7 +342,7 @@ def test_the_collector_sees_what_may_refer_back() -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_nothing_else_is_made_or_becomes_another(twin: Any) -> None:
+def test_only_plain_classes_are_filled_and_changed(twin: Any) -> None:
     for cls in (int, tuple, list, Exception, type):
         with pytest.raises(TypeError, match="plain class"):
             twin.blanks(cls, 1)

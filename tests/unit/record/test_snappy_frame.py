@@ -1,4 +1,4 @@
-"""Snappy: xerial's chunks, bare blocks, and claims that can't be true."""
+"""Test snappy: xerial's chunks, bare blocks, impossible sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def chunk(data: bytes) -> bytes:
     return len(raw(data)).to_bytes(4, "big") + raw(data)
 
 
-def test_ours_are_xerials_chunks() -> None:
+def test_written_data_has_xerials_chunks() -> None:
     written = bytes(compress(2, None, memoryview(TEXT[:100])))
     assert written == HEADER + chunk(TEXT[:100])
     written = bytes(compress(2, None, memoryview(TEXT)))
@@ -39,12 +39,12 @@ def test_ours_are_xerials_chunks() -> None:
         HEADER + chunk(TEXT),
     ],
 )
-def test_what_others_write(written: bytes) -> None:
+def test_data_of_other_clients(written: bytes) -> None:
     assert decompress(2, written) == TEXT
 
 
-def test_runs_shrink_as_far_as_snappy_can() -> None:
-    """The check of claims must not refuse what is honest."""
+def test_highly_compressed_runs_are_accepted() -> None:
+    """The check of sizes must not reject valid data."""
     for data in (bytes(1 << 22), b"ab" * 99999, bytes(12), b"abcdefgh" * 200):
         assert decompress(2, raw(data)) == data
 
@@ -67,18 +67,18 @@ def test_runs_shrink_as_far_as_snappy_can() -> None:
         (HEADER + chunk(TEXT) + HEADER[:-1], "snappy data is truncated"),
     ],
 )
-def test_broken_data(written: bytes, says: str) -> None:
+def test_corrupt_data(written: bytes, says: str) -> None:
     with pytest.raises(BadBatchError, match=says):
         decompress(2, written)
 
 
-def test_the_limit_holds_before_anything_is_decompressed() -> None:
+def test_the_limit_is_checked_before_decompression() -> None:
     with pytest.raises(BadBatchError, match="exceed 1000 bytes"):
         decompress(2, HEADER + chunk(bytes(600)) * 2, limit=1000)
 
 
-def test_empty_chunks_cost_no_decompression() -> None:
-    """A megabyte holds 200,000 of them."""
+def test_empty_chunks_are_not_decompressed() -> None:
+    """A megabyte may contain 200,000 of them."""
     written = HEADER + chunk(b"") * 1000 + chunk(TEXT[:9]) + chunk(b"") * 1000 + chunk(TEXT[9:])
     assert len(blocks(memoryview(written))) == 2
     assert decompress(2, written) == TEXT

@@ -1,4 +1,4 @@
-"""Every test of a host gets an engine, and leaves no thread and no open client behind."""
+"""Fixtures for the tests of hosts: an engine, hosts, certificates; no thread may be left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.testing.brokers.authority import Authority, KeyAndCertificate
 
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
-    """All but the one thread for token providers, which stays for the whole process."""
+    """Check that no thread is left, except the one for token providers, which never ends."""
     before = set(threading.enumerate())
     yield
     left = {one for one in threading.enumerate() if one.name != "odradek-tokens"} - before

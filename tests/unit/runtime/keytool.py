@@ -1,4 +1,4 @@
-"""Java's own tool for stores, which makes those that tests read."""
+"""Run Java's keytool, which creates the stores that tests read."""
 
 from __future__ import annotations
 

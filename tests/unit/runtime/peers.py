@@ -1,4 +1,4 @@
-"""A scripted engine and loopback peers for the hosts' tests; no Kafka in it."""
+"""A scripted engine and loopback peers for the tests of hosts, without Kafka."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from odradek.runtime.hosts.thread_host import ThreadHost
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""Seconds that a test waits at most; nothing here takes so long."""
+"""Longest wait of a test in seconds; no test needs it."""
 
 
 class RawRequest:
-    """Stands for a request: its frame is given."""
+    """A request with prepared bytes."""
 
     def __init__(self, buffers: Sequence[bytes | memoryview], unanswered: int) -> None:
         self.answered = not unanswered
@@ -46,7 +46,7 @@ class RawRequest:
 
 
 class ScriptedEngine(Engine):
-    """The real engine's loop, with connections that only note what the host tells them."""
+    """The real engine's loop, with connections that only record the host's inputs."""
 
     def __init__(self) -> None:
         super().__init__(EventLog("scripted"))
@@ -61,7 +61,7 @@ class ScriptedEngine(Engine):
         self._expected: list[tuple[int, int, Completion[None]]] = []
         self._next_connection = 0
 
-    # Inputs
+    # Inputs from the host
 
     def connected(self, connection: int) -> None:
         self.post(lambda now: self.up[connection].complete(None))
@@ -83,7 +83,7 @@ class ScriptedEngine(Engine):
         self.post(lambda now: self._arrived())
 
     def received(self, connection: int, response: IncomingResponse) -> None:
-        raise AssertionError("a byte host hands in bytes")
+        raise AssertionError("a byte host passes bytes")
 
     def writable(self, connection: int, ready: bool) -> None:
         self.post(lambda now: self.writable_calls.append((connection, ready)))
@@ -110,7 +110,7 @@ class ScriptedEngine(Engine):
                 self._expected.remove(entry)
                 completion.complete(None)
 
-    # What tests ask for
+    # Called by tests
 
     def open(self, port: int, host: str = "127.0.0.1", ip: str = "127.0.0.1") -> int:
         self._next_connection += 1
@@ -122,7 +122,7 @@ class ScriptedEngine(Engine):
         self.post(lambda now: self.effects.append(effect))
 
     def send(self, connection: int, *buffers: bytes | memoryview, unanswered: int = 0) -> None:
-        """A request that is these bytes; `unanswered` is the number of one without an answer."""
+        """Send these bytes; `unanswered` is the number of a request without a response."""
         request = cast("OutgoingRequest", RawRequest(buffers, unanswered))
         self.effect(Send(connection, request))
 
@@ -158,7 +158,7 @@ class ScriptedEngine(Engine):
 
 
 def run(host: SelectorHost | ThreadHost, completion: Completion[T]) -> Completion[T]:
-    """Have a host work until this is done."""
+    """Let a host work until the completion is done."""
     assert host.run(completion, host.now() + PATIENCE)
     return completion
 
@@ -167,7 +167,7 @@ Talk = Callable[[socket.socket], None]
 
 
 class Peer:
-    """A loopback listener; each connection is handled by `talk` in a thread, then closed."""
+    """A loopback listener; a thread handles each connection with `talk` and then closes it."""
 
     def __init__(self, talk: Talk, context: ssl.SSLContext | None = None) -> None:
         self._talk = talk
@@ -203,7 +203,7 @@ class Peer:
 
     def close(self) -> None:
         self._end(self._listener)
-        self._threads[0].join(PATIENCE)  # from now on no connection is added
+        self._threads[0].join(PATIENCE)  # no connection is added from now on
         for sock in list(self._sockets):
             self._end(sock)
         for thread in self._threads:
@@ -218,7 +218,7 @@ class Peer:
 
 @contextmanager
 def peer(talk: Talk, context: ssl.SSLContext | None = None) -> Iterator[Peer]:
-    """A listener that is gone afterwards, with its threads."""
+    """Run a listener and close it with its threads afterwards."""
     running = Peer(talk, context)
     try:
         yield running
@@ -232,7 +232,7 @@ def echo(sock: socket.socket) -> None:
 
 
 def refused_port() -> int:
-    """A port where nothing listens."""
+    """Return a port without a listener."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]

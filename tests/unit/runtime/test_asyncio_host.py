@@ -1,4 +1,4 @@
-"""What no socket is needed for."""
+"""Test the asyncio host where no socket is needed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from odradek.runtime.hosts.asyncio_host import BREATH, AsyncioHost
 SERVERS = {"bootstrap.servers": "127.0.0.1:9"}
 
 
-def test_who_has_let_the_loop_go_on_finds_it_overdue_no_more() -> None:
-    """`send` asks again after `breathe`, and would come back for ever: beside a caller for whom
-    the loop has gone on just now, while the engine's turn is still to come.
-    """
+def test_breathe_resets_overdue_also_beside_other_callers() -> None:
+    """`send` calls `breathe` while the host is overdue, also after another task's call."""
     now = [1.0]
 
     async def program() -> None:
@@ -25,7 +23,7 @@ def test_who_has_let_the_loop_go_on_finds_it_overdue_no_more() -> None:
         late = [host.overdue]
         await asyncio.sleep(0)
         now[0] += 2 * BREATH
-        await host.breathe()  # another caller's
+        await host.breathe()  # called by another task
         host.wake()
         now[0] += 0.9 * BREATH
         host.wake()

@@ -1,4 +1,4 @@
-"""Cipher suites: Java's names in OpenSSL's words."""
+"""Test the translation of Java's cipher suite names to OpenSSL's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_names_of_suites(name: str, own: str | None) -> None:
     assert openssl_name(name) == own
 
 
-def test_which_are_of_tls_13() -> None:
+def test_which_suites_are_of_tls_13() -> None:
     assert is_tls13("TLS_AES_256_GCM_SHA384")
     assert not is_tls13("TLS_RSA_WITH_AES_128_CBC_SHA")
     assert not is_tls13("TLS_EMPTY_RENEGOTIATION_INFO_SCSV")

@@ -1,4 +1,4 @@
-"""Things that are done after a while, in a thread of their own."""
+"""Test actions that run after a delay in their own thread."""
 
 from __future__ import annotations
 

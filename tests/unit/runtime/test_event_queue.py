@@ -1,4 +1,4 @@
-"""A client's events on their way to a topic: never in the client's way."""
+"""Test publishing a client's events to a topic without blocking the client."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from odradek.runtime.events.event_queue import DROPPED, EventQueue
 WAIT = 10.0
 
 
-class Taken:
-    """A sink that is scripted: what it raises, and when it lets go."""
+class Sink:
+    """A sink that raises prepared errors, or blocks until `open` is set."""
 
     def __init__(self, *errors: BaseException, stuck: BaseException | None = None) -> None:
         self.errors, self.stuck = list(errors), stuck
@@ -47,8 +47,8 @@ class Taken:
             raise self.stuck
 
 
-def queue(sink: Taken | Callable[[], Taken], **more: Any) -> EventQueue:
-    opened = (lambda: sink) if isinstance(sink, Taken) else sink
+def queue(sink: Sink | Callable[[], Sink], **more: Any) -> EventQueue:
+    opened = (lambda: sink) if isinstance(sink, Sink) else sink
     return EventQueue(opened, "c", where="t at h:1", **more)
 
 
@@ -61,8 +61,8 @@ def dial(number: int) -> Event:
     return Event(float(number), "dial", {"connection": number})
 
 
-def test_lines_come_in_order_and_what_times_out_is_given_again() -> None:
-    sink = Taken(KafkaTimeoutError("no metadata"), BufferExhaustedError("full"))
+def test_lines_keep_their_order_and_are_retried_after_a_timeout() -> None:
+    sink = Sink(KafkaTimeoutError("no metadata"), BufferExhaustedError("full"))
     events = queue(sink)
     for number in range(3):
         events(dial(number))
@@ -72,13 +72,13 @@ def test_lines_come_in_order_and_what_times_out_is_given_again() -> None:
     assert sink.lines[0]["pid"] == os.getpid()
     assert sink.lines[0]["host"]
     assert len(sink.closed) == 1
-    events(dial(4))  # after the end nothing is taken
+    events(dial(4))  # after the close no event is accepted
     events.close(WAIT)
     assert (len(sink.lines), events.dropped) == (3, 0)
 
 
-def test_a_full_queue_drops_and_says_how_many() -> None:
-    sink = Taken()
+def test_a_full_queue_drops_events_and_reports_their_number() -> None:
+    sink = Sink()
     sink.open.clear()
     events = queue(sink, limit=4)
     for number in range(10):
@@ -91,8 +91,8 @@ def test_a_full_queue_drops_and_says_how_many() -> None:
     assert [(line["kind"], line["count"]) for line in told] == [(DROPPED, 6)]
 
 
-def test_a_close_doesnt_wait_for_brokers_that_are_away() -> None:
-    away = Taken(*[AWAY] * 100)
+def test_close_does_not_wait_for_unreachable_brokers() -> None:
+    away = Sink(*[AWAY] * 100)
     away.open.clear()
     events = queue(away)
     events(dial(0))
@@ -105,7 +105,7 @@ def test_a_close_doesnt_wait_for_brokers_that_are_away() -> None:
 
 
 def test_finish_doesnt_wait_and_the_thread_delivers_and_ends() -> None:
-    sink = Taken()
+    sink = Sink()
     sink.open.clear()
     events = queue(sink)
     events(dial(0))
@@ -117,7 +117,7 @@ def test_finish_doesnt_wait_and_the_thread_delivers_and_ends() -> None:
     assert [line["connection"] for line in sink.lines] == [0]
 
 
-def not_to_be_had() -> Taken:
+def failing_open() -> Sink:
     raise OSError("no memory")
 
 
@@ -130,18 +130,18 @@ WAITING = "[c] publishing events to t at h:1 is delayed: "
 @pytest.mark.parametrize(
     ("sink", "given", "warning", "lost"),
     [
-        (Taken(TopicAuthorizationError("not you")), {}, ENDED, True),
-        (not_to_be_had, {}, ENDED + "OSError: no memory", True),
-        # Out of the thread it would be printed with its traceback.
-        (Taken(stuck=KafkaTimeoutError("nobody answers")), {}, ENDED + "nobody answers", False),
-        # Who isn't let in now may be in a second, as the client itself is.
-        (Taken(*NOT_YET, AWAY), {"pause": 0.0}, WAITING + "not yet; the client itself", False),
-        (Taken(*[AWAY] * 5), {"quiet": 0.0}, WAITING + "no metadata", False),
+        (Sink(TopicAuthorizationError("not you")), {}, ENDED, True),
+        (failing_open, {}, ENDED + "OSError: no memory", True),
+        # An error that escaped from the thread would be printed with its traceback.
+        (Sink(stuck=KafkaTimeoutError("no answer")), {}, ENDED + "no answer", False),
+        # Rejected credentials are retried, as the client itself does.
+        (Sink(*NOT_YET, AWAY), {"pause": 0.0}, WAITING + "not yet; the client itself", False),
+        (Sink(*[AWAY] * 5), {"quiet": 0.0}, WAITING + "no metadata", False),
     ],
-    ids=["refused", "not opened", "stuck at its end", "refused for a while", "no topic for long"],
+    ids=["refused", "not opened", "close times out", "refused at first", "no topic for long"],
 )
-def test_what_cant_be_published_is_one_warning(
-    sink: Taken | Callable[[], Taken],
+def test_a_publishing_failure_is_one_warning(
+    sink: Sink | Callable[[], Sink],
     given: dict[str, float],
     warning: str,
     lost: bool,
@@ -156,12 +156,12 @@ def test_what_cant_be_published_is_one_warning(
     (record,) = caplog.records
     assert record.message.startswith(warning)
     assert events.dropped == 2 * lost
-    if isinstance(sink, Taken):
+    if isinstance(sink, Sink):
         assert [line["connection"] for line in sink.lines] == [0] * (not lost)
 
 
-def test_between_refusals_it_waits_and_an_end_wakes_it() -> None:
-    refusing = Taken(*[AuthenticationError("no")] * 100)
+def test_a_wait_between_refusals_is_ended_by_close() -> None:
+    refusing = Sink(*[AuthenticationError("no")] * 100)
     events = queue(refusing, pause=100 * WAIT)
     events(dial(0))
     assert refusing.entered.wait(WAIT)
@@ -171,13 +171,13 @@ def test_between_refusals_it_waits_and_an_end_wakes_it() -> None:
     assert len(refusing.errors) >= 98
 
 
-def test_without_a_thread_there_are_no_events_and_nothing_else_fails(
+def test_without_a_thread_events_are_dropped_and_nothing_else_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_more(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    events = queue(Taken())
+    events = queue(Sink())
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", no_more)
         events(dial(0))
@@ -189,7 +189,7 @@ def test_without_a_thread_there_are_no_events_and_nothing_else_fails(
 
 
 def test_a_forked_child_publishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = Taken()
+    sink = Sink()
     events = queue(sink)
     with monkeypatch.context() as patched:
         patched.setattr(os, "getpid", lambda: -1)

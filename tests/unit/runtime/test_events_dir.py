@@ -1,4 +1,4 @@
-"""Events as JSON lines."""
+"""Test events as JSON lines in a file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_clients_of_a_process_share_the_file(tmp_path: Path) -> None:
         events.close()
 
 
-def test_after_close_it_opens_again(tmp_path: Path) -> None:
+def test_after_close_the_file_is_opened_again(tmp_path: Path) -> None:
     events = EventFile(tmp_path, "c")
     for _ in range(2):
         events(Event(0.0, "closed"))
@@ -75,12 +75,12 @@ def test_the_file_is_closed_when_nothing_refers_to_it(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
-def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_truncated_by_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = EventFile(tmp_path, "c")
     write = os.write
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
-        events(Event(0.0, "broken"))  # cut off
+        events(Event(0.0, "broken"))  # truncated
     events(Event(1.0, "closed"))
     assert json.loads(events.path.read_text().splitlines()[-1])["kind"] == "closed"
     events.close()

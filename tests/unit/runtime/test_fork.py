@@ -1,4 +1,4 @@
-"""Forks never wait (R-HO-1), and a forked child's copy of a client is dead (R-BO-4)."""
+"""R-HO-1: forks never block. R-BO-4: a forked child can't use its parent's client."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from odradek.simulation import SimulatedCluster, World
 
 
 def in_child(check: Callable[[], None]) -> None:
-    """Run a check in a forked child; its failure fails the test."""
+    """Run a check in a forked child and fail if it fails."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: forking with threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, for forks with threads
         pid = os.fork()
     if pid == 0:
         status = 1
@@ -64,14 +64,14 @@ def every_call_is_refused(host: SelectorHost | ThreadHost) -> None:
 
 
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
-def test_the_parent_goes_on(kind: type[SelectorHost | ThreadHost], engine: ScriptedEngine) -> None:
+def test_the_parent_resumes(kind: type[SelectorHost | ThreadHost], engine: ScriptedEngine) -> None:
     host = kind()
     host.attach(engine)
     with peer(echo) as server:
         connection = engine.open(server.port)
         engine.send(connection, b"one")
         run(host, engine.expect(connection, 3))
-        assert not host.run(Completion(), host.now() + 0.01)  # has slept: all descriptors exist
+        assert not host.run(Completion(), host.now() + 0.01)  # all descriptors exist
         inner = host._inner if isinstance(host, ThreadHost) else host
         ours = {t.fd for t in inner._transports.values()}
         assert len(ours) == 1
@@ -92,7 +92,7 @@ def test_the_parent_goes_on(kind: type[SelectorHost | ThreadHost], engine: Scrip
 
 @contextmanager
 def held_by_another(lock: Any) -> Iterator[None]:
-    """Another thread has the lock, and isn't there in a child."""
+    """Hold the lock in another thread, which doesn't exist in a child."""
     taken, enough = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -109,7 +109,7 @@ def held_by_another(lock: Any) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_the_lock_is_never_waited_for_in_a_child_and_a_member_stays_its_parents() -> None:
+def test_a_child_never_waits_for_a_lock_and_a_member_stays_its_parents() -> None:
     tp = TopicPartition("t", 0)
     consumer, member = (
         Consumer(bootstrap_servers="127.0.0.1:1", group_id=group) for group in ("g", "h")
@@ -151,7 +151,7 @@ def test_the_lock_is_never_waited_for_in_a_child_and_a_member_stays_its_parents(
         client.close(0.2)
 
 
-def test_an_unused_client_is_dead_in_a_child_too(host: SelectorHost) -> None:
+def test_an_unused_client_cannot_be_used_in_a_child_either(host: SelectorHost) -> None:
     in_child(lambda: every_call_is_refused(host))
 
 
@@ -165,8 +165,8 @@ def test_a_child_writes_no_events(tmp_path: Path) -> None:
     events.close()
 
 
-def test_a_producer_takes_no_record_in_a_child() -> None:
-    """Also where it would only have to put one into a batch that is open."""
+def test_a_producer_accepts_no_record_in_a_child() -> None:
+    """Also if the record would fit into an open batch."""
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=1)
@@ -187,7 +187,7 @@ def test_a_producer_takes_no_record_in_a_child() -> None:
         producer._calls.host = world.hosts["producer"]
 
 
-def test_nothing_runs_before_a_fork_that_could_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_hook_runs_before_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     hooks: list[str] = []
     monkeypatch.setattr(os, "register_at_fork", lambda **named: hooks.extend(named))
     monkeypatch.setattr(fork, "_hooked", False)

@@ -1,4 +1,4 @@
-"""A clock that a test has frozen (freezegun) doesn't freeze a client, neither then nor later."""
+"""Test that a clock frozen by a test (freezegun) doesn't freeze clients, then or later."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def test_modules_that_are_imported_while_time_is_frozen() -> None:
     assert done.stdout == "it goes\n", done.stderr
 
 
-def test_a_clock_that_is_not_frozen_is_used_itself() -> None:
-    """Without a Python call in between: a producer needs it for each record."""
+def test_a_clock_that_is_not_frozen_is_used_directly() -> None:
+    """A producer reads it for each record, so it must not be wrapped in a Python function."""
     assert monotonic_clock() is time.perf_counter  # time-machine 2 freezes time.monotonic itself
     assert abs(time.perf_counter() - time.monotonic()) < 1.0
     assert wall_clock() is time.time
@@ -97,7 +97,7 @@ def test_deadlines_end_while_time_is_frozen() -> None:
     assert done.stdout == "the registry\nNone\n0\n", done.stderr
 
 
-def test_only_processes_of_their_own_read_a_clock_that_a_test_can_freeze() -> None:
+def test_only_separate_processes_read_a_clock_that_a_test_can_freeze() -> None:
     own, found = Path(odradek.__file__).parent, set()
     for path in own.rglob("*.py"):
         if re.search(r"\btime\.monotonic\b(?!`)|from time import .*monotonic", path.read_text()):

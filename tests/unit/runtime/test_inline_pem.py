@@ -1,4 +1,4 @@
-"""PEM as environment and properties files leave it: on one line, with spaces or nothing between."""
+"""Test PEM from environment and properties files: on one line, with spaces or no separators."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_keys_chains_and_trust_in_any_shape(
     assert len(made.get_ca_certs(binary_form=True)) == 1
     encrypted = [alice.encrypted_key(KEY_PASSWORD), old]
     if name == "nothing":
-        encrypted.pop()  # where its headers end can't be seen
+        encrypted.pop()  # without separators the end of its headers is unknown
     for key in encrypted:
         given = {"ssl.key.password": KEY_PASSWORD}
         build(settings(shape(key.read_text()), chain, trust, **given))
 
 
-def test_what_is_between_blocks_stays_away_and_what_is_broken_is_refused(
+def test_text_between_blocks_is_ignored_and_broken_blocks_are_rejected(
     alice: KeyAndCertificate, authority: Authority
 ) -> None:
     key, chain = alice.key.read_text(), alice.certificate.read_text()
@@ -74,7 +74,7 @@ def test_what_is_between_blocks_stays_away_and_what_is_broken_is_refused(
     assert key.splitlines()[1] not in str(caught.value)
 
 
-def test_tidy_pem_keeps_what_is_tidy() -> None:
+def test_tidy_pem_keeps_a_tidy_text() -> None:
     text = f"-----BEGIN X-----\n{'A' * 64}\nBB==\n-----END X-----\n"
     assert tidy_pem(Secret(text)).reveal() == text
     assert tidy_pem(Secret(" ".join(text.split("\n")))).reveal() == text

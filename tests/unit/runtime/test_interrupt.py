@@ -1,4 +1,4 @@
-"""Whose exception it is: a signal handler's, or the client's own (R-HO-1)."""
+"""R-HO-1: exceptions of signal handlers are told apart from the client's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.runtime.hosts.interrupt import from_outside
 
 
 class MineError(Exception):
-    """What the program's handlers raise."""
+    """The exception of the program's signal handlers."""
 
 
 def plain(*_: Any) -> None:
@@ -77,7 +77,7 @@ def handled_by(handler: Callable[..., Any]) -> Iterator[None]:
 
 @pytest.fixture
 def admin() -> Iterator[Admin]:
-    """One that has been used."""
+    """Yield an admin client that has been used."""
     with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as made:
         assert "t" in made.list_topics(PATIENCE)
         yield made
@@ -92,18 +92,18 @@ def interrupted() -> None:
     signal.raise_signal(signal.SIGUSR1)
 
 
-def test_what_a_handler_raises_is_told_by_its_traceback(handler: None) -> None:
+def test_an_exception_of_a_handler_is_recognized_by_its_traceback(handler: None) -> None:
     with pytest.raises(MineError) as caught:
         interrupted()
     assert from_outside(caught.value)
-    with pytest.raises(MineError) as own:  # of the same kind, and while a handler is installed
+    with pytest.raises(MineError) as own:  # of the same class, while a handler is installed
         deeper()
     assert not from_outside(own.value)
     assert from_outside(KeyboardInterrupt())
 
 
-class Amid:
-    """A part of an engine that does something once, amid a step."""
+class Interruptible:
+    """A component of an engine that runs an action once during a step."""
 
     resting = False
 
@@ -122,9 +122,9 @@ class Amid:
         pass
 
 
-def test_it_comes_out_of_a_step_and_the_client_goes_on(handler: None, admin: Admin) -> None:
+def test_an_interrupt_in_a_step_is_raised(handler: None, admin: Admin) -> None:
     engine = admin._engine
-    engine.components.append(Amid(interrupted))
+    engine.components.append(Interruptible(interrupted))
     with pytest.raises(MineError):
         admin.list_topics(PATIENCE)
     assert "t" in admin.list_topics(PATIENCE)
@@ -132,12 +132,12 @@ def test_it_comes_out_of_a_step_and_the_client_goes_on(handler: None, admin: Adm
     assert admin.ended is None
 
 
-@pytest.mark.parametrize("then", ["nothing", "an interruption"])
-def test_a_bug_of_ours_ends_the_client_for_good(handler: None, admin: Admin, then: str) -> None:
-    admin._engine.components.append(Amid(deeper))
+@pytest.mark.parametrize("then", ["nothing", "an interrupt"])
+def test_a_bug_in_the_client_ends_it_permanently(handler: None, admin: Admin, then: str) -> None:
+    admin._engine.components.append(Interruptible(deeper))
     with pytest.raises(ClientBrokenError, match="MineError"):
         admin.list_topics(PATIENCE)
-    if then == "an interruption":
+    if then == "an interrupt":
         admin._engine.post(lambda _: interrupted())
         with pytest.raises((MineError, ClientBrokenError)):
             admin.list_topics(PATIENCE)
@@ -145,7 +145,7 @@ def test_a_bug_of_ours_ends_the_client_for_good(handler: None, admin: Admin, the
         admin.list_topics(PATIENCE)
 
 
-def test_a_time_out_of_the_program_is_no_fault_of_a_connection(admin: Admin) -> None:
+def test_a_timeout_error_of_a_handler_is_no_connection_failure(admin: Admin) -> None:
     transport = transport_of(admin)
     receive = transport.receive
 
@@ -159,8 +159,8 @@ def test_a_time_out_of_the_program_is_no_fault_of_a_connection(admin: Admin) -> 
     assert "t" in admin.list_topics(PATIENCE)
 
 
-def test_an_interruption_amid_the_end_of_a_flow_that_is_given_up_comes_out(admin: Admin) -> None:
-    """Collected as garbage, its `finally` would swallow what a signal handler raises there."""
+def test_an_interrupt_during_the_cleanup_of_a_dropped_flow_is_raised(admin: Admin) -> None:
+    """If the flow was garbage-collected, Python would swallow the exception in its `finally`."""
 
     def flow() -> Any:
         try:
@@ -172,7 +172,7 @@ def test_an_interruption_amid_the_end_of_a_flow_that_is_given_up_comes_out(admin
     with handled_by(plain):
         admin._engine.start(flow())
         admin.list_topics(PATIENCE)
-        transport_of(admin).receive = lambda _: interrupted()  # tears outside of a step
+        transport_of(admin).receive = lambda _: interrupted()  # interrupts outside of a step
         for _ in range(2):
             with pytest.raises(MineError):
                 admin.list_topics(PATIENCE)

@@ -1,4 +1,4 @@
-"""Lines of I/O threads reach their handlers in another thread (R-HO-2)."""
+"""R-HO-2: log lines of I/O threads are passed to their handlers in another thread."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def numbered(text: str, count: int) -> None:
 
 
 def in_io_thread(io_log: IoLog, action: Callable[[], object]) -> None:
-    """Do something as an I/O thread does it."""
+    """Run an action as an I/O thread does."""
 
     def work() -> None:
         io_log.enter()
@@ -82,10 +82,10 @@ def in_io_thread(io_log: IoLog, action: Callable[[], object]) -> None:
     thread = threading.Thread(target=work, name="some-io")
     thread.start()
     thread.join(PATIENCE)
-    assert not thread.is_alive(), "it waits for a handler"
+    assert not thread.is_alive(), "the thread waits for a handler"
 
 
-def handed_on(io_log: IoLog, action: Callable[[], object]) -> None:
+def logged_by(io_log: IoLog, action: Callable[[], object]) -> None:
     in_io_thread(io_log, action)
     io_log.drain(PATIENCE)
 
@@ -93,11 +93,11 @@ def handed_on(io_log: IoLog, action: Callable[[], object]) -> None:
 def test_the_io_thread_never_waits_for_a_handler(
     thread_host: ThreadHost, engine: ScriptedEngine, handler: Keeping
 ) -> None:
-    with handler.lock:  # type: ignore[union-attr]  # the state of a handler amid its `emit`
+    with handler.lock:  # type: ignore[union-attr]  # as during a handler's `emit`
         thread_host.defer(lambda: logger.warning("from %s", "within"))
         done: Completion[None] = Completion()
         engine.finish(done)
-        assert thread_host.run(done, thread_host.now() + PATIENCE), "it waits for the handler"
+        assert thread_host.run(done, thread_host.now() + PATIENCE), "the host waits for the handler"
     thread_host.close(thread_host.now() + PATIENCE)
     (record,) = handler.records
     assert (record.msg, record.args) == ("from %s", ("within",))
@@ -105,7 +105,7 @@ def test_the_io_thread_never_waits_for_a_handler(
     assert handler.threads == ["odradek-log"]
 
 
-def test_lines_keep_their_order_and_others_go_the_straight_way(
+def test_lines_keep_their_order_and_other_threads_log_directly(
     io_log: IoLog, handler: Keeping
 ) -> None:
     children = [logger, logging.getLogger("odradek.consumer")]
@@ -114,23 +114,23 @@ def test_lines_keep_their_order_and_others_go_the_straight_way(
         for number in range(4):
             children[number % 2].warning("%d", number)
 
-    for _ in range(50):  # with a thread that begins, or is about to end, each time
+    for _ in range(50):  # with a thread that starts, or is about to end, each time
         handler.records.clear()
-        handed_on(io_log, log)
+        logged_by(io_log, log)
         assert handler.lines == ["0", "1", "2", "3"]
     handler.threads.clear()
     logger.warning("here")
     assert handler.threads == [threading.current_thread().name]
 
 
-def test_without_a_line_there_is_no_thread(io_log: IoLog, handler: Keeping) -> None:
+def test_without_a_line_no_thread_is_started(io_log: IoLog, handler: Keeping) -> None:
     before = threading.active_count()
     in_io_thread(io_log, lambda: logger.debug("not wanted"))
     assert threading.active_count() == before
     assert handler.records == []
 
 
-def test_what_finds_no_room_is_counted(io_log: IoLog, handler: Keeping) -> None:
+def test_lines_dropped_from_a_full_queue_are_counted(io_log: IoLog, handler: Keeping) -> None:
     handler.held.clear()
     in_io_thread(io_log, lambda: logger.warning("first"))
     assert handler.entered.wait(PATIENCE)
@@ -144,7 +144,7 @@ def test_what_finds_no_room_is_counted(io_log: IoLog, handler: Keeping) -> None:
 
 
 @pytest.mark.parametrize("stderr", ["open", "closed"])
-def test_a_handler_that_fails_stops_no_lines(
+def test_a_failing_handler_does_not_stop_the_lines(
     io_log: IoLog,
     handler: Keeping,
     capsys: pytest.CaptureFixture[str],
@@ -162,14 +162,14 @@ def test_a_handler_that_fails_stops_no_lines(
     logger.addHandler(failing)
     try:
         for line in ("one", "two"):
-            handed_on(io_log, lambda line=line: logger.warning(line))  # type: ignore[misc]
+            logged_by(io_log, lambda line=line: logger.warning(line))  # type: ignore[misc]
     finally:
         logger.removeHandler(failing)
     assert handler.lines == ["one", "two"]
     assert ("this handler always fails" in capsys.readouterr().err) == (stderr == "open")
 
 
-def test_a_handler_may_wait_for_the_lines_before_it(io_log: IoLog, handler: Keeping) -> None:
+def test_a_handler_may_wait_for_earlier_lines(io_log: IoLog, handler: Keeping) -> None:
     waited: list[str] = []
 
     def emit(record: logging.LogRecord) -> None:
@@ -177,11 +177,11 @@ def test_a_handler_may_wait_for_the_lines_before_it(io_log: IoLog, handler: Keep
         waited.append(record.getMessage())
 
     handler.emit = emit  # type: ignore[method-assign]
-    handed_on(io_log, lambda: logger.warning("closes the client"))
+    logged_by(io_log, lambda: logger.warning("closes the client"))
     assert waited == ["closes the client"]
 
 
-def test_without_a_thread_to_be_had_drain_hands_on(
+def test_if_no_thread_can_start_drain_passes_the_lines(
     io_log: IoLog, handler: Keeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: threading.Thread) -> None:
@@ -200,7 +200,7 @@ def test_without_a_thread_to_be_had_drain_hands_on(
     assert handler.lines == ["late"]
 
 
-def test_a_forked_child_hands_on_nothing_of_its_parent(io_log: IoLog, handler: Keeping) -> None:
+def test_a_forked_child_does_not_log_its_parents_lines(io_log: IoLog, handler: Keeping) -> None:
     handler.held.clear()
     in_io_thread(io_log, lambda: numbered("parent %d", 3))
     child = os.fork()
@@ -211,7 +211,7 @@ def test_a_forked_child_hands_on_nothing_of_its_parent(io_log: IoLog, handler: K
             handler.records.clear()
             io_log.drain(PATIENCE)
             logger.warning("straight")
-            handed_on(io_log, lambda: logger.warning("later"))
+            logged_by(io_log, lambda: logger.warning("later"))
             status = 0 if handler.lines == ["straight", "later"] else 2
         finally:
             os._exit(status)
@@ -221,9 +221,9 @@ def test_a_forked_child_hands_on_nothing_of_its_parent(io_log: IoLog, handler: K
     assert handler.lines == ["parent 0", "parent 1", "parent 2"]
 
 
-def test_a_child_of_a_parent_that_logged_nothing_has_no_io_threads_yet(io_log: IoLog) -> None:
-    """The numbers of the parent's threads are those of the child's: its own would count as one."""
-    io_log.enter()  # this thread's number, and no line of it
+def test_a_forked_child_forgets_which_threads_are_io_threads(io_log: IoLog) -> None:
+    """The child's threads may have the same ids as the parent's."""
+    io_log.enter()  # this thread is noted, without a line of it
     child = os.fork()
     if child == 0:
         os._exit(0 if io_log.filter(logging.makeLogRecord({})) else 1)
@@ -255,7 +255,7 @@ assert host.run(done, host.now() + 20)
 
 
 @pytest.mark.slow
-def test_what_was_logged_before_the_programs_end_is_there() -> None:
+def test_lines_logged_before_the_programs_end_are_written() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=HANG_S, check=False
     )
@@ -263,8 +263,8 @@ def test_what_was_logged_before_the_programs_end_is_there() -> None:
     assert ended.stdout.split() == [str(number) for number in range(20)]
 
 
-def test_a_signal_handler_may_log_while_what_was_dropped_is_counted(io_log: IoLog) -> None:
-    """It interrupts the very thread that counts: a lock that isn't re-entrant would hold it."""
+def test_a_signal_handler_may_log_while_dropped_lines_are_counted(io_log: IoLog) -> None:
+    """It interrupts the thread that counts; a lock that isn't re-entrant would block it."""
     ended = threading.Event()
 
     def interrupted() -> None:

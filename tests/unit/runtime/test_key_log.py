@@ -1,4 +1,4 @@
-"""`ssl.keylog.file`: keys are written where that was asked for, and nowhere else."""
+"""Test `ssl.keylog.file`: session keys are only written to the configured file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def asked(authority: Authority, **given: Any) -> dict[str, Any]:
     return {"ssl.truststore.location": authority.certificate, **given}
 
 
-def test_keys_of_sessions_are_written_where_that_is_asked_for(
+def test_session_keys_are_written_to_the_configured_file(
     authority: Authority,
     broker: KeyAndCertificate,
     tmp_path: Path,
@@ -35,11 +35,11 @@ def test_keys_of_sessions_are_written_where_that_is_asked_for(
     assert str(path) in caplog.text
     shake(source(), server_context(broker))
     assert "CLIENT_TRAFFIC_SECRET_0 " in path.read_text()
-    assert len(caplog.records) == 1  # once for a client, however often it dials
+    assert len(caplog.records) == 1  # once per client, for any number of connections
 
 
 @pytest.mark.parametrize("word", ["SSLKEYLOGFILE", None])
-def test_the_variable_counts_only_on_request(
+def test_the_environment_variable_counts_only_on_request(
     authority: Authority,
     broker: KeyAndCertificate,
     tmp_path: Path,
@@ -54,7 +54,7 @@ def test_the_variable_counts_only_on_request(
     assert source is not None
     shake(source(), server_context(broker))
     assert path.exists() == (word is not None) == bool(caplog.records)
-    assert https_context(wanted).keylog_filename is None  # nor is a token server's traffic
+    assert https_context(wanted).keylog_filename is None  # not for the token server
     monkeypatch.delenv("SSLKEYLOGFILE")
     caplog.clear()
     again = tls_source(wanted)
@@ -63,7 +63,7 @@ def test_the_variable_counts_only_on_request(
     assert not caplog.records
 
 
-def test_what_isnt_a_file_for_us_alone_isnt_written(authority: Authority, tmp_path: Path) -> None:
+def test_a_file_that_others_can_read_is_not_written(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "keys.log"
     path.touch()
     path.chmod(0o640)
@@ -72,14 +72,14 @@ def test_what_isnt_a_file_for_us_alone_isnt_written(authority: Authority, tmp_pa
             tls_source(config(asked(authority, **{"ssl.keylog.file": place})))
 
 
-def test_a_folder_of_authorities_is_looked_at_again(
+def test_changes_in_a_folder_of_authorities_take_effect(
     authority: Authority,
     other: Authority,
     broker: KeyAndCertificate,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What is taken out of it, or changed within a file, counts from the next dial on."""
+    """A removed or changed certificate counts from the next connection on."""
     caplog.set_level(logging.INFO)
     folder = hashed(authority, tmp_path)
     (folder / "dangling").symlink_to(folder / "nothing")

@@ -1,4 +1,4 @@
-"""The lock of a client: no signal leaves it held, whichever Python runs."""
+"""Test that no signal leaves a client's lock held, in any version of Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALARMS = 2000
 
 
 class Alarm(BaseException):
-    """What a signal handler raises."""
+    """The exception of the signal handler."""
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def alarms() -> Iterator[random.Random]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_signal_leaves_it_free(alarms: random.Random) -> None:
-    """CPython 3.14 looks for signals between the end of `__enter__` and the block."""
+def test_a_signal_leaves_the_lock_free(alarms: random.Random) -> None:
+    """CPython 3.14 checks for signals between the end of `__enter__` and the block."""
     lock, rang, until = new_lock(), 0, time.monotonic() + 30
     while rang < ALARMS and time.monotonic() < until:
         try:
@@ -44,7 +44,7 @@ def test_a_signal_leaves_it_free(alarms: random.Random) -> None:
     assert rang == ALARMS
 
 
-def test_what_fails_inside_gives_it_back() -> None:
+def test_an_exception_in_the_block_releases_the_lock() -> None:
     lock = new_lock()
     with pytest.raises(Alarm), lock:
         with lock:

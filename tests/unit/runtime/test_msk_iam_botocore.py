@@ -1,4 +1,4 @@
-"""What botocore brings: profiles, roles against a loopback STS, and the same signature as ours."""
+"""Test with botocore: profiles, roles with a loopback STS, equal signatures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROLE = "arn:aws:iam::123456789012:role/Reader"
 __all__ = ["no_aws_here"]
 
 
-def test_a_profile(tmp_path: Path) -> None:
+def test_credentials_of_a_profile(tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text(
         "[dev]\naws_access_key_id = AKIDDEV\naws_secret_access_key = dev\n"
     )
@@ -42,7 +42,7 @@ ANSWER = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/
 
 
 class Sts(TokenServer):
-    """Answers AssumeRole as the real one does."""
+    """Answer AssumeRole as the real STS does."""
 
     end = "2099-01-01T00:00:00Z"
 
@@ -58,7 +58,7 @@ def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
 
 
 @pytest.mark.slow
-def test_a_role(sts: Sts) -> None:
+def test_credentials_of_a_role(sts: Sts) -> None:
     options = {
         **GIVEN,
         "sasl.aws.msk.iam.role.arn": ROLE,
@@ -70,7 +70,7 @@ def test_a_role(sts: Sts) -> None:
     taken = AwsCredentials("ASIAROLE", Secret("role-secret"), Secret("role-token"))
     assert found.credentials() == taken
     assert found.credentials() == taken
-    (form,) = sts.forms  # the second time it still counts
+    (form,) = sts.forms  # the second time the credentials are still valid
     assert form["RoleArn"] == ROLE
     assert form["RoleSessionName"] == "me"
     assert form["ExternalId"] == "partner"
@@ -83,7 +83,7 @@ def test_a_role(sts: Sts) -> None:
 
 
 @pytest.mark.slow
-def test_a_role_that_is_refused(sts: Sts) -> None:
+def test_a_rejected_role(sts: Sts) -> None:
     said = "<Error><Code>AccessDenied</Code><Message>no given-secret</Message></Error>"
     sts.faults.append((403, f"<ErrorResponse>{said}</ErrorResponse>".encode()))
     options = {
@@ -96,7 +96,7 @@ def test_a_role_that_is_refused(sts: Sts) -> None:
     assert "given-secret" not in str(caught.value)
 
 
-def test_botocore_makes_the_same_signature() -> None:
+def test_botocore_computes_the_same_signature() -> None:
     auth = import_module("botocore.auth")
     request_type = import_module("botocore.awsrequest").AWSRequest
     credentials = import_module("botocore.credentials").Credentials("AKID", "a/b+c=", "t/+=")

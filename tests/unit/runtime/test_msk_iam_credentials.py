@@ -1,4 +1,4 @@
-"""Where AWS credentials come from: options, environment, and botocore against a loopback STS."""
+"""Test AWS credentials from options, the environment, and without botocore."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROLE = "arn:aws:iam::123456789012:role/Reader"
 
 @pytest.fixture(autouse=True)
 def no_aws_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whoever runs the tests may have credentials, or sit on a machine of Amazon's."""
+    """Remove AWS settings of the user, and of machines at AWS."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
@@ -65,7 +65,7 @@ def test_static_credentials_need_no_botocore() -> None:
         source({"sasl.aws.msk.iam.role.arn": ROLE})
 
 
-def test_half_a_pair_is_refused() -> None:
+def test_an_incomplete_pair_of_keys_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"secret.access.key is missing"):
         source({"sasl.aws.msk.iam.access.key.id": "A"})
     with pytest.raises(ConfigurationError, match=r"role.access.key.id is missing"):
@@ -73,7 +73,7 @@ def test_half_a_pair_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("without_botocore")
-def test_the_region() -> None:
+def test_the_region_from_options_broker_or_environment() -> None:
     broker = Address("b-1.x.c2.kafka.eu-west-3.amazonaws.com", 9098)
     assert source(AWS_REGION="us-east-1").region(broker) == "eu-west-3"
     assert source(AWS_REGION="us-east-1").region(NOWHERE) == "us-east-1"

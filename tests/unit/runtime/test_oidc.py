@@ -1,4 +1,4 @@
-"""Tokens from an OAuth server: what is asked, what becomes of answers, how long it takes."""
+"""Test tokens from an OAuth server: requests, responses, timeouts."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from odradek.testing.brokers.authority import Authority
 FORM = {"grant_type": oidc.CLIENT_CREDENTIALS, "scope": "kafka"}
 NOBODY_TRUSTED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 PATIENCE = 60.0
-"""Seconds after which something has gone wrong that a test would otherwise wait for."""
+"""Timeout in seconds for waits that would otherwise hang in a failing test."""
 AUTHORIZATION = oidc.basic(CLIENT_ID, Secret(CLIENT_SECRET), url_encode=False)
 
 
 class VirtualClock(SystemClock):
-    """Time that passes by pauses alone."""
+    """A clock that only advances in `pause`."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []
@@ -100,7 +100,7 @@ def test_client_credentials(server: TokenServer) -> None:
     assert str(token.value) == "[hidden]"
 
 
-def test_a_refusal_is_final_and_says_what_the_server_said(server: TokenServer) -> None:
+def test_a_rejection_is_final_and_contains_the_servers_text(server: TokenServer) -> None:
     clock = VirtualClock()
     asked = asking(server.url("/token?key=hush"), clock)
     server.faults.append((400, b'{"error": "invalid_scope", "error_description": "no\\nsuch"}'))
@@ -117,7 +117,7 @@ def test_a_wrong_secret(server: TokenServer) -> None:
         asked.post(lambda: FORM, oidc.basic(CLIENT_ID, Secret("wrong"), url_encode=False))
 
 
-def test_troubles_of_the_server_are_waited_out(server: TokenServer) -> None:
+def test_server_failures_are_retried_with_backoff(server: TokenServer) -> None:
     server.faults += [(503, b""), (500, b"<html>"), (429, b"{}")]
     clock = VirtualClock()
     assert fetch(asking(server.url(), clock)).expires_at is not None
@@ -125,7 +125,7 @@ def test_troubles_of_the_server_are_waited_out(server: TokenServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_trouble_that_lasts_is_told_within_the_budget(server: TokenServer) -> None:
+def test_a_lasting_server_failure_is_reported_within_the_timeout(server: TokenServer) -> None:
     server.faults += [(503, b"")] * 50
     clock = VirtualClock()
     error = refused(asking(server.url(), clock))
@@ -134,7 +134,7 @@ def test_a_trouble_that_lasts_is_told_within_the_budget(server: TokenServer) -> 
     assert sum(clock.pauses) < 8
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     error = refused(asking(f"http://127.0.0.1:{port}/token"))
@@ -152,7 +152,7 @@ def test_a_server_that_hangs() -> None:
 
 
 PIECES = 3000
-"""A drip that has an end, so that a client without a limit of its own fails and doesn't hang."""
+"""A slow response that ends, so that a client without a timeout fails instead of hanging."""
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ PIECES = 3000
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{", b" "),
     ],
-    ids=["a header", "headers", "100", "a header of 100", "chunks", "a body"],
+    ids=["a header", "headers", "100", "header of 100", "chunks", "a body"],
 )
-def test_a_server_that_drips(server: TokenServer, head: bytes, piece: bytes) -> None:
+def test_a_slow_response_times_out(server: TokenServer, head: bytes, piece: bytes) -> None:
     clock = VirtualClock()
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
@@ -181,15 +181,15 @@ def test_a_server_that_drips(server: TokenServer, head: bytes, piece: bytes) -> 
 
 
 @pytest.mark.parametrize("status", [401, 503])
-def test_a_server_that_drips_the_reasons_of_its_refusal(
+def test_a_slow_error_text_of_a_rejection_is_left_out(
     server: TokenServer, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state is told, without the words that it keeps to itself for too long."""
+    """The error contains the status without the text."""
     clock = VirtualClock()
     read = oidc._said
 
     def late(*arguments: Any) -> str:
-        clock.pauses.append(9.0)  # the head is there, and of the body what came along with it
+        clock.pauses.append(9.0)  # the head has arrived, and a part of the body
         return read(*arguments)
 
     monkeypatch.setattr(oidc, "_said", late)
@@ -204,12 +204,12 @@ HEADS = {
     state: f"HTTP/1.1 {state}\r\nContent-Length: 60000\r\n\r\n".encode()
     for state in ("200 OK", "401 No", "503 Busy")
 }
-HEADS["https"] = b"\x16\x03\x03\x40\x00"  # the head of a record of TLS's handshake
+HEADS["https"] = b"\x16\x03\x03\x40\x00"  # the head of a TLS handshake record
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_what_drips_leaves_no_thread_and_no_socket(name: str) -> None:
-    """Each byte takes a tenth of a second; the handshake of TLS has a clock of its own."""
+def test_a_slow_response_leaves_no_thread_and_no_socket(name: str) -> None:
+    """Each byte takes a tenth of a second; the TLS handshake has its own clock."""
     clock, scheme = VirtualClock(), "https" if name == "https" else "http"
     with socket.create_server(("127.0.0.1", 0)) as dripping:
         dripping.settimeout(PATIENCE)
@@ -229,7 +229,7 @@ def test_what_drips_leaves_no_thread_and_no_socket(name: str) -> None:
 
 
 def hung_up(peer: socket.socket, clock: VirtualClock) -> bool:
-    """Send a byte now and then until nobody is there."""
+    """Send a byte now and then until the client has hung up."""
     for _ in range(500):
         with suppress(TimeoutError):
             try:
@@ -244,7 +244,7 @@ def hung_up(peer: socket.socket, clock: VirtualClock) -> bool:
 
 
 @pytest.mark.slow
-def test_a_name_server_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
 
     def slow(host: str, port: int) -> list[str]:
@@ -257,7 +257,7 @@ def test_a_name_server_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
     go.set()
 
 
-def test_the_next_address_of_a_name(server: TokenServer) -> None:
+def test_the_next_address_of_a_name_is_tried(server: TokenServer) -> None:
     port = int(server.url("").rpartition(":")[2])
     asked = asking(f"http://tokens.test:{port}/token")
     asked._resolver = Resolver(lambda _host, _port: ["127.0.0.77", "127.0.0.1"])
@@ -286,7 +286,7 @@ def test_a_redirect_is_not_followed(server: TokenServer, status: int) -> None:
         (b" " * ((1 << 20) + 1), "more than 1048576 bytes"),
     ],
 )
-def test_nonsense(server: TokenServer, answer: bytes, said: str) -> None:
+def test_invalid_responses(server: TokenServer, answer: bytes, said: str) -> None:
     server.faults.append((200, answer))
     error = refused(asking(server.url()))
     assert re.search(said, str(error))
@@ -297,13 +297,13 @@ def test_nonsense(server: TokenServer, answer: bytes, said: str) -> None:
     ("expires_in", "end"),
     [(60, 1060.0), ("60", 1060.0), (-5, 995.0), (None, 777.0), (True, 777.0), ("soon", 777.0)],
 )
-def test_when_a_token_ends(expires_in: object, end: float) -> None:
+def test_when_a_token_expires(expires_in: object, end: float) -> None:
     body = b64encode(json.dumps({"exp": 777}).encode()).decode().rstrip("=")
     answer = {"access_token": f"e30.{body}.e30", "expires_in": expires_in}
     assert oidc.token_of(answer, "here", 1000.0).expires_at == end
 
 
-def test_an_opaque_token_has_no_known_end(tmp_path: Path) -> None:
+def test_an_opaque_token_has_no_known_expiry(tmp_path: Path) -> None:
     opaque = Token(Secret("opaque"), None)
     assert oidc.token_of({"id_token": "opaque"}, "here", 1.0) == opaque
     path = tmp_path / "token"
@@ -316,7 +316,7 @@ def test_an_opaque_token_has_no_known_end(tmp_path: Path) -> None:
     assert oidc.from_file(path) == opaque
 
 
-def test_https_asks_for_a_certificate_that_is_trusted(authority: Authority) -> None:
+def test_https_requires_a_trusted_certificate(authority: Authority) -> None:
     own = authority.issue("tokens", hosts=["localhost"])
     with TokenServer(server_context(own)) as server:
         good = server.url(host="localhost")
@@ -333,16 +333,16 @@ def test_https_asks_for_a_certificate_that_is_trusted(authority: Authority) -> N
     ["ftp://x/y", "x/y", "http:///y", "data:,x", "http://a\n.b/", "http://a b/", "http://a\\b/",
      "file://elsewhere/etc/passwd", "http://[::1", "http://a:b/", "jar:file:/x"],
 )  # fmt: skip
-def test_urls_of_other_kinds_are_refused(url: str) -> None:
+def test_other_url_schemes_are_rejected(url: str) -> None:
     with pytest.raises(ConfigurationError, match="must be an http, https or file URL"):
         allowed_url(url)
 
 
-def test_a_url_is_shown_without_what_may_be_secret() -> None:
+def test_secret_parts_of_a_url_are_not_shown() -> None:
     assert shown("https://me:hush@host:1/p?q=hush#hush") == "https://host:1/p"
 
 
-def test_the_environments_proxies_get_no_credentials(
+def test_proxies_of_the_environment_get_no_credentials(
     server: TokenServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login mallory password x\n")
@@ -371,7 +371,7 @@ def test_the_environments_proxies_get_no_credentials(
         ("https://login.example.com.evil.example/token", False),
     ],
 )
-def test_only_the_listed_urls_where_there_is_a_list(url: str, taken: bool) -> None:
+def test_a_list_of_allowed_urls_excludes_all_others(url: str, taken: bool) -> None:
     listed = {ALLOWED_URLS: "https://other/, https://login.example.com/token"}
     assert allowed_url(url, {}) == url
     if taken:
@@ -384,7 +384,7 @@ def test_only_the_listed_urls_where_there_is_a_list(url: str, taken: bool) -> No
 @pytest.mark.parametrize(
     "echo", [CLIENT_SECRET, AUTHORIZATION.reveal(), quote_plus(CLIENT_SECRET), "eyJ.assert.ion"]
 )
-def test_what_a_server_repeats_of_ours_is_hidden(server: TokenServer, echo: str) -> None:
+def test_secrets_in_a_servers_text_are_hidden(server: TokenServer, echo: str) -> None:
     words = {"error": "invalid_client", "error_description": f"you sent {echo} and that's wrong"}
     server.faults.append((400, json.dumps(words).encode()))
     form = {**FORM, "assertion": "eyJ.assert.ion"}
@@ -414,8 +414,8 @@ def _status(line: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
         b"\x1b[2J ECHO",
     ],
 )
-def test_a_traceback_has_no_words_that_the_server_chose(server: TokenServer, line: bytes) -> None:
-    """The reason of a status line is the server's: escapes, or our own header come back."""
+def test_a_traceback_contains_no_text_of_the_server(server: TokenServer, line: bytes) -> None:
+    """The reason in a status line may contain escape sequences or the client's own header."""
     server.faults += [_status(line)] * 50
     error = refused(asking(server.url()))
     shown = "".join(traceback.format_exception(error))

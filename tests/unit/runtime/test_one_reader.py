@@ -1,4 +1,4 @@
-"""One thread at a time advances what hands out records (R-HO-3)."""
+"""R-HO-3: only one thread at a time may read records of a consumer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def in_thread(action: Callable[[], object]) -> BaseException | None:
         return other.submit(action).exception()
 
 
-def test_who_comes_while_another_advances_gets_an_error_that_names_both() -> None:
+def test_a_concurrent_reader_gets_an_error_that_names_both_threads() -> None:
     reader, errors = OneReader(), []
 
     def numbers() -> Iterator[int]:
@@ -38,7 +38,7 @@ def test_who_comes_while_another_advances_gets_an_error_that_names_both() -> Non
         assert repr(threading.current_thread().name) in str(error)
 
 
-def test_in_between_others_may_come_and_an_iterator_may_change_hands() -> None:
+def test_other_threads_may_read_in_between() -> None:
     reader = OneReader()
     numbers = reader.each(iter(range(3)), "records()")
     assert next(numbers) == 0
@@ -50,7 +50,7 @@ def test_in_between_others_may_come_and_an_iterator_may_change_hands() -> None:
     reader.leave(claim)
 
 
-def test_an_interrupted_advance_leaves_no_claim() -> None:
+def test_an_interrupted_read_leaves_no_claim() -> None:
     reader = OneReader()
 
     def fails(_: int) -> int:
@@ -61,7 +61,7 @@ def test_an_interrupted_advance_leaves_no_claim() -> None:
     assert in_thread(lambda: reader.claim("poll()", None)) is None
 
 
-def test_the_loops_of_a_consumer_go_in_for_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumers_loop_claims_it_for_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, client = make(47)
     client.assign(PARTITIONS)
     errors: list[BaseException | None] = []

@@ -1,4 +1,4 @@
-"""R-IN-5: nobody else can put something where we write, and read keys are warned of."""
+"""R-IN-5: files are written safely, and keys that others can read cause a warning."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TRAPS = [_link, _dangling_link, _hard_link, _pipe, _wide]
 
 
 @pytest.mark.parametrize("trap", TRAPS)
-def test_what_somebody_put_there_is_refused(tmp_path: Path, trap: Callable[[Path], str]) -> None:
+def test_an_unsafe_file_is_rejected(tmp_path: Path, trap: Callable[[Path], str]) -> None:
     path = tmp_path / "file"
     why = trap(path)
     with pytest.raises(UnsafeFileError, match=why):
@@ -57,7 +57,7 @@ def test_what_somebody_put_there_is_refused(tmp_path: Path, trap: Callable[[Path
 
 
 @pytest.mark.parametrize("trap", TRAPS)
-def test_events_go_through_no_trap_and_trouble_nobody(
+def test_events_avoid_unsafe_files_with_one_warning(
     tmp_path: Path, trap: Callable[[Path], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     events = EventFile(tmp_path, "c")
@@ -71,7 +71,7 @@ def test_events_go_through_no_trap_and_trouble_nobody(
     assert not (tmp_path / "not-there").exists()
 
 
-def test_a_pipe_that_somebody_reads_gets_nothing(tmp_path: Path) -> None:
+def test_a_pipe_with_a_reader_gets_nothing(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path, 0o600)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -81,7 +81,7 @@ def test_a_pipe_that_somebody_reads_gets_nothing(tmp_path: Path) -> None:
     os.close(reader)
 
 
-def test_what_is_made_is_for_this_user_alone(tmp_path: Path) -> None:
+def test_created_files_belong_to_this_user_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         events = EventFile(tmp_path / "events", "c")
@@ -93,7 +93,7 @@ def test_what_is_made_is_for_this_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(events.path.parent.stat().st_mode) == 0o700
 
 
-def test_another_users_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_file_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     os.close(append_privately(path))
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
@@ -102,7 +102,7 @@ def test_another_users_file_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("mode", "who"), [(0o600, ""), (0o640, "its group"), (0o644, "everybody")])
-def test_a_key_that_others_may_read_is_warned_of_once(
+def test_a_key_that_others_can_read_is_warned_of_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -111,7 +111,7 @@ def test_a_key_that_others_may_read_is_warned_of_once(
 ) -> None:
     monkeypatch.setattr(private_files, "_told", set())
     path = tmp_path / "key.pem"
-    warn_of_readers("ssl.key.location", path)  # it isn't there
+    warn_of_readers("ssl.key.location", path)  # it doesn't exist
     path.touch()
     path.chmod(mode)
     (tmp_path / "link.pem").symlink_to(path)

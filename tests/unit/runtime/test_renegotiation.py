@@ -1,4 +1,4 @@
-"""A server that renegotiates over TLS 1.2: OpenSSL's, as Java's and Python's servers never do."""
+"""Test renegotiation over TLS 1.2 with OpenSSL's server; Java's and Python's never renegotiate."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Server(NamedTuple):
     heard: IO[bytes]
 
     def hears(self, text: bytes) -> None:
-        """Wait until it prints this line."""
+        """Wait until the server prints this line."""
         for line in iter(self.heard.readline, b""):
             if line == text:
                 return
-        raise AssertionError("it has ended")
+        raise AssertionError("the server has ended")
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def host(
 def test_a_connection_continues_after_a_renegotiation(
     host: ThreadHost, engine: ScriptedEngine, server: Server
 ) -> None:
-    """The second handshake also asks for the client's certificate."""
+    """The second handshake also requests the client's certificate."""
     connection = engine.open(server.port, host="localhost")
     run(host, engine.up[connection])
     server.hears(DONE)

@@ -1,4 +1,4 @@
-"""Names to addresses, with scripted name servers (R-CS-6)."""
+"""R-CS-6: test name resolution with scripted name servers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def test_is_numeric() -> None:
     assert not any(map(is_numeric, ("localhost", "1.2")))
 
 
-def test_numeric_addresses_ask_nobody() -> None:
+def test_numeric_addresses_need_no_lookup() -> None:
     assert numeric_address("127.0.0.1", 9092) == (socket.AF_INET, ("127.0.0.1", 9092))
     assert numeric_address("::1", 9092) == (socket.AF_INET6, ("::1", 9092, 0, 0))
     with pytest.raises(socket.gaierror):
         numeric_address("localhost", 9092)
     with pytest.raises(OSError):
-        numeric_address("fe80::1%\udc80", 9092)  # a scope that is no text
+        numeric_address("fe80::1%\udc80", 9092)  # a scope that can't be encoded
 
 
-def test_addresses_come_in_order_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_keep_their_order_without_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(host: str, port: int, **options: object) -> list[tuple[object, ...]]:
         assert options == {"type": socket.SOCK_STREAM}
         texts = ["10.0.0.2", "10.0.0.1", "10.0.0.2"]
@@ -43,10 +43,10 @@ def test_addresses_come_in_order_and_once(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("127.0.0.1", {"127.0.0.1"}),
         ("localhost", {"127.0.0.1", "::1"}),
-        ("a" * 70 + ".example", (OSError, UnicodeError)),  # no codec takes it
+        ("a" * 70 + ".example", (OSError, UnicodeError)),  # no codec accepts it
     ],
 )
-def test_names(host: SelectorHost, engine: ScriptedEngine, name: str, found: Any) -> None:
+def test_lookup_results(host: SelectorHost, engine: ScriptedEngine, name: str, found: Any) -> None:
     answer = run(host, engine.resolve(name, host.now() + PATIENCE))
     if isinstance(found, set):
         assert set(answer.result()) <= found
@@ -54,7 +54,7 @@ def test_names(host: SelectorHost, engine: ScriptedEngine, name: str, found: Any
         assert isinstance(answer.error, found)
 
 
-def test_a_late_answer_is_abandoned_and_later_askers_join(
+def test_a_late_lookup_is_abandoned_and_shared_with_later_callers(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     go = threading.Event()
@@ -75,7 +75,7 @@ def test_a_late_answer_is_abandoned_and_later_askers_join(
     assert asked == ["slow.example"]
 
 
-def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_thread_the_lookup_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

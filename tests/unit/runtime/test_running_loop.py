@@ -1,4 +1,4 @@
-"""Coroutines of other event loops than asyncio's: an error with a cure."""
+"""Test the error for coroutines in other event loops than asyncio's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def future() -> None:
 
 
 @pytest.mark.parametrize("main", [enter, call, send, future])
-def test_without_asyncio_the_error_says_what_to_do(main: Any) -> None:
+def test_without_asyncio_the_error_names_a_cure(main: Any) -> None:
     started: Coroutine[Any, Any, None] = main()
     with pytest.raises(IllegalStateError, match=r"no asyncio event loop .*asyncio\.run.*trio"):
         started.send(None)  # as trio runs coroutines

@@ -1,9 +1,8 @@
-"""One scenario, four ways to run it, one trace: simulated bytes, simulated messages, real sockets
-plain and real sockets with TLS. What a simulation finds is true of what ships only if this holds.
+"""Compare the traces of one scenario in simulated hosts and in real hosts with and without TLS.
 
-The scenario: of two bootstrap addresses one is dead; bootstrap, metadata, a request, the broker
-drops the connection in the middle of the next request, redial, recover.
-"""
+If they differed, results of simulations would not hold for real clients. The scenario: of two
+bootstrap addresses one is dead; bootstrap, metadata, a request; the broker disconnects during the
+next request; reconnect and recover."""
 
 from __future__ import annotations
 
@@ -50,12 +49,12 @@ from odradek.testing.fake.loopback import LoopbackServer
 T = TypeVar("T")
 
 SEED = 23
-"""One whose shuffle puts the dead address first."""
+"""A seed whose shuffle puts the dead address first."""
 
 
 @dataclass
 class Setting:
-    """A cluster of one broker, an address that is dead, and how verbs reach the cluster."""
+    """A cluster of one broker, a dead address, and a way to make the broker hang up."""
 
     cluster: SimulatedCluster
     dead: Address
@@ -88,7 +87,7 @@ def build(environment: Environment) -> Setting:
 
 
 def refreshed(engine: ClientEngine) -> Flow[None]:
-    """Wait until no refresh is wanted any more."""
+    """Wait until no metadata refresh is requested."""
     yield START
     while engine.metadata.requested:
         yield Wait((engine.metadata.changed,))
@@ -96,8 +95,8 @@ def refreshed(engine: ClientEngine) -> Flow[None]:
 
 def play(host: Host, setting: Setting, hang_up: Callable[[], object]) -> Trace:
     servers = f"{setting.dead},{setting.broker}"
-    # On a busy machine a new connection may take longer than the usual tenth of a second after
-    # which metadata is asked for again.
+    # On a busy machine a connection may take longer than the usual 0.1 s, after which metadata
+    # would be requested again.
     patience = {"retry.backoff.ms": 2000, "retry.backoff.max.ms": 2000}
     config = Config(ADMIN, {"bootstrap.servers": servers, **patience})
     engine = ClientEngine(config, random.Random(SEED))
@@ -154,7 +153,7 @@ def expected() -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A server's and a client's TLS context, with a certificate of the server's own making."""
+    """Return TLS contexts for server and client, with a self-signed certificate."""
     place: Path = tmp_path_factory.mktemp("tls") / "server.pem"
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
@@ -187,7 +186,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, 
     return server, client
 
 
-def test_the_scenario_contains_what_it_is_for(expected: dict[str, list[str]]) -> None:
+def test_the_scenario_contains_the_expected_events(expected: dict[str, list[str]]) -> None:
     kinds = {key: [line.split(" ")[0] for line in lines] for key, lines in expected.items()}
     assert list(kinds) == ["dead #1", "broker 1 #1", "broker 1 #2", "client"]
     assert "dial_failed" in kinds["dead #1"]
@@ -202,7 +201,7 @@ def test_the_scenario_contains_what_it_is_for(expected: dict[str, list[str]]) ->
     assert kinds["client"] == ["closed"]
 
 
-def test_messages_leave_the_trace_of_bytes_with_the_same_times() -> None:
+def test_messages_and_bytes_leave_the_same_trace_with_the_same_times() -> None:
     assert_same(simulated("bytes")[0].lines(), simulated("messages")[0].lines())
 
 
@@ -212,7 +211,7 @@ def test_the_same_seed_leaves_the_same_trace() -> None:
 
 
 @pytest.mark.slow
-def test_the_selector_host_leaves_the_trace_of_the_simulated_one(
+def test_the_selector_host_leaves_the_simulated_trace(
     expected: dict[str, list[str]],
 ) -> None:
     with loopback(None) as (server, setting):
@@ -221,7 +220,7 @@ def test_the_selector_host_leaves_the_trace_of_the_simulated_one(
 
 
 @pytest.mark.slow
-def test_so_does_the_selector_host_over_tls(
+def test_the_selector_host_with_tls_leaves_the_simulated_trace(
     expected: dict[str, list[str]], contexts: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     with loopback(contexts[0]) as (server, setting):
@@ -231,10 +230,8 @@ def test_so_does_the_selector_host_over_tls(
 
 
 @pytest.mark.slow
-def test_so_does_the_thread_host(expected: dict[str, list[str]]) -> None:
-    """Its thread goes on by itself: where the caller is held up, it asks for metadata before the
-    caller asks again. Then the scene is played again.
-    """
+def test_the_thread_host_leaves_the_simulated_trace(expected: dict[str, list[str]]) -> None:
+    """Repeat it if the caller is delayed, since the thread requests metadata meanwhile."""
     for _ in range(5):
         with loopback(None) as (server, setting):
             trace = play(ThreadHost(), setting, lambda: server.call(setting.hang_up))

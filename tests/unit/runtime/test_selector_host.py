@@ -1,4 +1,4 @@
-"""The host in the caller's thread, over real loopback sockets."""
+"""Test the host in the caller's thread over loopback sockets."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.hosts.transport import IOV_MAX
 
 
-def test_echo(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_bytes_are_sent_and_received(host: SelectorHost, engine: ScriptedEngine) -> None:
     with peer(echo) as server:
         connection = engine.open(server.port)
-        engine.send(connection, b"be", b"fore ", b"")  # before TCP is up: queued
+        engine.send(connection, b"be", b"fore ", b"")  # queued before the connection is established
         run(host, engine.up[connection])
         engine.send(connection, b"after")
         run(host, engine.expect(connection, 12))
         assert engine.received_bytes[connection] == b"before after"
         engine.close(connection)
         host.drive()
-        assert not engine.down[connection].done  # nothing is reported about what the engine closed
+        assert not engine.down[connection].done  # its own close isn't reported
 
 
-def test_a_pass_goes_round_again_only_where_something_came_of_it(
+def test_drive_repeats_the_step_only_after_input(
     host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[float] = []
@@ -72,7 +72,7 @@ def drips(sock: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(("patience", "least", "most"), [(PATIENCE, 1, 4), (0.0, 5, 3 * PIECES)])
-def test_pieces_of_an_answer_cost_no_step_but_one_now_and_then(
+def test_pieces_of_a_response_cause_few_steps(
     host: SelectorHost,
     engine: ScriptedEngine,
     monkeypatch: pytest.MonkeyPatch,
@@ -102,7 +102,7 @@ def test_pieces_of_an_answer_cost_no_step_but_one_now_and_then(
     assert least <= len(steps) <= most
 
 
-def test_pieces_without_end_do_not_hold_up_a_deadline(
+def test_endless_pieces_do_not_delay_a_deadline(
     host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = threading.Event()
@@ -127,7 +127,7 @@ def reset(sock: socket.socket) -> None:
 
 
 def says_bye(sock: socket.socket) -> None:
-    sock.recv(1)  # or its end would be a reset
+    sock.recv(1)  # otherwise its end would be a reset
     sock.sendall(b"bye")
 
 
@@ -135,7 +135,7 @@ def says_bye(sock: socket.socket) -> None:
     ("talk", "ip", "kind", "received"),
     [
         pytest.param(None, "127.0.0.1", ConnectionRefusedError, b"", id="refused"),
-        pytest.param(None, "not-an-ip", socket.gaierror, b"", id="an address that is none"),
+        pytest.param(None, "not-an-ip", socket.gaierror, b"", id="an invalid address"),
         pytest.param(reset, "127.0.0.1", ConnectionResetError, b"", id="reset"),
         pytest.param(says_bye, "127.0.0.1", type(None), b"bye", id="end"),
     ],
@@ -154,17 +154,17 @@ def test_how_connections_end(
         error = run(host, engine.down[connection]).result()
         assert type(error) is kind
         assert engine.received_bytes[connection] == received
-        engine.send(connection, b"too late")  # dropped: the engine was told
+        engine.send(connection, b"too late")  # dropped, because the engine knows of the end
         host.drive()
 
 
-def test_a_request_that_cannot_be_encoded_is_given_back_and_the_connection_stands(
+def test_a_request_that_cannot_be_encoded_is_returned_and_the_connection_kept(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     with peer(echo) as server:
         connection = engine.open(server.port)
         run(host, engine.up[connection])
-        engine.send(connection, "text")  # type: ignore[arg-type]  # what is tested
+        engine.send(connection, "text")  # type: ignore[arg-type]  # the tested mistake
         run(host, engine.unsent[0])
         assert isinstance(engine.unsent[0].result(), TypeError)
         engine.send(connection, b"bytes")
@@ -172,7 +172,7 @@ def test_a_request_that_cannot_be_encoded_is_given_back_and_the_connection_stand
 
 
 @pytest.mark.slow
-def test_fifty_megabytes_out_in_order_with_the_high_water_mark(
+def test_50_mb_are_sent_in_order_with_the_high_water_mark(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     large = random.Random(1).randbytes(25 << 20)
@@ -202,7 +202,7 @@ def test_fifty_megabytes_out_in_order_with_the_high_water_mark(
         assert engine.writable_calls == [(connection, False), (connection, True)]
 
 
-def test_a_request_without_an_answer_is_told_of_once_its_last_byte_has_gone(
+def test_a_request_without_a_response_is_done_when_its_last_byte_is_sent(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     large = bytes(25 << 20)
@@ -221,7 +221,7 @@ def test_a_request_without_an_answer_is_told_of_once_its_last_byte_has_gone(
         engine.send(connection, large, unanswered=2)
         engine.send(connection, b"after it", unanswered=3)
         host.drive()
-        assert not engine.written[2].done  # the kernel has taken a part of it
+        assert not engine.written[2].done  # the kernel has accepted a part of it
         assert not engine.written[3].done
         go.set()
         run(host, engine.written[3])
@@ -229,7 +229,7 @@ def test_a_request_without_an_answer_is_told_of_once_its_last_byte_has_gone(
 
 
 @pytest.mark.slow
-def test_much_in_without_starving_the_other_connection(
+def test_much_input_does_not_starve_the_other_connection(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     large = random.Random(2).randbytes(50 << 20)
@@ -263,7 +263,7 @@ def test_the_deadline_is_kept_while_bytes_stream_in(
         connection = engine.open(server.port)
         run(host, engine.up[connection])
         took = []
-        for _ in range(5):  # the peer shares this process: one run may be held up by it
+        for _ in range(5):  # the peer shares this process and may delay a run
             begin = time.monotonic()
             assert not host.run(Completion(), host.now() + 0.05)
             took.append(time.monotonic() - begin)
@@ -300,14 +300,14 @@ def test_no_wake_up_is_lost(host: SelectorHost, engine: ScriptedEngine) -> None:
     thread.join()
 
 
-def test_waking_nobody_opens_nothing(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_waking_an_idle_host_opens_nothing(host: SelectorHost, engine: ScriptedEngine) -> None:
     host.wake()
     assert host._wake_up._pair is None
     assert host._selector is None
 
 
 @pytest.mark.parametrize("where", ["caller", "worker"])
-def test_calls(
+def test_calls_in_the_caller_and_in_workers(
     host: SelectorHost, engine: ScriptedEngine, where: Literal["caller", "worker"]
 ) -> None:
     deadline = host.now() + PATIENCE
@@ -320,7 +320,7 @@ def test_calls(
         run(host, failed).result()
 
 
-def test_a_worker_that_is_late_is_left_alone(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_a_late_worker_is_abandoned(host: SelectorHost, engine: ScriptedEngine) -> None:
     go = threading.Event()
     answer = engine.ask(go.wait, PATIENCE, where="worker", deadline=host.now() + 0.02)
     run(host, answer)
@@ -360,7 +360,7 @@ def test_a_callback_inside_a_step_cannot_wait_but_may_close(
     assert seen == ["deferred"]
 
 
-def test_two_threads_at_once_are_refused(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_two_threads_at_once_are_rejected(host: SelectorHost, engine: ScriptedEngine) -> None:
     def call() -> BaseException | None:
         with ThreadPoolExecutor(1) as other:
             return other.submit(host.drive).exception()
@@ -370,7 +370,7 @@ def test_two_threads_at_once_are_refused(host: SelectorHost, engine: ScriptedEng
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_close_writes_what_is_queued_while_the_peer_takes_it(
+def test_close_writes_queued_bytes_while_the_peer_reads(
     host: SelectorHost, engine: ScriptedEngine, takes: bool
 ) -> None:
     go, seen = threading.Event(), Queue[int]()
@@ -401,14 +401,14 @@ def test_after_close_nothing_is_opened(host: SelectorHost, engine: ScriptedEngin
     host.close(host.now())
     engine.open(refused_port())
     done: Completion[None] = Completion()
-    assert not host.run(done, None)  # nothing can come any more
+    assert not host.run(done, None)  # no input can come any more
     engine.finish(done)
     assert host.run(done, None)
     host.drive()
     assert host._selector is None
 
 
-def test_a_signal_handler_that_closes_as_bytes_come_leaves_nothing_open(
+def test_a_signal_handler_that_closes_as_bytes_arrive_leaves_nothing_open(
     host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     select = host._select
@@ -445,7 +445,7 @@ def test_no_descriptor_is_left(engine: ScriptedEngine) -> None:
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Python's own handler, also where whoever began this process had Ctrl-C ignored."""
+    """Install Python's own handler, in case the parent process ignores Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -481,7 +481,7 @@ def test_ctrl_c_in_sleep_leaves_the_host_usable(host: SelectorHost, engine: Scri
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_in_a_step_waits_for_its_end(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_ctrl_c_in_a_step_is_raised_after_it(host: SelectorHost, engine: ScriptedEngine) -> None:
     step = engine.start(raising())
     with pytest.raises(KeyboardInterrupt):
         host.run(Completion(), host.now() + PATIENCE)
@@ -493,11 +493,11 @@ def test_ctrl_c_in_a_step_waits_for_its_end(host: SelectorHost, engine: Scripted
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_a_second_ctrl_c_is_not_held_back(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_a_second_ctrl_c_is_raised_at_once(host: SelectorHost, engine: ScriptedEngine) -> None:
     step = engine.start(raising(2))
     with pytest.raises(KeyboardInterrupt):
         host.run(Completion(), host.now() + PATIENCE)
-    assert step.error is engine.ended is not None  # half moved: the engine gave itself up
+    assert step.error is engine.ended is not None  # the interrupted engine has ended itself
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -511,7 +511,7 @@ def test_ctrl_c_in_user_code_is_raised_there(host: SelectorHost, engine: Scripte
     assert isinstance(answer.error, KeyboardInterrupt)
 
 
-def test_the_programs_own_handler_stays(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_the_programs_own_handler_is_kept(host: SelectorHost, engine: ScriptedEngine) -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
     try:
@@ -521,14 +521,14 @@ def test_the_programs_own_handler_stays(host: SelectorHost, engine: ScriptedEngi
         signal.signal(signal.SIGINT, before)
 
 
-def test_each_client_has_a_generator_of_its_own() -> None:
+def test_each_client_has_its_own_random_generator() -> None:
     assert SelectorHost(seed=7).rng().random() == SelectorHost(seed=7).rng().random()
     assert SelectorHost().rng().random() != SelectorHost().rng().random()
     host = SelectorHost(seed=1)
     assert host.rng() is host.rng()
 
 
-def test_attach_once(host: SelectorHost) -> None:
+def test_an_engine_can_be_attached_once(host: SelectorHost) -> None:
     with pytest.raises(IllegalStateError, match="already"):
         host.attach(ScriptedEngine())
     with pytest.raises(IllegalStateError, match="hasn.t been started"):

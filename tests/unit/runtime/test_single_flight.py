@@ -1,4 +1,4 @@
-"""A slow function that many threads ask for at once is run once."""
+"""Test a slow function that runs once for many threads that call it at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.runtime.credentials.single_flight import MOST_HANGING, OneAtATime
 
 
 class Slow:
-    """Runs until it is let go on; `shared` is what threads call."""
+    """A function that runs until `go` is set; threads call `shared`."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -52,7 +52,7 @@ def threads(slow: Slow) -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.mark.parametrize("error", [None, "no token"])
-def test_whoever_asks_meanwhile_gets_the_same_answer(
+def test_concurrent_callers_get_the_same_result(
     slow: Slow, threads: ThreadPoolExecutor, error: str | None
 ) -> None:
     slow.error = error
@@ -67,17 +67,17 @@ def test_whoever_asks_meanwhile_gets_the_same_answer(
         assert {str(one) for one in (first, *joined)} == {str(TokenError(error))}
         assert len({id(one) for one in (first, *joined)}) == 5
     else:
-        # A thread that comes after the first run's end begins another: none runs beside another.
+        # A thread that comes after the first run's end starts another one; runs never overlap.
         assert first == 1
         assert slow.runs == max(map(int, map(str, joined)))
 
 
-def test_an_answer_is_not_kept(slow: Slow) -> None:
+def test_a_result_is_not_cached(slow: Slow) -> None:
     slow.go.set()
     assert [slow.shared(), slow.shared()] == [1, 2]
 
 
-def test_a_run_that_hangs_is_given_up(slow: Slow, threads: ThreadPoolExecutor) -> None:
+def test_a_run_that_hangs_is_abandoned(slow: Slow, threads: ThreadPoolExecutor) -> None:
     threads.submit(slow.shared)
     assert slow.began.wait(PATIENCE)
     slow.now = 30.0
@@ -87,7 +87,7 @@ def test_a_run_that_hangs_is_given_up(slow: Slow, threads: ThreadPoolExecutor) -
     assert slow.runs == 2
 
 
-def test_a_late_joiner_does_not_wait_for_ever(slow: Slow, threads: ThreadPoolExecutor) -> None:
+def test_a_late_caller_does_not_wait_for_ever(slow: Slow, threads: ThreadPoolExecutor) -> None:
     threads.submit(slow.shared)
     assert slow.began.wait(PATIENCE)
     slow.now = 29.999
@@ -95,7 +95,7 @@ def test_a_late_joiner_does_not_wait_for_ever(slow: Slow, threads: ThreadPoolExe
         slow.shared()
 
 
-def test_only_a_few_may_hang(slow: Slow, threads: ThreadPoolExecutor) -> None:
+def test_the_number_of_hanging_runs_is_limited(slow: Slow, threads: ThreadPoolExecutor) -> None:
     for run in range(MOST_HANGING):
         threads.submit(slow.shared)
         assert slow.began.wait(PATIENCE)

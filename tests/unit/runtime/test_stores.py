@@ -1,6 +1,6 @@
-"""Stores of keys and certificates: PEM, PKCS12, JKS, as keytool and openssl write them.
+"""Test key and trust stores: PEM, PKCS12 and JKS, as keytool and openssl write them.
 
-Whatever a file holds, the outcome is a store or a `ConfigurationError` that names option and file.
+For any file, the result is a store or a `ConfigurationError` that names option and file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from odradek.runtime.tls.stores import StoreSource, certificates_of, own_key, pe
 from odradek.testing.brokers.authority import STORE_PASSWORD, Authority, KeyAndCertificate, Kind
 from odradek.testing.java import java_home
 
-pytestmark = pytest.mark.slow  # keytool is a JVM each time
+pytestmark = pytest.mark.slow  # keytool starts a JVM each time
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
 
@@ -53,7 +53,7 @@ def openssl(*words: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def stores(authority: Authority, alice: KeyAndCertificate) -> dict[str, Path]:
-    """Key stores of each kind; `two` is a JKS whose key has a password of its own."""
+    """Create key stores of each kind; `two` is a JKS whose key has its own password."""
     two = authority.directory / "two.jks"
     keytool(
         *("-importkeystore", "-srckeystore", str(alice.keystore("PKCS12"))),
@@ -67,7 +67,7 @@ def stores(authority: Authority, alice: KeyAndCertificate) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def quick(authority: Authority, alice: KeyAndCertificate) -> Path:
-    """A PKCS12 store that is decrypted quickly."""
+    """Create a PKCS12 store that is decrypted quickly."""
     encryption = PrivateFormat.PKCS12.encryption_builder().kdf_rounds(1).hmac_hash(SHA256())
     key = load_pem_private_key(alice.key.read_bytes(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
@@ -98,7 +98,7 @@ def der(path: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "two"])
-def test_keys(stores: dict[str, Path], alice: KeyAndCertificate, kind: str) -> None:
+def test_keys_of_every_store(stores: dict[str, Path], alice: KeyAndCertificate, kind: str) -> None:
     key = KEY_PASSWORD if kind == "two" else None
     found = own_key(key_source(stores[kind], None if kind == "PEM" else PASSWORD, key)).reveal()
     numbers = load_pem_private_key(found.encode(), None).private_numbers()  # type: ignore[union-attr]
@@ -109,13 +109,13 @@ def test_keys(stores: dict[str, Path], alice: KeyAndCertificate, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "JKS without a password"])
-def test_trust(authority: Authority, kind: str) -> None:
+def test_trust_of_every_store(authority: Authority, kind: str) -> None:
     path = authority.truststore(kind.split()[0])  # type: ignore[arg-type]
     password = None if "without" in kind else PASSWORD
     assert trusted(trust_source(path, password)) == der(authority.certificate)
 
 
-def test_what_keytool_adds_is_read_however_the_file_is_called(
+def test_a_store_is_read_regardless_of_its_file_name(
     authority: Authority, other: Authority, tmp_path: Path
 ) -> None:
     path = tmp_path / "store.jks"
@@ -124,7 +124,7 @@ def test_what_keytool_adds_is_read_however_the_file_is_called(
     assert sorted(found) == sorted(der(authority.certificate) + der(other.certificate))
 
 
-def test_words_between_certificates_are_passed_over(authority: Authority, tmp_path: Path) -> None:
+def test_text_between_certificates_is_ignored(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "bundle.pem"
     path.write_bytes("# Société Générale\n".encode("latin-1") + authority.certificate.read_bytes())
     assert trusted(trust_source(path, None)) == der(authority.certificate)
@@ -164,7 +164,7 @@ def test_wrong_passwords_name_the_option(
         ),
     ],
 )
-def test_what_is_no_store(tmp_path: Path, data: bytes | None, problem: str) -> None:
+def test_invalid_stores(tmp_path: Path, data: bytes | None, problem: str) -> None:
     path = tmp_path / "x"
     if data is not None:
         path.write_bytes(data)
@@ -184,7 +184,7 @@ def test_stores_without_a_key_and_a_folder(authority: Authority, tmp_path: Path)
 
 
 def test_old_encryption_of_pkcs12(alice: KeyAndCertificate, tmp_path: Path) -> None:
-    """3DES, as keytool of Java 8 wrote it, is read; RC2 too, or refused with a cure."""
+    """3DES, as keytool of Java 8 wrote it, is read; RC2 is read or rejected with a cure."""
     path = tmp_path / "old.p12"
     openssl(
         *("pkcs12", "-export", "-legacy", "-inkey", alice.key),
@@ -197,7 +197,7 @@ def test_old_encryption_of_pkcs12(alice: KeyAndCertificate, tmp_path: Path) -> N
     assert "PRIVATE KEY" in found or "openssl pkcs12" in found
 
 
-def test_a_key_that_everybody_can_read_is_warned_of_once(
+def test_a_key_that_everyone_can_read_is_warned_of_once(
     alice: KeyAndCertificate, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, encrypted = tmp_path / "key.pem", alice.encrypted_key(KEY_PASSWORD)
@@ -211,7 +211,7 @@ def test_a_key_that_everybody_can_read_is_warned_of_once(
 
 
 def loads(source: StoreSource) -> None:
-    """What a client does with a store; a broken one may pass as long as OpenSSL can take it."""
+    """Load a store as a client does; a broken certificate may only fail in OpenSSL."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for certificate in trusted(source):
         try:
@@ -237,7 +237,7 @@ def test_a_broken_store_is_a_configuration_error(
     if data.draw(st.booleans()):
         del broken[data.draw(st.integers(0, len(whole) - 1)) :]
     else:
-        # Not the lengths and counts of an iterated key: a hostile count only takes its time.
+        # Lengths and counts of the key derivation are left: a huge count would only take time.
         for _ in range(data.draw(st.integers(1, 3))):
             broken[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path_factory.getbasetemp() / "broken-store"
@@ -261,10 +261,10 @@ def test_a_broken_store_is_a_configuration_error(
         "-----BEGIN X-----Proc-Type: 4\n",
     ],
 )
-def test_what_beginnings_without_ends_cost_grows_with_their_number_only(
+def test_headers_without_ends_are_searched_in_linear_time(
     piece: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """108 KB of them took 7 s. What is counted are the texts that are looked through for an end."""
+    """108 KB of them once took 7 s; the test counts the characters that are searched for an end."""
     looked: list[int] = []
 
     class Counting(str):
@@ -282,7 +282,7 @@ def test_what_beginnings_without_ends_cost_grows_with_their_number_only(
         certificates_of(text, "here")
 
 
-def test_a_beginning_within_a_block_begins_anew() -> None:
+def test_a_header_within_a_block_starts_a_new_block() -> None:
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     text = f"{begin}\nAAAA{begin}\nQUJD\n{end}"
     assert certificates_of(text, "here") == [b"ABC"]
@@ -290,34 +290,34 @@ def test_a_beginning_within_a_block_begins_anew() -> None:
     assert certificates_of(mixed, "here") == [b"ABC"]
 
 
-# Trust stores that hold a private key as well: for trust no key is decrypted, as in Java
+# Trust stores that also contain a private key: it isn't decrypted, as in Java
 
 
 @pytest.fixture(scope="module")
 def mixed(
     stores: dict[str, Path], other: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """A JKS with another authority's certificate, and a key with a password of its own."""
+    """Create a JKS with another authority's certificate, and a key with its own password."""
     path = tmp_path_factory.mktemp("mixed") / "mixed.jks"
     path.write_bytes(stores["two"].read_bytes())
     return import_into(path, other)
 
 
-@pytest.mark.parametrize("password", [PASSWORD, None], ids=["with", "without"])
-def test_a_key_in_a_jks_isnt_decrypted_for_trust(
+@pytest.mark.parametrize("password", [PASSWORD, None], ids=["password", "no password"])
+def test_a_key_in_a_jks_is_not_decrypted_for_trust(
     mixed: Path, alice: KeyAndCertificate, other: Authority, password: Secret | None
 ) -> None:
     own, *issuers = der(alice.certificate)
-    assert issuers  # the key's chain; Java trusts its first certificate alone, and so do we
+    assert issuers  # the key's chain; only its first certificate is trusted, as in Java
     assert set(trusted(trust_source(mixed, password))) == {*der(other.certificate), own}
     with pytest.raises(ConfigurationError, match=r"ssl.truststore.password"):
         trusted(trust_source(mixed, Secret("wrong")))
 
 
-def test_a_pkcs12_whose_key_has_no_certificate_is_trusted_for_the_others(
+def test_certificates_of_a_pkcs12_whose_key_has_none_are_trusted(
     alice: KeyAndCertificate, other: Authority, tmp_path: Path
 ) -> None:
-    """`openssl pkcs12 -export` writes one where key and certificates don't belong together."""
+    """`openssl pkcs12 -export` writes such a store if key and certificates don't match."""
     path = tmp_path / "odd.p12"
     openssl(
         *("pkcs12", "-export", "-inkey", alice.key, "-nocerts", "-out", path),
@@ -345,7 +345,7 @@ public class OtherPassword {
 
 @pytest.fixture(scope="module")
 def of_two_passwords(alice: KeyAndCertificate, other: Authority) -> Path:
-    """A PKCS12 that Java wrote: keytool can't give a key a password of its own, programs can."""
+    """Create a PKCS12 with Java, since keytool can't set the key's password."""
     folder = other.directory
     source, path = folder / "OtherPassword.java", folder / "two.p12"
     source.write_text(TWO_IN_ONE)
@@ -372,7 +372,7 @@ def test_a_key_in_a_pkcs12_may_have_another_password(
         own_key(key_source(path))
 
 
-def test_a_broken_pkcs12_is_an_error_wherever_it_is_cut(of_two_passwords: Path) -> None:
+def test_a_truncated_pkcs12_is_an_error(of_two_passwords: Path) -> None:
     data = of_two_passwords.read_bytes()
     assert without_keys(data, PASSWORD) is not None
     for end in range(0, len(data), 13 if WHOLE else 67):

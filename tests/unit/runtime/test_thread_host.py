@@ -1,4 +1,4 @@
-"""The host with a thread of its own."""
+"""Test the host with its own thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def io_threads() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name == "odradek-io"]
 
 
-def test_the_thread_is_lazy_and_works_alone(
+def test_the_thread_starts_at_the_first_call_and_works_alone(
     thread_host: ThreadHost, engine: ScriptedEngine
 ) -> None:
     assert not io_threads()
@@ -40,7 +40,7 @@ def test_the_thread_is_lazy_and_works_alone(
         assert engine.received_bytes[connection] == b"alone"
 
 
-def test_the_deadline_is_kept_and_leaves_nothing_behind(thread_host: ThreadHost) -> None:
+def test_the_deadline_is_kept_and_leaves_no_waiter(thread_host: ThreadHost) -> None:
     never: Completion[None] = Completion()
     with ends_at(0.03):
         assert not thread_host.run(never, thread_host.now() + 0.03)
@@ -66,7 +66,7 @@ def test_calls_run_in_the_thread_that_waits(
     assert run(thread_host, answer).result() == threading.get_ident()
 
 
-def test_a_call_that_nobody_runs_ends_at_its_deadline(
+def test_a_call_that_no_thread_runs_ends_at_its_deadline(
     thread_host: ThreadHost, engine: ScriptedEngine
 ) -> None:
     ended, ran = threading.Event(), threading.Event()
@@ -78,7 +78,7 @@ def test_a_call_that_nobody_runs_ends_at_its_deadline(
     done: Completion[None] = Completion()
     engine.finish(done)
     run(thread_host, done)
-    assert not ran.is_set()  # its time was over
+    assert not ran.is_set()  # its deadline has passed
 
 
 def test_close_ends_the_thread(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
@@ -106,7 +106,7 @@ def test_close_before_the_first_call_starts_nothing(thread_host: ThreadHost) -> 
 def test_close_after_an_interrupted_start(
     thread_host: ThreadHost, monkeypatch: pytest.MonkeyPatch, comes: str
 ) -> None:
-    """A Ctrl-C inside of `Thread.start`: perhaps a thread comes after all, and finds its end."""
+    """After a Ctrl-C inside `Thread.start` the thread may start later; it must end at once."""
 
     def interrupted(self: threading.Thread) -> None:
         raise KeyboardInterrupt
@@ -144,7 +144,7 @@ def test_a_callback_may_close_but_not_wait(thread_host: ThreadHost, engine: Scri
     assert raised
 
 
-def test_a_thread_that_fails_leaves_nobody_waiting(thread_host: ThreadHost) -> None:
+def test_a_failing_thread_fails_all_waiters(thread_host: ThreadHost) -> None:
     def fail() -> None:
         raise ValueError("a bug")
 
@@ -157,7 +157,7 @@ def test_a_thread_that_fails_leaves_nobody_waiting(thread_host: ThreadHost) -> N
     "opener", [(selectors, "DefaultSelector"), (socket, "socketpair")], ids=["selector", "pair"]
 )
 @pytest.mark.parametrize("by_run", [True, False], ids=["run", "wake"])
-def test_without_descriptors_a_call_fails_and_a_later_one_works(
+def test_a_call_fails_without_descriptors_and_a_later_one_works(
     thread_host: ThreadHost,
     engine: ScriptedEngine,
     monkeypatch: pytest.MonkeyPatch,

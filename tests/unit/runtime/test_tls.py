@@ -1,4 +1,4 @@
-"""TLS over loopback."""
+"""Test TLS over loopback sockets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def host(engine: ScriptedEngine, authority: Authority) -> Iterator[SelectorHost]
 
 
 @pytest.mark.parametrize("name", ["localhost", "localhost.", "127.0.0.1"])
-def test_echo(
+def test_bytes_are_sent_and_received(
     host: SelectorHost, engine: ScriptedEngine, theirs: ssl.SSLContext, name: str
 ) -> None:
     with peer(echo, theirs) as server:
@@ -44,7 +44,7 @@ def test_echo(
 
 
 @pytest.mark.slow
-def test_large_both_ways_at_once(
+def test_large_data_in_both_directions_at_once(
     host: SelectorHost, engine: ScriptedEngine, theirs: ssl.SSLContext
 ) -> None:
     large = random.Random(3).randbytes(20 << 20)
@@ -56,7 +56,7 @@ def test_large_both_ways_at_once(
         assert engine.writable_calls == [(connection, False), (connection, True)]
 
 
-def test_what_openssl_holds_is_read_without_another_readiness(
+def test_bytes_buffered_in_openssl_are_read_without_another_event(
     host: SelectorHost,
     engine: ScriptedEngine,
     theirs: ssl.SSLContext,
@@ -74,7 +74,7 @@ def test_what_openssl_holds_is_read_without_another_readiness(
 
 
 @pytest.mark.parametrize("budget", [100, 1 << 20])
-def test_an_error_behind_bytes(
+def test_an_error_after_bytes(
     host: SelectorHost,
     engine: ScriptedEngine,
     theirs: ssl.SSLContext,
@@ -97,10 +97,10 @@ def test_an_error_behind_bytes(
         assert engine.received_bytes[connection] == bytes(100)
 
 
-def test_the_end_comes_in_a_step_of_its_own(
+def test_the_end_is_reported_in_a_later_step_than_the_last_bytes(
     host: SelectorHost, engine: ScriptedEngine, theirs: ssl.SSLContext
 ) -> None:
-    """A broker says why it refuses somebody, and hangs up: its last words must be seen first."""
+    """A broker sends the reason of a rejection and closes: the reason must be read first."""
     ended = threading.Event()
 
     def last_words(sock: socket.socket) -> None:
@@ -134,9 +134,9 @@ def hangs_up(sock: socket.socket) -> None:
         ("localhost", without_tls, ssl.SSLError, ""),
         ("localhost", hangs_up, OSError, ""),
     ],
-    ids=["another name", "a name that can be none", "without TLS", "hangs up"],
+    ids=["another name", "an invalid name", "without TLS", "hangs up"],
 )
-def test_a_handshake_that_fails(
+def test_a_failing_handshake(
     host: SelectorHost,
     engine: ScriptedEngine,
     theirs: ssl.SSLContext,

@@ -1,6 +1,6 @@
-"""TLS contexts: what the configuration means to OpenSSL, shown by handshakes; certificates rotated.
+"""Test TLS contexts: the effect of each option, shown by handshakes; rotated certificates.
 
-Handshakes go through memory; the last tests are over sockets, with the host.
+Handshakes are in memory; the last tests use sockets and a host.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ANY_NAME = {"ssl__endpoint__identification__algorithm": ""}
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "inline", "folder", "leaf", "system"])
-def test_whom_to_trust(
+def test_trusted_certificates(
     authority: Authority,
     broker: KeyAndCertificate,
     tmp_path: Path,
@@ -71,7 +71,7 @@ def test_whom_to_trust(
             given = {"ssl__truststore__certificates": text}
         case "folder":
             given = {"ssl__truststore__location": str(hashed(authority, tmp_path))}
-        case "leaf":  # Java trusts whatever stands in the store, a broker itself as well
+        case "leaf":  # Java trusts any certificate in the store, also that of a broker
             leaf = tmp_path / "leaf.pem"
             own = x509.load_pem_x509_certificates(broker.certificate.read_bytes())[0]
             leaf.write_bytes(own.public_bytes(Encoding.PEM))
@@ -88,7 +88,7 @@ def test_whom_to_trust(
 
 
 def hashed(authority: Authority, folder: Path) -> Path:
-    """A folder where OpenSSL finds the certificate: by its subject's hash."""
+    """Create a folder in which OpenSSL finds the certificate by its subject's hash."""
     done = subprocess.run(
         ["openssl", "x509", "-noout", "-hash", "-in", authority.certificate],
         check=True,
@@ -101,18 +101,18 @@ def hashed(authority: Authority, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1", "b-1.k.example"])
-def test_names_that_fit(authority: Authority, broker: KeyAndCertificate, name: str) -> None:
+def test_valid_host_names(authority: Authority, broker: KeyAndCertificate, name: str) -> None:
     shake(trusting(authority), server_context(broker), name)
 
 
 @pytest.mark.parametrize("name", ["other.example", "127.0.0.2", "a.b.k.example", "k.example"])
-def test_names_that_do_not(authority: Authority, broker: KeyAndCertificate, name: str) -> None:
+def test_wrong_host_names(authority: Authority, broker: KeyAndCertificate, name: str) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match=r"[Hh]ostname mismatch|IP address mism"):
         shake(trusting(authority), server_context(broker), name)
     shake(trusting(authority, **ANY_NAME), server_context(broker), name)
 
 
-def test_strangers(
+def test_untrusted_authorities(
     broker: KeyAndCertificate, other: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     for names in ({}, ANY_NAME):
@@ -123,7 +123,7 @@ def test_strangers(
 
 
 class Signer(NamedTuple):
-    """An authority's certificate and key, and lists of what it has revoked."""
+    """An authority's certificate and key, and its revocation lists."""
 
     own: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -165,7 +165,7 @@ def signer(authority: Authority) -> Signer:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """An authority that may certify others."""
+    """Create an authority that may certify others."""
     folder = tmp_path_factory.mktemp("root")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "root")])
@@ -194,7 +194,7 @@ def refusal(authority: Authority, server: ssl.SSLContext, lists: bytes, path: Pa
     return found
 
 
-def test_revoked(authority: Authority, broker: KeyAndCertificate, tmp_path: Path) -> None:
+def test_revoked_broker(authority: Authority, broker: KeyAndCertificate, tmp_path: Path) -> None:
     path, by = tmp_path / "crl.pem", signer(authority)
     own = x509.load_pem_x509_certificates(broker.certificate.read_bytes())[0]
     server = server_context(broker)
@@ -205,7 +205,7 @@ def test_revoked(authority: Authority, broker: KeyAndCertificate, tmp_path: Path
 
 
 @pytest.mark.parametrize("times", [(-2.0, -1.0, "has expired"), (1.0, 2.0, "isn't valid yet")])
-def test_the_cure_of_an_outdated_list_is_a_new_list(
+def test_an_outdated_revocation_list_is_reported(
     authority: Authority, broker: KeyAndCertificate, tmp_path: Path, times: tuple[Any, ...]
 ) -> None:
     begins, ends, text = times
@@ -214,7 +214,7 @@ def test_the_cure_of_an_outdated_list_is_a_new_list(
     assert f"a list of revoked certificates {text}. Put the current list" in str(found)
 
 
-def test_the_list_of_another_authority_says_that_one_is_missing(
+def test_a_revocation_list_of_another_authority_is_reported(
     authority: Authority, other: Authority, broker: KeyAndCertificate, tmp_path: Path
 ) -> None:
     lists = signer(other).revokes()
@@ -223,7 +223,7 @@ def test_the_list_of_another_authority_says_that_one_is_missing(
     assert "Put the current list of each authority into the file" in str(found)
 
 
-def test_only_the_broker_s_own_certificate_is_checked_whatever_lists_there_are(
+def test_only_the_brokers_own_certificate_is_checked_for_revocation(
     root: Authority, tmp_path: Path
 ) -> None:
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
@@ -258,7 +258,7 @@ def test_only_the_broker_s_own_certificate_is_checked_whatever_lists_there_are(
         (b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", "is invalid"),
     ],
 )
-def test_a_file_without_a_list_is_refused(
+def test_a_file_without_a_revocation_list_is_rejected(
     authority: Authority, tmp_path: Path, content: bytes, text: str
 ) -> None:
     path = tmp_path / "crl.pem"
@@ -267,7 +267,7 @@ def test_a_file_without_a_list_is_refused(
         trusting(authority, ssl__crl__location=str(path))
 
 
-def test_a_certificate_among_the_lists_is_refused_and_never_trusted(
+def test_a_certificate_among_revocation_lists_is_rejected(
     authority: Authority, other: Authority, tmp_path: Path
 ) -> None:
     path = tmp_path / "crl.pem"
@@ -309,7 +309,7 @@ def key_options(alice: KeyAndCertificate, kind: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KEYS)
-def test_who_we_are(
+def test_client_certificates(
     authority: Authority, broker: KeyAndCertificate, alice: KeyAndCertificate, kind: str
 ) -> None:
     given = {"ssl.ca.location": str(authority.certificate), **key_options(alice, kind)}
@@ -328,7 +328,7 @@ def test_who_we_are(
         ({"ssl.key.password": "planted" * 200}, "can't be decrypted: ssl.key.password is wrong"),
     ],
 )
-def test_keys_that_cannot_be_read(
+def test_unreadable_keys_are_rejected(
     alice: KeyAndCertificate, change: dict[str, Any], problem: str
 ) -> None:
     given = {**key_options(alice, "encrypted"), **change}
@@ -356,7 +356,7 @@ def test_a_key_of_another_certificate(alice: KeyAndCertificate, broker: KeyAndCe
         ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "TLSv1.3"),
     ],
 )
-def test_versions(
+def test_negotiated_tls_versions(
     authority: Authority, broker: KeyAndCertificate, given: dict[str, Any], version: str
 ) -> None:
     made = TlsContexts(config({"ssl_cafile": str(authority.certificate), **given})).context()
@@ -371,7 +371,7 @@ def test_versions(
             shake(made, other)
 
 
-def test_ciphers(
+def test_cipher_suites_by_name(
     authority: Authority, broker: KeyAndCertificate, caplog: pytest.LogCaptureFixture
 ) -> None:
     for suites in (
@@ -399,7 +399,7 @@ def test_ciphers(
         ({"ssl.keystore.location": "/nowhere"}, "ssl.keystore.location: /nowhere: it can't"),
     ],
 )
-def test_what_leaves_nothing(given: dict[str, Any], problem: str) -> None:
+def test_impossible_settings_are_rejected(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         TlsContexts(config(given)).context()
 
@@ -440,7 +440,7 @@ def test_rotated_certificates(
         shake(second, server_context(broker))
 
 
-def test_a_failure_that_passes_is_tried_again(
+def test_a_transient_failure_is_retried(
     authority: Authority,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -464,7 +464,7 @@ def test_a_failure_that_passes_is_tried_again(
     assert contexts.context() is not first
 
 
-def test_a_pair_is_rotated_one_by_one(
+def test_certificate_and_key_are_rotated_one_after_the_other(
     alice: KeyAndCertificate, authority: Authority, tmp_path: Path
 ) -> None:
     later = authority.issue("alice-2")
@@ -474,12 +474,12 @@ def test_a_pair_is_rotated_one_by_one(
     contexts = TlsContexts(config({"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}))
     first = contexts.context()
     certificate.write_bytes(later.certificate.read_bytes())
-    assert contexts.context() is first  # the new certificate doesn't belong to the old key
+    assert contexts.context() is first  # the new certificate doesn't match the old key
     key.write_bytes(later.key.read_bytes())
     assert contexts.context() is not first
 
 
-def test_a_first_file_that_is_broken_is_an_error_until_it_is_mended(
+def test_an_unreadable_file_at_the_start_is_an_error_until_it_is_repaired(
     authority: Authority, tmp_path: Path
 ) -> None:
     path = tmp_path / "trust.pem"
@@ -491,10 +491,10 @@ def test_a_first_file_that_is_broken_is_an_error_until_it_is_mended(
     contexts.context()
 
 
-# What the rest of the client sees
+# Use by clients
 
 
-def test_who_gets_tls(authority: Authority) -> None:
+def test_which_clients_use_tls(authority: Authority) -> None:
     given = {"bootstrap.servers": "b:1", "ssl.ca.location": str(authority.certificate)}
     assert tls_source(Config(ADMIN, {"bootstrap.servers": "b:1"})) is None
     source = tls_source(config(given))
@@ -507,14 +507,14 @@ def test_who_gets_tls(authority: Authority) -> None:
 
 
 @pytest.mark.parametrize("make", [odradek.Producer, odradek.Consumer, odradek.Admin])
-def test_files_are_read_when_a_client_is_made(make: Any) -> None:
+def test_files_are_read_when_a_client_is_created(make: Any) -> None:
     given = {"bootstrap.servers": "b:1", "security.protocol": "SSL", "ssl_cafile": "/nowhere"}
     with pytest.raises(ConfigurationError, match="ssl.truststore.location: /nowhere"):
         make(given)
 
 
 @pytest.mark.parametrize("kind", ["location", "store", "pem"])
-def test_token_endpoints(authority: Authority, broker: KeyAndCertificate, kind: str) -> None:
+def test_trusted_token_servers(authority: Authority, broker: KeyAndCertificate, kind: str) -> None:
     given: Any = {
         "location": {"location": str(authority.certificate)},
         "store": {"location": authority.truststore("PKCS12"), "password": STORE_PASSWORD},
@@ -524,7 +524,7 @@ def test_token_endpoints(authority: Authority, broker: KeyAndCertificate, kind: 
     shake(made, server_context(broker))
 
 
-def test_a_token_endpoint_s_file_is_followed(
+def test_changes_of_a_token_endpoints_file_take_effect(
     authority: Authority, other: Authority, broker: KeyAndCertificate, tmp_path: Path
 ) -> None:
     path, server = tmp_path / "trust.pem", server_context(broker)
@@ -538,13 +538,13 @@ def test_a_token_endpoint_s_file_is_followed(
         shake(source(), server)
 
 
-def test_the_system_s_trust_is_read_for_each_use_of_a_token_endpoint() -> None:
+def test_system_trust_is_read_for_each_use_of_a_token_endpoint() -> None:
     source = https_source(config({}))
     assert source() is not source()
 
 
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
-def test_a_new_dial_sees_the_new_files(
+def test_a_new_connection_uses_the_new_files(
     kind: type[SelectorHost | ThreadHost],
     engine: ScriptedEngine,
     authority: Authority,
@@ -566,12 +566,12 @@ def test_a_new_dial_sees_the_new_files(
         new = engine.open(running.port, host="localhost")
         lost = run(host, engine.down[new]).result()
         assert isinstance(lost, ssl.SSLCertVerificationError)
-        engine.send(old, b"two")  # connections in use aren't touched
+        engine.send(old, b"two")  # connections in use aren't affected
         run(host, engine.expect(old, 6))
         host.close(host.now() + 1.0)
 
 
-def test_a_context_that_cannot_be_had_ends_the_dial(engine: ScriptedEngine) -> None:
+def test_a_failing_context_ends_the_connection_attempt(engine: ScriptedEngine) -> None:
     def broken() -> ssl.SSLContext:
         raise ConfigurationError("no context today")
 
@@ -583,7 +583,7 @@ def test_a_context_that_cannot_be_had_ends_the_dial(engine: ScriptedEngine) -> N
 
 
 def test_a_common_name_alone_is_no_host_name(tmp_path: Path) -> None:
-    """RFC 9525; where names aren't looked at, the very same handshake goes well."""
+    """RFC 9525; without the check of names, the same handshake succeeds."""
     own = Authority(tmp_path, "localhost")
     theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     theirs.load_cert_chain(own.certificate, tmp_path / "authority-key.pem")
@@ -595,7 +595,7 @@ def test_a_common_name_alone_is_no_host_name(tmp_path: Path) -> None:
     assert "subjectAltName" in str(error)
 
 
-def test_a_dot_at_the_end_of_a_name_is_not_looked_for_in_certificates(
+def test_a_trailing_dot_of_a_name_is_ignored_in_certificates(
     engine: ScriptedEngine, authority: Authority, broker: KeyAndCertificate
 ) -> None:
     host = SelectorHost(tls=tls_source(config({"ssl.ca.location": str(authority.certificate)})))

@@ -1,4 +1,4 @@
-"""Which function gives the tokens, by the configuration; users' functions in every spelling."""
+"""Test the choice of the token function, and users' functions in all accepted forms."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def given(provider: object) -> Token:
 
 
 def own(**options: Any) -> Callable[[], object]:
-    """A function of ours, by the options of `sasl.oauthbearer`."""
+    """Return odradek's own function for these `sasl.oauthbearer` options."""
     return function(**{f"sasl.oauthbearer.{n.replace('__', '.')}": v for n, v in options.items()})
 
 
 def fetched(fetch: Callable[[], object]) -> tuple[Token, Any]:
-    """A token and its claims."""
+    """Return a token and its claims."""
     token = fetch()
     assert isinstance(token, Token)
     return token, decoded(token.value.reveal().split(".")[1])
@@ -65,7 +65,7 @@ def server() -> Iterator[TokenServer]:
         yield running
 
 
-class KafkaPythons:
+class KafkaPythonProvider:
     def token(self) -> str:
         return "theirs"
 
@@ -73,15 +73,15 @@ class KafkaPythons:
         return {"logicalCluster": "one"}
 
 
-class Aiokafkas:
+class AiokafkaProvider:
     async def token(self) -> str:
         return "theirs"
 
 
-def test_users_functions_in_every_spelling() -> None:
+def test_users_functions_in_all_forms() -> None:
     assert given(lambda: ("mine", 99.0)) == Token(Secret("mine"), 99.0)
     assert given(lambda: "mine") == Token(Secret("mine"))
-    # confluent-kafka: a text in; token, end, principal, extensions out
+    # confluent-kafka: the parameter is a text; the result has token, expiry, principal, extensions
     answer = ("theirs", 99.0, "me", {"traceId": "7"})
     asked: list[str | None] = []
 
@@ -92,8 +92,8 @@ def test_users_functions_in_every_spelling() -> None:
     options = {"oauth_cb": oauth_cb, "sasl.oauthbearer.config": "scope=a"}
     assert read_token(function(**options)()) == Token(Secret("theirs"), 99.0, {"traceId": "7"})
     assert asked == ["scope=a"]
-    assert given(KafkaPythons()) == Token(Secret("theirs"), None, {"logicalCluster": "one"})
-    assert given(Aiokafkas()) == Token(Secret("theirs"))
+    assert given(KafkaPythonProvider()) == Token(Secret("theirs"), None, {"logicalCluster": "one"})
+    assert given(AiokafkaProvider()) == Token(Secret("theirs"))
     assert given(lambda config=None: ("mine", 1.0 if config is None else 2.0)).expires_at == 1.0
 
 
@@ -144,7 +144,7 @@ def test_without_a_loop_all_coroutines_share_one_that_stays_open() -> None:
 
 
 def test_a_coroutine_for_a_closed_loop_is_closed() -> None:
-    """The program's loop may have ended between two connections."""
+    """The program's loop may end between two connections."""
     loop = asyncio.new_event_loop()
     loop.close()
     with pytest.raises(RuntimeError, match="closed"), warnings.catch_warnings():
@@ -178,10 +178,10 @@ def test_a_coroutine_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) ->
         (asyncio.CancelledError(), TokenError, "the token function raised CancelledError"),
     ],
 )
-def test_what_a_users_function_raises(
+def test_exceptions_of_a_users_function(
     raised: BaseException, kind: type[Exception], said: str
 ) -> None:
-    """It comes through, except for what would end more than the function."""
+    """Exceptions are raised unchanged, except those that end the thread or the task."""
 
     def broken() -> str:
         raise raised
@@ -191,7 +191,7 @@ def test_what_a_users_function_raises(
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
-def test_a_coroutine_that_exits_fails_alone(raised: BaseException) -> None:
+def test_a_coroutine_that_exits_does_not_end_the_loop(raised: BaseException) -> None:
     """The loop also runs the coroutines of all other clients."""
 
     async def exits() -> str:
@@ -226,7 +226,7 @@ MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule re
     ],
     ids=["Kafka", "librdkafka", "JAAS"],
 )
-def test_oidc_in_every_spelling(server: TokenServer, options: dict[str, Any]) -> None:
+def test_oidc_options_in_all_spellings(server: TokenServer, options: dict[str, Any]) -> None:
     url = {"sasl.oauthbearer.token.endpoint.url": server.url()}
     token, claims = fetched(function(**url, **options))
     assert token.expires_at is not None
@@ -236,7 +236,7 @@ def test_oidc_in_every_spelling(server: TokenServer, options: dict[str, Any]) ->
 
 @pytest.mark.parametrize("named", [True, False], ids=["option", "JAAS"])
 def test_oidc_for_an_audience(server: TokenServer, named: bool) -> None:
-    """Auth0 refuses requests without it."""
+    """Auth0 rejects requests without it."""
     given = {"sasl.oauthbearer.token.endpoint.url": server.url()}
     if named:
         given |= {"sasl.oauthbearer.audience": "kafka://orders", **ASKING}
@@ -250,7 +250,7 @@ def test_oidc_for_an_audience(server: TokenServer, named: bool) -> None:
     assert server.forms[-1] == form
 
 
-def test_oidc_without_its_secret_is_refused_at_once() -> None:
+def test_oidc_without_a_secret_is_rejected_at_once() -> None:
     url = "https://127.0.0.1/token"
     with pytest.raises(ConfigurationError, match=r"client\.id"):
         own(token__endpoint__url=url)
@@ -258,14 +258,14 @@ def test_oidc_without_its_secret_is_refused_at_once() -> None:
         own(token__endpoint__url=url, client__credentials__client__id="me")
 
 
-def test_a_secret_in_clear_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_secret_sent_unencrypted_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     for url in ("http://localhost/token", "https://far.test/token", "http://far.test/token"):
         assert caplog.records == []
         function(**ASKING, **{"sasl.oauthbearer.token.endpoint.url": url})
     assert "use https" in caplog.text
 
 
-def test_a_file_instead_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_file_instead_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a token"
     monkeypatch.setenv(ALLOWED_FILES, str(path))
     path.write_text("opaque")
@@ -297,8 +297,8 @@ def test_unsecured_tokens() -> None:
 
 
 @pytest.mark.parametrize("now", [1_700_000_000.9996, 1_700_000_000.123, 1_700_000_001.0])
-def test_an_unsecured_token_is_never_of_the_future(now: float) -> None:
-    """A broker has `Math.round(1000 * iat)` beside its clock's whole milliseconds."""
+def test_an_unsecured_token_is_never_issued_in_the_future(now: float) -> None:
+    """A broker compares `Math.round(1000 * iat)` with its clock's whole milliseconds."""
     _, claims = fetched(unsecured({"StringClaim_sub": "alice"}, lambda: now))
     assert int(now * 1000) - 1 <= round(claims["iat"] * 1000) <= int(now * 1000)
 
@@ -341,7 +341,7 @@ def test_a_signed_assertion(
     assert "authorization" not in server.headers[-1]
 
 
-def test_an_assertion_by_an_elliptic_curve() -> None:
+def test_an_assertion_signed_with_an_elliptic_curve() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     settings = AssertionSettings(None, None, Secret(pem(key).decode()), "ES256", {"sub": "a"})
     message, _, signature = assertion_of(settings, 1000.0).reveal().rpartition(".")
@@ -357,7 +357,7 @@ def test_an_assertion_by_an_elliptic_curve() -> None:
         assertion_of(wrong, 1000.0)
 
 
-def test_an_assertion_or_its_key_that_cannot_be_read(
+def test_an_unreadable_assertion_or_key_is_an_error(
     server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready = tmp_path / "ready"
@@ -384,7 +384,7 @@ def test_an_assertion_or_its_key_that_cannot_be_read(
         ("assertion.private.key.file", "{}"),
     ],
 )
-def test_settings_alone_have_no_file_read_or_signed_with(
+def test_files_named_by_settings_must_be_allowed_by_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: str
 ) -> None:
     path = tmp_path / "shadow"
@@ -402,7 +402,7 @@ def test_settings_alone_have_no_file_read_or_signed_with(
     function(**options)
 
 
-def test_a_token_server_that_the_operator_does_not_list_is_not_asked(
+def test_a_token_server_that_is_not_allowed_is_not_called(
     server: TokenServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"sasl.oauthbearer.token.endpoint.url": server.url("/t?key=hush"), **ASKING}

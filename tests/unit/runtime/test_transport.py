@@ -1,4 +1,4 @@
-"""The sockets of hosts."""
+"""Test the socket options of hosts."""
 
 import socket
 
@@ -6,7 +6,7 @@ from odradek.common.types import Address
 from odradek.runtime.hosts.transport import Transport
 
 
-def test_the_kernel_watches_connections_that_say_nothing_for_long() -> None:
+def test_tcp_keepalive_detects_dead_peers_within_40_seconds() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         transport = Transport(1, Address("127.0.0.1", port))
@@ -20,7 +20,7 @@ def test_the_kernel_watches_connections_that_say_nothing_for_long() -> None:
             assert idle + probes * every == 40
 
 
-def test_small_writes_do_not_wait_for_earlier_ones() -> None:
+def test_small_writes_are_not_delayed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         transport = Transport(1, Address("127.0.0.1", server.getsockname()[1]))
         transport.open("127.0.0.1")

@@ -1,4 +1,4 @@
-"""Dials through a proxy: the host's side, over loopback."""
+"""Test the host's side of connections through a proxy, over loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMES = ("socks5h", "http")
 
 
 def through(engine: ScriptedEngine, proxy: Proxy, port: int, host: str = "localhost") -> int:
-    """Open a connection whose target the proxy knows by its name."""
+    """Open a connection whose target is resolved by the proxy."""
     address = Address(host, port)
     engine.effect(Open(-port, address, "127.0.0.1", hop=Hop(proxy, address)))
     return -port
@@ -33,10 +33,10 @@ def through(engine: ScriptedEngine, proxy: Proxy, port: int, host: str = "localh
 @pytest.mark.parametrize("pieces", [False, True])
 @pytest.mark.parametrize("login", [None, LOGIN])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_echo(
+def test_bytes_pass_through_a_proxy(
     host: SelectorHost, engine: ScriptedEngine, scheme: str, login: Any, pieces: bool
 ) -> None:
-    """Whatever pieces the answer comes in, what is behind it belongs to the connection."""
+    """The response may come in pieces; bytes after it belong to the connection."""
     with (
         peer(echo) as broker,
         ProxyServer(login, names={"b": "127.0.0.1"}, pieces=pieces) as server,
@@ -58,7 +58,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_what_comes_with_the_answer_belongs_to_the_connection(
+def test_bytes_after_the_response_belong_to_the_connection(
     host: SelectorHost, engine: ScriptedEngine, scheme: str
 ) -> None:
     def talk(sock: socket.socket) -> None:
@@ -79,7 +79,7 @@ def test_what_comes_with_the_answer_belongs_to_the_connection(
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
-def test_tls_is_the_brokers(
+def test_tls_is_with_the_broker(
     engine: ScriptedEngine,
     authority: Authority,
     broker: KeyAndCertificate,
@@ -96,10 +96,10 @@ def test_tls_is_the_brokers(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_wrong_password_is_shown_nowhere(
+def test_a_wrong_password_is_not_shown(
     host: SelectorHost, engine: ScriptedEngine, scheme: str
 ) -> None:
-    """The HTTP proxy says back what it was told."""
+    """The HTTP proxy repeats the header in its response."""
     with ProxyServer(("alice", "another")) as server:
         proxy = proxy_url("", server.url(scheme, ":".join(LOGIN)))
         connection = through(engine, proxy, 1)
@@ -111,7 +111,7 @@ def test_a_wrong_password_is_shown_nowhere(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_what_isnt_a_proxy(host: SelectorHost, engine: ScriptedEngine, scheme: str) -> None:
+def test_a_peer_that_is_no_proxy(host: SelectorHost, engine: ScriptedEngine, scheme: str) -> None:
     endless = "the end of its response is missing" if scheme == "http" else "speaks HTTP"
     for said, kind, text in (
         (b"SSH-2.0-x\r\n", NotAProxyError, "doesn't speak"),
@@ -132,7 +132,7 @@ def test_what_isnt_a_proxy(host: SelectorHost, engine: ScriptedEngine, scheme: s
             assert text in str(error)
 
 
-def test_a_proxy_that_isnt_there(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_a_proxy_that_refuses_connections(host: SelectorHost, engine: ScriptedEngine) -> None:
     proxy = Proxy("socks5h", Address("127.0.0.1", refused_port()))
     connection = through(engine, proxy, 9092)
     error = run(host, engine.down[connection]).result()

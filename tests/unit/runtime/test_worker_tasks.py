@@ -1,4 +1,4 @@
-"""Workers as tasks: what counts as an outcome, and when (R-WK-3)."""
+"""R-WK-3: test the outcomes of asyncio workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.runtime.hosts.worker_tasks import WorkerTasks
 
 
 class Sending:
-    """A producer whose acknowledgement a test gives."""
+    """A producer whose acknowledgement the test controls."""
 
     def __init__(self) -> None:
         self.acknowledged = asyncio.Event()
@@ -34,7 +34,7 @@ def item() -> WorkItem:
 
 
 @pytest.mark.parametrize("method", ["__init__", "run"])
-def test_both_kinds_of_workers_take_the_same(method: str) -> None:
+def test_both_kinds_of_workers_have_the_same_arguments(method: str) -> None:
     ours, theirs = (signature(getattr(kind, method)) for kind in (Workers, AsyncWorkers))
     assert list(ours.parameters) == list(theirs.parameters)
     defaults = [{n: p.default for n, p in one.parameters.items()} for one in (ours, theirs)]
@@ -58,7 +58,7 @@ def test_a_dead_letter_is_waited_for() -> None:
     asyncio.run(main())
 
 
-def test_a_task_that_is_cancelled_has_an_outcome() -> None:
+def test_a_cancelled_task_has_an_outcome() -> None:
     async def work(record: ConsumerRecord) -> None:
         await asyncio.Event().wait()
 

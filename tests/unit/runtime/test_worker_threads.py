@@ -1,4 +1,4 @@
-"""Workers in threads, over a consumer that gives what a test says: outcomes, contexts, signals."""
+"""Test workers in threads: outcomes, contexts, signals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cluster() -> Iterator[FakeCluster]:
 
 
 class Scene:
-    """A group of its own over records that nobody else has."""
+    """A consumer group and records of its own."""
 
     def __init__(self, cluster: FakeCluster, topic: str) -> None:
         self.topic = topic
@@ -76,7 +76,7 @@ def scene(cluster: FakeCluster, request: pytest.FixtureRequest) -> Iterator[Scen
     made.producer.close()
 
 
-def test_threads_keep_the_order_of_each_key_and_have_the_callers_context(scene: Scene) -> None:
+def test_threads_keep_the_order_of_each_key_and_the_callers_context(scene: Scene) -> None:
     scene.send(300)
     seen: dict[bytes | None, list[int]] = defaultdict(list)
     users, threads = set[str](), set[str]()
@@ -97,14 +97,14 @@ def test_threads_keep_the_order_of_each_key_and_have_the_callers_context(scene: 
     assert threads <= {f"odradek-worker-{n}" for n in range(1, 5)}
 
 
-def test_what_workers_are_shown_as(cluster: FakeCluster) -> None:
+def test_repr_of_workers(cluster: FakeCluster) -> None:
     servers = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "mine"}
     with Consumer(servers, group_id="shown", enable_auto_commit=False) as consumer:
         assert repr(Workers(consumer, print)) == f"<Workers of {consumer!r}>"
     assert repr(Workers.__new__(Workers)) == "<Workers of None>"
 
 
-def test_a_record_without_a_place_ends_the_run(scene: Scene) -> None:
+def test_a_failed_record_without_a_dead_letter_topic_ends_the_run(scene: Scene) -> None:
     scene.send(1)
 
     def work(record: ConsumerRecord) -> None:
@@ -117,13 +117,13 @@ def test_a_record_without_a_place_ends_the_run(scene: Scene) -> None:
     assert scene.committed() == 0
 
 
-def test_a_dead_letter_is_written_with_why(scene: Scene) -> None:
+def test_a_dead_letter_contains_the_reason(scene: Scene) -> None:
     scene.send(3, keys=1)
 
     def work(record: ConsumerRecord) -> None:
         if record.value == b"1":
             raise ValueError("no")
-        if record.value == b"2":  # of the same key: the letter is there
+        if record.value == b"2":  # of the same key, so the letter has been written
             workers.stop()
 
     workers = Workers(
@@ -143,7 +143,7 @@ def test_a_dead_letter_is_written_with_why(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
-def test_what_means_the_program_comes_out_of_run(scene: Scene, raised: type[BaseException]) -> None:
+def test_an_exit_in_the_work_is_raised_by_run(scene: Scene, raised: type[BaseException]) -> None:
     scene.send(1)
 
     def work(record: ConsumerRecord) -> None:
@@ -154,7 +154,7 @@ def test_what_means_the_program_comes_out_of_run(scene: Scene, raised: type[Base
     assert scene.committed() == 0
 
 
-def test_the_log_tells_which_attempt_failed_also_at_the_end(
+def test_the_log_contains_the_number_of_the_failed_attempt(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.send(1)
@@ -168,7 +168,7 @@ def test_the_log_tells_which_attempt_failed_also_at_the_end(
     assert "work on the record at offset 0 failed (attempt 1): ValueError: no" in caplog.text
 
 
-def test_what_gives_something_to_await_is_no_work(scene: Scene) -> None:
+def test_work_that_returns_an_awaitable_is_an_error(scene: Scene) -> None:
     scene.send(1)
 
     async def later() -> None: ...
@@ -178,7 +178,7 @@ def test_what_gives_something_to_await_is_no_work(scene: Scene) -> None:
         workers.run(scene.topic)
 
 
-def test_who_hangs_does_not_hold_up_the_end(scene: Scene) -> None:
+def test_work_that_hangs_does_not_delay_the_end(scene: Scene) -> None:
     scene.send(1)
     go_on = threading.Event()
 
@@ -192,8 +192,8 @@ def test_who_hangs_does_not_hold_up_the_end(scene: Scene) -> None:
     go_on.set()
 
 
-def test_a_consumer_that_is_closed_meanwhile_is_named_as_closed(scene: Scene) -> None:
-    """Also where its group has been left, and the client is about to be shut."""
+def test_a_consumer_closed_meanwhile_is_named_as_closed(scene: Scene) -> None:
+    """Also if its group has been left, and the client is about to end."""
     scene.send(1)
     fetcher = scene.consumer._engine.fetcher
     halt, left, over = fetcher.halt, threading.Event(), threading.Event()
@@ -210,7 +210,7 @@ def test_a_consumer_that_is_closed_meanwhile_is_named_as_closed(scene: Scene) ->
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetcher, "halt", halt_late)
-        # A commit that was on its way hears of the closing first.
+        # A pending commit learns of the close first.
         said = "this Consumer is closed|the consumer is being closed"
         with pytest.raises(ClientClosedError, match=said):
             Workers(scene.consumer, work).run(scene.topic)
@@ -218,7 +218,7 @@ def test_a_consumer_that_is_closed_meanwhile_is_named_as_closed(scene: Scene) ->
         closing.join()
 
 
-def test_a_stop_before_it_runs_ends_no_call_of_the_programs(scene: Scene) -> None:
+def test_a_stop_before_the_run_affects_no_other_call(scene: Scene) -> None:
     scene.send(1)
     workers = Workers(scene.consumer, print)
     workers.stop()
@@ -227,15 +227,15 @@ def test_a_stop_before_it_runs_ends_no_call_of_the_programs(scene: Scene) -> Non
     assert len(scene.consumer.poll(10.0)) == 1
 
 
-def test_dead_letters_are_not_written_through_serializers(scene: Scene) -> None:
-    with Producer(scene.servers, value_serializer=bytes) as producer:  # it would take bytes, too
+def test_dead_letters_are_not_written_with_serializers(scene: Scene) -> None:
+    with Producer(scene.servers, value_serializer=bytes) as producer:  # it would accept bytes, too
         letters: dict[str, Any] = {"producer": producer, "dead_letter_topic": "dead"}
         with pytest.raises(ConfigurationError, match="written as the bytes that were read"):
             Workers(scene.consumer, print, **letters)
 
 
-def test_interrupted_at_any_line_again_and_again_it_can_run(scene: Scene) -> None:
-    """Nothing that a Ctrl-C leaves behind says that it runs, or gives bytes for objects."""
+def test_after_an_interrupt_at_any_line_workers_can_run_again(scene: Scene) -> None:
+    """A Ctrl-C must leave no state that says that they run or that converts nothing."""
     consumer = Consumer(
         scene.servers, group_id=scene.topic, enable_auto_commit=False, value_deserializer=int
     )
@@ -271,7 +271,7 @@ def test_interrupted_at_any_line_again_and_again_it_can_run(scene: Scene) -> Non
     assert at > 10
 
 
-def test_it_runs_once_at_a_time(scene: Scene) -> None:
+def test_workers_run_once_at_a_time(scene: Scene) -> None:
     scene.send(1)
     found: list[BaseException] = []
 
@@ -288,7 +288,7 @@ def test_it_runs_once_at_a_time(scene: Scene) -> None:
 
 
 class LateFuture:
-    """An acknowledgement that a test gives."""
+    """An acknowledgement that the test controls."""
 
     def __init__(self) -> None:
         self.given = threading.Event()

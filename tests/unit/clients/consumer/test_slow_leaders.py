@@ -22,7 +22,7 @@ def test_without_memory_each_fetch_is_half_as_large() -> None:
     assert slow.limits == {}
 
 
-def test_a_response_timeout_sets_half_of_the_bytes_received() -> None:
+def test_a_response_timeout_limits_a_fetch_to_half_of_the_bytes_received() -> None:
     slow = SlowLeaders(1000, soon=1.0)
     slow.lost(A, ResponseTimeoutError("late", 300))
     assert slow.limit(A, 1000) == 150

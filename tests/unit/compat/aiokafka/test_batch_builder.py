@@ -1,4 +1,4 @@
-"""A batch of a program's own takes as many records as aiokafka's, and counts them alike."""
+"""Test that a batch that a program builds holds as many records as aiokafka's."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_serializers_are_called() -> None:
 
 @pytest.mark.parametrize("wrong", [{"key": "k"}, {"value": 1}, {"timestamp": "now"}])
 @pytest.mark.parametrize("kind", [BatchBuilder, Theirs])
-def test_a_wrong_type_is_refused(kind: Any, wrong: dict[str, Any]) -> None:
+def test_a_wrong_type_is_rejected(kind: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         kind(1000, 0).append(**{"timestamp": 1, "key": b"k", "value": b"v", **wrong})
 
 
 @pytest.mark.parametrize("kind", [BatchBuilder, Theirs])
-def test_nothing_comes_after_the_end(kind: Any) -> None:
+def test_a_closed_batch_takes_no_records(kind: Any) -> None:
     batch = kind(1000, 0)
     batch.close()
     batch.close()

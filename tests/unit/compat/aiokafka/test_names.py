@@ -1,4 +1,4 @@
-"""The names, signatures, defaults and numbers are those of the installed aiokafka."""
+"""Compare names, signatures, defaults and error numbers with the installed aiokafka."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SUBMODULES = {
     "coordinator.assignors.roundrobin": ("RoundRobinPartitionAssignor",),
     "coordinator.assignors.sticky.sticky_assignor": ("StickyPartitionAssignor",),
 }
-"""What programs import of each; `errors` is compared as a whole."""
+"""Names that programs import from each module; `errors` is compared completely."""
 
 
 def pair(name: str) -> tuple[ModuleType, ModuleType]:
@@ -47,10 +47,10 @@ def pair(name: str) -> tuple[ModuleType, ModuleType]:
 
 
 LEFT_OUT = {"AIOKafkaClient"}
-"""It speaks Kafka's protocol by hand."""
+"""Left out, because it speaks Kafka's protocol directly."""
 
 
-def test_the_package_has_their_names() -> None:
+def test_the_package_has_aiokafkas_names() -> None:
     ours = import_module(OURS)
     assert set(ours.__all__) == set(aiokafka.__all__) - LEFT_OUT
     assert ours.__version__ == aiokafka.__version__
@@ -64,7 +64,7 @@ def exceptions(module: ModuleType) -> dict[str, type[BaseException]]:
     }
 
 
-def test_every_error_is_there_with_its_number_and_bases() -> None:
+def test_every_error_has_the_same_number_and_bases() -> None:
     theirs, ours = exceptions(aiokafka.errors), exceptions(errors)
     assert set(ours) == set(theirs)
     for name, their in theirs.items():
@@ -76,7 +76,7 @@ def test_every_error_is_there_with_its_number_and_bases() -> None:
     assert set(errors.__all__) == set(aiokafka.errors.__all__)
 
 
-def test_numbers_lead_to_the_same_classes() -> None:
+def test_error_numbers_lead_to_the_same_classes() -> None:
     theirs = {n: kind.__name__ for n, kind in aiokafka.errors.kafka_errors.items()}
     assert {n: kind.__name__ for n, kind in errors.kafka_errors.items()} == theirs
     for number in range(-2, 200):
@@ -85,18 +85,18 @@ def test_numbers_lead_to_the_same_classes() -> None:
 
 @pytest.mark.parametrize("name", ["UnknownTopicOrPartitionError", "KafkaTimeoutError"])
 @pytest.mark.parametrize("arguments", [(), ("why",)])
-def test_errors_say_the_same(name: str, arguments: tuple[str, ...]) -> None:
+def test_errors_have_the_same_text(name: str, arguments: tuple[str, ...]) -> None:
     ours, theirs = getattr(errors, name), getattr(aiokafka.errors, name)
     assert str(ours(*arguments)) == str(theirs(*arguments))
 
 
-def test_a_brokers_error_says_what_kafka_says() -> None:
+def test_a_brokers_error_has_kafkas_description() -> None:
     said = errors.OffsetOutOfRangeError.description
     assert said == ERRORS[1].__doc__
     assert errors.NoError.description
 
 
-def test_what_programs_import_is_there() -> None:
+def test_the_modules_that_programs_import_exist() -> None:
     for module, names in SUBMODULES.items():
         ours, theirs = pair(module)
         for name in names:
@@ -116,14 +116,14 @@ def public(kind: type) -> dict[str, Any]:
 
 
 def parameters(function: Any) -> list[tuple[str, object, str]]:
-    """Names, kinds and defaults; a sentinel and classes count by their kind and name."""
+    """Return names, kinds and defaults; sentinels and classes are compared by name."""
     return [
         (p.name, p.kind, _shown(p.default)) for p in inspect.signature(function).parameters.values()
     ]
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, tuple | list):  # their empty headers are a list, ours a tuple
+    if isinstance(value, tuple | list):  # aiokafka's empty headers are a list, odradek's a tuple
         return ",".join(map(_shown, value))
     if isinstance(value, type):
         return value.__name__
@@ -135,7 +135,7 @@ def _shown(value: Any) -> str:
     ("module", "name"),
     [(m, n) for m, names in SUBMODULES.items() for n in names if m != "structs"],
 )
-def test_signatures_are_theirs(module: str, name: str) -> None:
+def test_signatures_are_aiokafkas(module: str, name: str) -> None:
     ours, theirs = (getattr(found, name) for found in pair(module))
     if not inspect.isclass(theirs):
         assert parameters(ours) == parameters(theirs)
@@ -148,7 +148,7 @@ def test_signatures_are_theirs(module: str, name: str) -> None:
         if inspect.isfunction(function) and "coordinator" not in module:
             our = inspect.getattr_static(ours, method)
             our = our.__func__ if isinstance(our, classmethod) else our
-            if method == "__aexit__":  # it is called by position
+            if method == "__aexit__":  # called by position
                 assert len(parameters(our)) == len(parameters(function))
             elif (method, name) != ("__init__", "BatchBuilder"):
                 assert parameters(our) == parameters(function), method
@@ -166,7 +166,7 @@ def test_values_have_the_same_fields(name: str) -> None:
     assert str(ours(*values)) == str(theirs(*values))
 
 
-def test_what_the_admin_client_lacks_says_so() -> None:
+def test_missing_admin_methods_name_aiokafkas_own() -> None:
     async def program() -> None:
         admin = AIOKafkaAdminClient()
         for name in ELSEWHERE:

@@ -1,4 +1,4 @@
-"""Keys go where aiokafka puts them."""
+"""Test that keys are assigned to the same partitions as in aiokafka."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.compat.aiokafka.partitioner import DefaultPartitioner, murmur2
 ALL = [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_keys_have_their_hash_and_partition() -> None:
+def test_keys_have_the_same_hash_and_partition() -> None:
     rng, ours, theirs = Random(7), DefaultPartitioner(), Theirs()
     for size in range(40):
         key = rng.randbytes(size)
@@ -20,7 +20,7 @@ def test_keys_have_their_hash_and_partition() -> None:
         assert ours(key, ALL, [3]) == theirs(key, ALL, [3])
 
 
-def test_without_a_key_it_is_one_that_has_a_leader() -> None:
+def test_without_a_key_an_available_partition_is_chosen() -> None:
     found = {DefaultPartitioner()(None, ALL, [2, 5]) for _ in range(100)}
     assert found == {2, 5}
     assert DefaultPartitioner()(None, [4], []) == 4

@@ -1,4 +1,4 @@
-"""Records as aiokafka has them."""
+"""Test consumer records as aiokafka has them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from odradek.testing import KafkaSimulation
 FIELDS = ("t", 3, 7, 1000, 1, b"k", b"value", None, 1, 5, (("h", b""),))
 
 
-def made() -> ConsumerRecord[Any, Any]:
+def aiokafka_record() -> ConsumerRecord[Any, Any]:
     [record] = records_of([Record("t", 3, 7, 1000, 1, b"k", b"value", (("h", b""),), 2)])
     return record
 
 
-def test_a_record_is_the_dataclass_that_it_is_there() -> None:
-    record, same = made(), aiokafka.structs.ConsumerRecord(*FIELDS)
+def test_a_record_equals_aiokafkas_dataclass() -> None:
+    record, same = aiokafka_record(), aiokafka.structs.ConsumerRecord(*FIELDS)
     assert (repr(record), asdict(record), vars(record)) == (repr(same), asdict(same), vars(same))
     assert record == ConsumerRecord(*FIELDS)
     assert type(record) is ConsumerRecord
@@ -47,8 +47,8 @@ def test_a_record_is_the_dataclass_that_it_is_there() -> None:
     assert (nothing.serialized_key_size, nothing.serialized_value_size) == (-1, -1)
 
 
-def test_a_record_that_refers_to_itself_can_go() -> None:
-    record = made()
+def test_a_record_in_a_cycle_is_collected() -> None:
+    record = aiokafka_record()
     gone = weakref.ref(record)
     record.value = [record]
     del record
@@ -56,7 +56,7 @@ def test_a_record_that_refers_to_itself_can_go() -> None:
     assert gone() is None
 
 
-class Fails:
+class FailsOnce:
     """A deserializer that raises once, at one value."""
 
     def __init__(self, at: bytes) -> None:
@@ -79,7 +79,7 @@ async def by_getmany(consumer: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("ask", [by_getone, by_getmany], ids=lambda ask: ask.__name__)
-def test_who_reads_before_start_is_told_to_start(ask: Callable[[Any], Any]) -> None:
+def test_reading_before_start_raises(ask: Callable[[Any], Any]) -> None:
     async def main() -> None:
         with pytest.raises(ours.errors.IllegalStateError, match="call await start\\(\\) first"):
             await ask(ours.AIOKafkaConsumer("t", bootstrap_servers="127.0.0.1:1"))
@@ -88,7 +88,7 @@ def test_who_reads_before_start_is_told_to_start(ask: Callable[[Any], Any]) -> N
 
 
 @pytest.mark.parametrize("ask", [by_getone, by_getmany], ids=lambda ask: ask.__name__)
-def test_a_deserializer_that_raises_takes_nothing_along(ask: Callable[..., Any]) -> None:
+def test_a_failing_deserializer_loses_no_records(ask: Callable[..., Any]) -> None:
     with KafkaSimulation(seed=3, brokers=1) as simulation:
         simulation.create_topic("t", partitions=2)
         for partition in range(2):
@@ -101,7 +101,7 @@ def test_a_deserializer_that_raises_takes_nothing_along(ask: Callable[..., Any])
                 "t",
                 bootstrap_servers=simulation.bootstrap_servers,
                 auto_offset_reset="earliest",
-                value_deserializer=Fails(b"5"),
+                value_deserializer=FailsOnce(b"5"),
             )
             found: list[int] = []
             failed = 0
@@ -117,7 +117,7 @@ def test_a_deserializer_that_raises_takes_nothing_along(ask: Callable[..., Any])
         simulation.run(run())
 
 
-def test_getmany_asks_for_one_amid_those_that_are_at_hand() -> None:
+def test_getmany_returns_a_single_buffered_record() -> None:
     with KafkaSimulation(seed=3, brokers=1) as simulation:
         simulation.create_topic("t", partitions=1)
         for n in range(20):
@@ -141,7 +141,7 @@ def test_getmany_asks_for_one_amid_those_that_are_at_hand() -> None:
         simulation.run(run())
 
 
-def test_records_of_a_recreated_topic_leave_the_deserializer_s_error(
+def test_the_deserializers_error_is_raised_also_if_a_topic_was_recreated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The consumer seeks back to records that it couldn't convert."""

@@ -1,4 +1,4 @@
-"""What aiokafka's keyword arguments become, and what is refused by name."""
+"""Test how aiokafka's keyword arguments are translated, and which are rejected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from odradek.runtime.credentials.token_functions import token_function
 
 
 def usual(kind: Any, **changed: Any) -> dict[str, Any]:
-    """All keywords of one of their clients, with their defaults."""
+    """Return all keywords of an aiokafka client with their defaults."""
     found = dict(kind.__init__.__kwdefaults__)
     if "acks" in found:
         found["acks"] = MISSING
@@ -44,7 +44,7 @@ def of_consumer(**changed: Any) -> Config:
     return Config(CONSUMER, settings.consumer_settings(usual(AIOKafkaConsumer, **changed)))
 
 
-def test_a_producer_has_their_defaults() -> None:
+def test_a_producer_has_aiokafkas_defaults() -> None:
     config = of_producer()
     assert str(config["bootstrap.servers"][0]) == "localhost:9092"
     assert (config["acks"], config["enable.idempotence"]) == (1, False)
@@ -57,7 +57,7 @@ def test_a_producer_has_their_defaults() -> None:
     assert config["transactional.id"] is None
 
 
-def test_a_consumer_has_their_defaults() -> None:
+def test_a_consumer_has_aiokafkas_defaults() -> None:
     config = of_consumer(group_id="board")
     assert config["auto.offset.reset"] == "latest"
     assert config["client.id"] == "aiokafka-0.14.0"
@@ -70,19 +70,19 @@ def test_a_consumer_has_their_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", ".", "..", "é", "a/b", "x" * 300, "", " "])
-def test_instance_ids_are_not_checked_as_java_checks_them(name: str) -> None:
+def test_instance_ids_are_not_checked_as_in_java(name: str) -> None:
     config = of_consumer(group_id="board", group_instance_id=name)
     assert config["group.instance.id"] == (name.strip() or None)
 
 
-def test_idempotence_is_acknowledged_by_all_and_tried_for_as_long_as_it_takes() -> None:
+def test_an_idempotent_producer_uses_acks_all_and_has_no_timeout() -> None:
     config = of_producer(enable_idempotence=True, request_timeout_ms=1000)
     assert (config["acks"], config["enable.idempotence"]) == (-1, True)
     assert config["delivery.timeout.ms"] > 1e6
     assert config["max.in.flight.requests.per.connection"] == 5
 
 
-def test_transactions_bring_idempotence() -> None:
+def test_transactions_enable_idempotence() -> None:
     config = of_producer(transactional_id="t", transaction_timeout_ms=7000)
     assert config["enable.idempotence"] is True
     assert (config["transactional.id"], config["transaction.timeout.ms"]) == ("t", 7)
@@ -101,7 +101,7 @@ def test_transactions_bring_idempotence() -> None:
         {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAINER"},
     ],
 )
-def test_what_is_no_value_there_is_none_here(wrong: dict[str, Any]) -> None:
+def test_producer_arguments_that_aiokafka_rejects_are_rejected(wrong: dict[str, Any]) -> None:
     async def theirs() -> None:
         AIOKafkaProducer(**wrong)
 
@@ -112,7 +112,7 @@ def test_what_is_no_value_there_is_none_here(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"max_poll_records": 0}, {"max_poll_records": "many"}])
-def test_so_it_is_for_consumers(wrong: dict[str, Any]) -> None:
+def test_consumer_arguments_that_aiokafka_rejects_are_rejected(wrong: dict[str, Any]) -> None:
     async def theirs() -> None:
         AIOKafkaConsumer(**wrong)
 
@@ -123,7 +123,7 @@ def test_so_it_is_for_consumers(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_name_and_a_password_go_along(mechanism: str) -> None:
+def test_user_and_password_are_translated(mechanism: str) -> None:
     config = of_producer(
         security_protocol="SASL_SSL",
         ssl_context=ssl.create_default_context(),
@@ -136,7 +136,7 @@ def test_a_name_and_a_password_go_along(mechanism: str) -> None:
     assert "pencil" not in repr(config)
 
 
-def test_kerberos_keeps_its_service() -> None:
+def test_kerberos_service_name_is_translated() -> None:
     config = of_producer(
         security_protocol="SASL_PLAINTEXT",
         sasl_mechanism="GSSAPI",
@@ -154,7 +154,7 @@ class Tokens(AbstractTokenProvider):
         return {"traceId": "7"}
 
 
-def test_a_token_provider_is_passed_on() -> None:
+def test_a_token_provider_is_translated() -> None:
     """Its coroutines run in the client's loop (`unit/runtime/test_token_functions.py`)."""
     provider = Tokens()
     found = of_producer(
@@ -174,19 +174,19 @@ def test_a_token_provider_is_passed_on() -> None:
         (of_consumer, {"group_id": "g", "partition_assignment_strategy": (dict,)}),
     ],
 )
-def test_what_cant_be_honoured_is_refused_by_name(make: Any, wrong: dict[str, Any]) -> None:
+def test_unsupported_arguments_are_rejected_by_name(make: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(RefusedSettingError, match=list(wrong)[-1]):
         make(**wrong)
 
 
-def test_assignors_are_named() -> None:
+def test_assignors_are_translated_to_names() -> None:
     classes = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
     config = of_consumer(group_id="g", partition_assignment_strategy=classes)
     names = list(config["partition.assignment.strategy"])
     assert names == ["range", "roundrobin", "sticky"]
 
 
-def test_what_changes_nothing_is_said_once(
+def test_an_argument_without_effect_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "_told", set())
@@ -197,7 +197,7 @@ def test_what_changes_nothing_is_said_once(
     assert [text.split()[0] for text in said] == ["check_crcs", "consumer_timeout_ms"]
 
 
-def test_an_answers_wait_fits_into_a_requests_time() -> None:
+def test_the_fetch_wait_is_below_the_request_timeout() -> None:
     config = of_consumer(request_timeout_ms=300)
     assert config["request.timeout.ms"] > config["fetch.max.wait.ms"]
     assert config["default.api.timeout.ms"] == 0.3
@@ -213,12 +213,12 @@ def test_an_answers_wait_fits_into_a_requests_time() -> None:
         ("[::1]", ["[::1]:9092"]),
     ],
 )
-def test_addresses_have_their_port(given: Any, found: list[str]) -> None:
+def test_addresses_get_the_default_port(given: Any, found: list[str]) -> None:
     assert servers(given) == found
 
 
 @pytest.mark.parametrize("name", ["loop", "api_version"])
-def test_old_arguments_are_taken_with_a_warning(name: str) -> None:
+def test_deprecated_arguments_are_accepted_with_a_warning(name: str) -> None:
     async def program() -> None:
         loop = asyncio.get_running_loop()
         value: Any = loop if name == "loop" else "2.0"
@@ -229,19 +229,19 @@ def test_old_arguments_are_taken_with_a_warning(name: str) -> None:
     asyncio.run(program())
 
 
-def test_a_tls_context_checks_names_as_theirs() -> None:
+def test_a_tls_context_checks_names_as_in_aiokafka() -> None:
     ours, theirs = create_ssl_context(), their_context()
     assert (ours.verify_mode, ours.check_hostname) == (theirs.verify_mode, theirs.check_hostname)
     with pytest.raises(FileNotFoundError):
         create_ssl_context(certfile="there-is-no-such-file.pem")
 
 
-def test_connections_that_nobody_uses_may_stay() -> None:
+def test_idle_connections_may_be_kept_for_ever() -> None:
     for of in (of_producer, of_consumer):
         assert of(connections_max_idle_ms=None)["connections.max.idle.ms"] == math.inf
 
 
-def test_fractions_and_flags_are_taken_as_aiokafka_takes_them() -> None:
+def test_fractions_and_flags_are_accepted_as_in_aiokafka() -> None:
     config = of_producer(linger_ms=0.5, request_timeout_ms=2000.5, enable_idempotence=1)
     assert (config["linger.ms"], config["request.timeout.ms"]) == (0.001, 2.001)
     assert config["enable.idempotence"] is True
@@ -252,6 +252,6 @@ def test_fractions_and_flags_are_taken_as_aiokafka_takes_them() -> None:
 
 
 @pytest.mark.parametrize("wrong", [("localhost", 9092), b"localhost:9092", [None]])
-def test_addresses_of_another_type_are_refused(wrong: Any) -> None:
+def test_addresses_of_another_type_are_rejected(wrong: Any) -> None:
     with pytest.raises(TypeError, match="bootstrap_servers must be host:port"):
         servers(wrong)

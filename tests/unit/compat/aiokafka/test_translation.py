@@ -1,4 +1,4 @@
-"""Errors of this package come out as aiokafka's for the same reason."""
+"""Test that odradek's errors are translated to aiokafka's errors for the same reason."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def test_a_brokers_error_keeps_its_number(number: int) -> None:
         (TopicRecreatedError(P, "a seek", "a", "b", outcome="x"), errors.IllegalStateError),
     ],
 )
-def test_others_have_their_kind(error: ours.KafkaError, kind: type[Exception]) -> None:
+def test_other_errors_have_aiokafkas_class(error: ours.KafkaError, kind: type[Exception]) -> None:
     assert type(translated(error)) is kind
 
 
-def test_a_producers_words_differ() -> None:
+def test_a_producers_error_classes_differ() -> None:
     closed, large = ours.ClientClosedError("x"), ours.RecordTooLargeError("x")
     of = (errors.ProducerClosed, errors.MessageSizeTooLargeError)
     assert isinstance(translated(closed, *of), errors.ProducerClosed)
@@ -68,20 +68,20 @@ def test_a_producers_words_differ() -> None:
     assert type(translated(offset, *of)) is errors.CommitFailedError
 
 
-def test_a_transactions_end_is_its_reason() -> None:
+def test_an_aborted_transaction_has_the_class_of_its_cause() -> None:
     aborted = ours.AbortableTransactionError("x")
     assert type(translated(aborted)) is errors.KafkaError
     aborted.__cause__ = error_for(29)
     assert isinstance(translated(aborted), errors.TopicAuthorizationFailedError)
 
 
-def test_a_position_outside_the_log_names_it() -> None:
+def test_an_offset_out_of_range_names_the_partition() -> None:
     found = translated(NoSuchOffsetError(TopicPartition("t", 1), 7, 0, 5))
     assert isinstance(found, errors.OffsetOutOfRangeError)
     assert found.args == ({("t", 1): 7},)
 
 
-def test_what_isnt_ours_stays() -> None:
+def test_other_exceptions_are_not_translated() -> None:
     with pytest.raises(ZeroDivisionError), raising():
         raise ZeroDivisionError
     with pytest.raises(errors.KafkaTimeoutError) as raised, raising():

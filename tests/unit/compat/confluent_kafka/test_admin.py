@@ -1,4 +1,4 @@
-"""The admin client refuses what confluent-kafka's does, and its futures end."""
+"""Test that the admin client rejects what confluent-kafka's does, and that its futures end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Call = Callable[[Any, Any, Any], object]
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[list[tuple[Any, Any, Any]]]:
-    """Each library, its admin module and a client of it that reaches nobody."""
+    """Yield each library, its admin module and a client of it without a reachable broker."""
     modules = [import_module(f"{library.__name__}.admin") for library in LIBRARIES]
     found = [
         (library, m, m.AdminClient(NOWHERE)) for library, m in zip(LIBRARIES, modules, strict=True)
@@ -131,7 +131,7 @@ REFUSED: list[Call] = [
 ]
 
 
-def test_arguments_are_refused_as_there(clients: list[tuple[Any, Any, Any]]) -> None:
+def test_arguments_are_rejected_as_in_confluent_kafka(clients: list[tuple[Any, Any, Any]]) -> None:
     for number, call in enumerate(REFUSED):
         found = []
         for of_library in clients:
@@ -142,7 +142,7 @@ def test_arguments_are_refused_as_there(clients: list[tuple[Any, Any, Any]]) -> 
         assert found[0] is found[1], number
 
 
-def test_passwords_that_cant_be_set_are_refused_and_not_shown() -> None:
+def test_invalid_passwords_are_rejected_and_not_shown() -> None:
     module: Any = import_module(f"{ours.__name__}.admin")
     info = module.ScramCredentialInfo(module.ScramMechanism.SCRAM_SHA_256, 4096)
     with AdminClient(NOWHERE) as client:
@@ -152,11 +152,11 @@ def test_passwords_that_cant_be_set_are_refused_and_not_shown() -> None:
                 client.alter_user_scram_credentials([upsertion])
             assert "secret" not in str(caught.value)
             assert caught.value.__cause__ is None
-            # xdist runs a last test while it handles an error of its own, which stands here then.
+            # xdist runs a last test while it handles an own error, which is the context then.
             assert "secret" not in repr(caught.value.__context__)
 
 
-def test_each_future_ends_where_nobody_is_reached() -> None:
+def test_each_future_ends_without_a_reachable_broker() -> None:
     with AdminClient(NOWHERE) as client:
         futures: list[Future[Any]] = [
             *client.create_topics([NewTopic("a"), NewTopic("b")]).values(),
@@ -171,17 +171,17 @@ def test_each_future_ends_where_nobody_is_reached() -> None:
         assert [*client.list_offsets({}), *client.delete_records([])] == []
 
 
-def test_what_is_named_twice_is_refused_and_the_rest_goes_on() -> None:
+def test_a_name_given_twice_is_rejected_and_the_others_are_not() -> None:
     with AdminClient(NOWHERE) as client:
         found = client.create_topics([NewTopic("a"), NewTopic("a", 3), NewTopic("b")])
         codes = {name: future.exception(10).args[0].name() for name, future in found.items()}  # type: ignore[union-attr]
         assert codes == {"a": "INVALID_REQUEST", "b": "_TIMED_OUT"}
 
 
-def test_calls_go_on_beside_each_other() -> None:
+def test_calls_run_concurrently() -> None:
     """The long calls end when the test closes the client, so a slow machine can't end them."""
     with AdminClient(NOWHERE) as client:
-        # pytest rewrites modules that are imported first here; in two threads at once CPython 3.11
+        # pytest rewrites modules that are first imported here; in two threads at once CPython 3.11
         # raises "SystemError: AST constructor recursion depth mismatch".
         client.describe_cluster(request_timeout=0).exception(PATIENCE)
         client.list_consumer_groups(request_timeout=0).exception(PATIENCE)
@@ -194,7 +194,7 @@ def test_calls_go_on_beside_each_other() -> None:
             short = client.describe_acls(ACL_FILTER, request_timeout=0.1)
             assert short.exception(PATIENCE).args[0].code() == KafkaError._TIMED_OUT  # type: ignore[union-attr]
             end = time.monotonic() + PATIENCE
-            while time.monotonic() < end:  # until an attempt to connect has failed in this time
+            while time.monotonic() < end:  # until a connection attempt fails within this time
                 with pytest.raises(KafkaException) as caught:
                     client.list_topics(timeout=0.1)
                 if caught.value.args[0].code() != KafkaError._TIMED_OUT:
@@ -206,7 +206,7 @@ def test_calls_go_on_beside_each_other() -> None:
         assert all(future.exception(PATIENCE) for future in long)
 
 
-def test_what_nobody_answers_is_the_calls_error_and_not_each_partitions() -> None:
+def test_a_call_without_a_response_raises_one_error_for_all_partitions() -> None:
     with AdminClient(NOWHERE) as client:
         place = TopicPartition("t", 0, 5)
         changed = client.alter_consumer_group_offsets(
@@ -217,7 +217,7 @@ def test_what_nobody_answers_is_the_calls_error_and_not_each_partitions() -> Non
             assert future.exception(10).args[0].code() == KafkaError._TIMED_OUT  # type: ignore[union-attr]
 
 
-def test_an_error_that_nobody_foresaw_is_the_futures() -> None:
+def test_an_unexpected_error_is_the_futures_error() -> None:
     with AdminClient(NOWHERE) as client:
 
         def fails(*_: Any) -> Any:
@@ -228,7 +228,7 @@ def test_an_error_that_nobody_foresaw_is_the_futures() -> None:
         assert str(client._one(1.0, fails).exception(10)) == "broken"
 
 
-def test_results_beside_errors_are_given() -> None:
+def test_results_are_returned_beside_errors() -> None:
     with AdminClient(NOWHERE) as client:
         low, high = odradek.TopicPartition("t", 0), odradek.TopicPartition("t", 1)
 

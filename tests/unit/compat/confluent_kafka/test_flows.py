@@ -1,4 +1,4 @@
-"""One flow, carried out for threads and for loops."""
+"""Test that one flow runs both in threads and in event loops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.compat.confluent_kafka.flows import Flow, awaited, carried_out
 
 
 class Client:
-    """Its calls give outcomes, or awaitables of them."""
+    """A client whose calls return outcomes, or awaitables of outcomes."""
 
     def __init__(self, *, loop: bool) -> None:
         self.loop = loop
@@ -68,7 +68,7 @@ def test_a_flow_gets_outcomes_and_errors(loop: bool) -> None:
     assert (asyncio.run(awaited(again)) if loop else carried_out(again)) == ["caught"]
 
 
-def test_a_cancellation_goes_to_the_flow_where_it_waits() -> None:
+def test_a_cancellation_is_raised_in_the_waiting_flow() -> None:
     seen: list[str] = []
 
     def waits() -> Flow[None]:

@@ -1,4 +1,4 @@
-"""Messages of records: the garbage collector sees those that something was put into."""
+"""Test that messages in reference cycles are garbage-collected."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from odradek.record import KERNEL
 RECORD = ConsumerRecord("t", 0, 1, 2, 0, b"key", b"value", (("a", b"b"),), -1)
 
 
-class Held(Exception):  # noqa: N818 - it is put wherever anything may be
-    """Something of the program's."""
+class Held(Exception):  # noqa: N818 - a class that any setter accepts
+    """An object of the program."""
 
     message: Message
 
@@ -33,7 +33,7 @@ class Held(Exception):  # noqa: N818 - it is put wherever anything may be
         lambda message, held: message.set_error(held),
     ],
 )
-def test_what_refers_back_to_its_message_is_let_go(put: Callable[[Any, Any], object]) -> None:
+def test_a_value_that_refers_to_its_message_is_collected(put: Callable[[Any, Any], object]) -> None:
     def cycle() -> ref[Held]:
         [message] = messages_of([RECORD])
         held = Held()
@@ -46,8 +46,8 @@ def test_what_refers_back_to_its_message_is_let_go(put: Callable[[Any, Any], obj
     assert found() is None
 
 
-def test_the_collector_sees_a_report_once_it_may_refer_back() -> None:
-    """A thousand at a time are let go before it could find anything in them."""
+def test_a_report_is_tracked_by_the_collector_once_it_is_changed() -> None:
+    """Untracked reports are freed by the thousand without work for the collector."""
     given = Notes()
     given.add((0, 9.0, 55, b"k", b"v", print), 2)
     (report,) = build_reports(Message, 0, "t", 3, (70, -1), None, 10.0, given)

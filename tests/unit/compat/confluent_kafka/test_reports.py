@@ -1,4 +1,4 @@
-"""Delivery reports: batch by batch into a queue, message by message out of it, each once."""
+"""Test delivery reports: queued by batch, delivered by message, each once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Scene:
         self.told.append((error, place))
 
 
-def test_a_batch_is_told_in_order() -> None:
+def test_reports_of_a_batch_come_in_order() -> None:
     scene = Scene()
     batch = scene.batch()
     scene.send(batch, 0, 1, 2)
@@ -70,7 +70,7 @@ def test_a_batch_is_told_in_order() -> None:
     assert (scene.queue.serve(0), scene.queue.empty()) == (0, True)
 
 
-def test_the_brokers_time_and_an_unknown_offset_are_told() -> None:
+def test_the_brokers_timestamp_and_an_unknown_offset_are_reported() -> None:
     scene = Scene()
     batch = scene.batch()
     scene.send(batch, 0)
@@ -79,7 +79,7 @@ def test_the_brokers_time_and_an_unknown_offset_are_told() -> None:
     assert scene.told == [(None, (2, None, b"0", (1, APPENDED)))]
 
 
-def test_an_error_is_told_of_each() -> None:
+def test_each_message_of_a_failed_batch_is_reported() -> None:
     scene = Scene(only_errors=True)
     well, ill = scene.batch(), scene.batch()
     scene.send(well, 0)
@@ -92,7 +92,7 @@ def test_an_error_is_told_of_each() -> None:
     assert len(scene.sent) == 0
 
 
-def test_what_a_callback_raises_leaves_the_rest_of_its_batch_waiting() -> None:
+def test_an_exception_of_a_callback_leaves_the_rest_of_its_batch_waiting() -> None:
     scene = Scene()
     first, second = scene.batch(), scene.batch()
 
@@ -112,25 +112,25 @@ def test_what_a_callback_raises_leaves_the_rest_of_its_batch_waiting() -> None:
     assert [place[2] for _, place in scene.told] == [b"0", b"2", b"7"]
 
 
-def test_a_message_that_comes_while_the_outcome_does_is_told() -> None:
-    """A thread looked its batch up, and was held up until that had its outcome."""
+def test_a_message_added_while_its_batch_completes_is_reported() -> None:
+    """A thread looked its batch up, and was suspended until the batch was complete."""
     scene = Scene()
     batch = scene.batch()
     scene.send(batch, 0)
     reports = scene.sent.by_batch[batch]
     batch.done.complete(BatchOutcome(0, -1))
     assert scene.queue.serve(0) == 1
-    scene.sent.by_batch[batch] = reports  # as that thread has it
+    scene.sent.by_batch[batch] = reports  # as that thread still has it
     scene.send(batch, 1)
     assert scene.queue.serve(0) == 1
     del scene.sent.by_batch[batch]
-    scene.send(batch, 2)  # and one that comes later still
+    scene.send(batch, 2)  # one that comes even later
     assert scene.queue.serve(0) == 1
     assert [place[2] for _, place in scene.told] == [b"0", b"1", b"2"]
     assert scene.sent.by_batch == {}
 
 
-def test_messages_go_where_their_batch_goes() -> None:
+def test_messages_follow_a_split_batch() -> None:
     scene = Scene()
     whole, parts = scene.batch(), (scene.batch(), scene.batch())
     scene.send(whole, 0, 1, 2)
@@ -142,8 +142,8 @@ def test_messages_go_where_their_batch_goes() -> None:
     assert [place[1] for _, place in scene.told] == [104, 105, 200]
 
 
-def test_a_report_that_is_being_made_is_not_made_again() -> None:
-    """A callback asks for its own batch's, as another thread might."""
+def test_a_report_being_built_is_not_built_again() -> None:
+    """A callback requests reports of its own batch, as another thread might."""
     scene = Scene()
     batch = scene.batch()
     made: list[int] = []
@@ -155,7 +155,7 @@ def test_a_report_that_is_being_made_is_not_made_again() -> None:
     assert (made, len(scene.told), len(scene.sent)) == ([0], 2, 0)
 
 
-def test_messages_that_wait_are_counted_while_others_are_told() -> None:
+def test_waiting_messages_are_counted_while_others_are_reported() -> None:
     scene = Scene()
     batch = scene.batch()
     left: list[int] = []
@@ -165,7 +165,7 @@ def test_messages_that_wait_are_counted_while_others_are_told() -> None:
     assert left == [2, 1, 0]
 
 
-def test_a_message_for_a_full_queue_leaves_nothing_behind() -> None:
+def test_a_message_rejected_by_a_full_queue_leaves_no_references() -> None:
     value, headers = bytes(1000), [("name", bytes(1000))]
 
     def references() -> list[int]:
@@ -187,7 +187,7 @@ def test_a_message_for_a_full_queue_leaves_nothing_behind() -> None:
             assert producer.flush(HANG_S) == 0
 
 
-def test_a_full_queue_takes_no_more() -> None:
+def test_a_full_queue_rejects_messages() -> None:
     for scene, sizes in ((Scene(most_messages=2), (1, 1, 1)), (Scene(most_bytes=10), (6, 4, 1))):
         first, second = scene.batch(), scene.batch()
         scene.send(first, 0, size=sizes[0])
@@ -196,14 +196,14 @@ def test_a_full_queue_takes_no_more() -> None:
             with pytest.raises(BufferError):
                 scene.sent.admit(sizes[2])
         first.done.complete(BatchOutcome(0, -1))
-        with pytest.raises(BufferError):  # it wasn't told yet
+        with pytest.raises(BufferError):  # it hasn't been reported yet
             scene.sent.admit(sizes[2])
         assert scene.queue.serve(0) == 1
         scene.send(second, 1, size=sizes[2])
         assert len(scene.sent) == 2
 
 
-def test_threads_lose_and_double_nothing() -> None:
+def test_threads_lose_and_duplicate_no_report() -> None:
     scene = Scene(most_messages=0, most_bytes=1 << 30)
     told: list[bytes] = []
     batches: list[ProducerBatch] = []
@@ -252,7 +252,7 @@ def test_threads_lose_and_double_nothing() -> None:
 
 @pytest.mark.parametrize("value", [b"x", "x"])
 def test_true_is_partition_1(value: str | bytes) -> None:
-    """Python's bools are ints, and `True` had meant that the message was taken already."""
+    """Python's bools are ints; `True` once meant that the message was already sent."""
     told: list[tuple[object, ...]] = []
     with FakeCluster() as cluster:
         cluster.create_topic("t", partitions=2)

@@ -1,4 +1,4 @@
-"""What confluent-kafka's settings become, and what is refused by name."""
+"""Test how confluent-kafka's settings are translated, and which are rejected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def of(kind: str, **settings: Any) -> tuple[Given, Config]:
     return found, Config(kind, found.ours)
 
 
-def test_a_producer_has_their_defaults() -> None:
+def test_a_producer_has_librdkafkas_defaults() -> None:
     found, config = of(PRODUCER)
     assert (found.most_messages, found.most_bytes) == (100_000, 1 << 30)
     assert config["delivery.timeout.ms"] == config["max.block.ms"] == 300
@@ -36,7 +36,7 @@ def test_a_producer_has_their_defaults() -> None:
     assert not found.transactional
 
 
-def test_a_consumer_has_their_defaults() -> None:
+def test_a_consumer_has_librdkafkas_defaults() -> None:
     found, config = of(CONSUMER)
     assert config["isolation.level"] == "read_committed"
     assert config["auto.offset.reset"] == "latest"
@@ -53,12 +53,12 @@ def test_a_consumer_has_their_defaults() -> None:
         *((7, "7"), ("", None), (" ", None)),
     ],
 )
-def test_instance_ids_are_not_checked_as_java_checks_them(theirs: Any, ours: str | None) -> None:
+def test_instance_ids_are_not_checked_as_in_java(theirs: Any, ours: str | None) -> None:
     assert of(CONSUMER, group__instance__id=theirs)[1]["group.instance.id"] == ours
 
 
 @pytest.mark.parametrize(("session", "heartbeat"), [("1000", 0.333), (3001, 3), (2, 0.001)])
-def test_a_short_session_has_heartbeats(session: Any, heartbeat: float) -> None:
+def test_a_short_session_shortens_the_heartbeat_interval(session: Any, heartbeat: float) -> None:
     assert of(CONSUMER, session__timeout__ms=session)[1]["heartbeat.interval.ms"] == heartbeat
 
 
@@ -69,24 +69,24 @@ def test_a_short_session_has_heartbeats(session: Any, heartbeat: float) -> None:
         *(("end", "latest"), ("error", "none")),
     ],
 )
-def test_places_to_begin_have_their_words(theirs: str, ours: str) -> None:
+def test_librdkafkas_words_for_offset_reset(theirs: str, ours: str) -> None:
     assert of(CONSUMER, auto__offset__reset=theirs)[1]["auto.offset.reset"] == ours
 
 
 @pytest.mark.parametrize(
     "changed", [{"enable__auto__offset__store": "false"}, {"on_commit": print}]
 )
-def test_some_commits_are_made_here(changed: dict[str, Any]) -> None:
+def test_some_settings_make_the_compat_module_commit(changed: dict[str, Any]) -> None:
     found, config = of(CONSUMER, **changed, auto__commit__interval__ms="250")
     assert (found.commit_every, config["enable.auto.commit"]) == (0.25, False)
 
 
-def test_without_auto_commit_nothing_is_committed_here() -> None:
+def test_without_auto_commit_the_compat_module_commits_nothing() -> None:
     found, config = of(CONSUMER, enable__auto__commit=False, enable__auto__offset__store=False)
     assert (found.commit_every, config["enable.auto.commit"]) == (None, False)
 
 
-def test_other_names_mean_the_same() -> None:
+def test_alternative_names_are_accepted() -> None:
     _, config = of(
         PRODUCER,
         **{
@@ -107,7 +107,7 @@ def test_other_names_mean_the_same() -> None:
     assert config["delivery.timeout.ms"] == config["max.block.ms"] == 5
 
 
-def test_topic_settings_stand_beside_the_others() -> None:
+def test_topic_settings_are_merged() -> None:
     _, config = of(PRODUCER, **{"default.topic.config": {"message.timeout.ms": 1000, "acks": 1}})
     assert (config["delivery.timeout.ms"], config["acks"]) == (1, 1)
     both = {"message.timeout.ms": 9000, "default.topic.config": {"message.timeout.ms": 1000}}
@@ -116,16 +116,16 @@ def test_topic_settings_stand_beside_the_others() -> None:
         of(PRODUCER, **{"default.topic.config": 3})
 
 
-def test_no_timeout_is_a_long_one() -> None:
+def test_a_timeout_of_0_becomes_a_long_one() -> None:
     assert of(PRODUCER, message__timeout__ms=0)[1]["delivery.timeout.ms"] > 1e6
 
 
 @pytest.mark.parametrize(("in_flight", "ordered"), [(5, True), ("6", False), (1000000, False)])
-def test_many_requests_in_flight_give_up_idempotence(in_flight: Any, ordered: bool) -> None:
+def test_many_requests_in_flight_disable_idempotence(in_flight: Any, ordered: bool) -> None:
     assert of(PRODUCER, max__in__flight=in_flight)[1]["enable.idempotence"] is ordered
 
 
-def test_a_transactional_producer_is_noted() -> None:
+def test_a_transactional_producer_is_recognized() -> None:
     assert of(PRODUCER, transactional__id="clerk")[0].transactional
 
 
@@ -149,7 +149,7 @@ def test_a_transactional_producer_is_noted() -> None:
         (ADMIN, {"no.such.setting": 1}, "no.such.setting"),
     ],
 )
-def test_what_cant_be_honoured_is_refused_by_name(
+def test_unsupported_settings_are_rejected_by_name(
     kind: str, settings: dict[str, Any], word: str
 ) -> None:
     with pytest.raises(KafkaException, match=word) as raised:
@@ -168,7 +168,7 @@ def test_a_consumer_needs_a_group() -> None:
         given(CONSUMER, SERVER)
 
 
-def test_callbacks_have_to_be_functions() -> None:
+def test_callbacks_must_be_callable() -> None:
     for name, kind in (("error_cb", TypeError), ("oauth_cb", TypeError), ("stats_cb", TypeError)):
         with pytest.raises(kind, match=name):
             given(PRODUCER, {**SERVER, name: 3})
@@ -176,7 +176,7 @@ def test_callbacks_have_to_be_functions() -> None:
         given(PRODUCER, {**SERVER, "throttle_cb": 3})
 
 
-def test_the_one_setting_with_an_underscore_is_taken() -> None:
+def test_log_level_is_accepted_in_spite_of_its_underscore() -> None:
     found, _ = of(PRODUCER, log_level=3)
     assert not [name for name in found.ours if name.startswith("log")]
     with pytest.raises(KafkaException, match='No such configuration property: "linger_ms"'):
@@ -184,13 +184,13 @@ def test_the_one_setting_with_an_underscore_is_taken() -> None:
 
 
 @pytest.fixture
-def nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_setting_was_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ignored_settings, "_told", set())
 
 
-@pytest.mark.usefixtures("nothing_was_told")
-def test_what_others_have_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """As librdkafka does."""
+@pytest.mark.usefixtures("no_setting_was_reported")
+def test_settings_of_other_kinds_cause_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """librdkafka does the same."""
     _, config = of(PRODUCER, **{"group.id": "g", "enable.partition.eof": True, "acks": 1})
     found, _ = of(
         CONSUMER,
@@ -217,8 +217,8 @@ def test_the_refresh_interval_is_the_age_of_metadata() -> None:
         assert of(kind, **{name: -1})[1]["metadata.max.age.ms"] > 1e9
 
 
-@pytest.mark.usefixtures("nothing_was_told")
-def test_a_registry_s_setting_is_told_where_it_belongs(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.usefixtures("no_setting_was_reported")
+def test_the_warning_for_a_registry_setting(caplog: pytest.LogCaptureFixture) -> None:
     of(PRODUCER, **{"schema.registry.url": "http://a", "basic.auth.user.info": None})
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
@@ -245,7 +245,7 @@ def test_a_token_function_gets_its_settings() -> None:
     assert asked == ["scope=x"]
 
 
-def test_an_admin_client_beside_has_the_connections_settings() -> None:
+def test_the_producers_admin_client_has_the_connection_settings() -> None:
     found, _ = of(PRODUCER, **{"linger.ms": 3, "sasl.username": "ada", "client.id": "mine"})
     first = {"bootstrap.timeout.ms": 2**31 - 1}
     assert found.admin == {**SERVER, **first, "sasl.username": "ada", "client.id": "mine"}
@@ -270,11 +270,11 @@ def test_timeouts_are_seconds() -> None:
         ("a:1", "a:1"),
     ],
 )
-def test_an_address_without_a_port_has_kafkas_usual_one(servers: str, taken: str) -> None:
+def test_an_address_without_a_port_gets_kafkas_default(servers: str, taken: str) -> None:
     assert given(ADMIN, {"bootstrap.servers": servers}).ours["bootstrap.servers"] == taken
 
 
-def test_a_name_and_a_password_are_for_a_login() -> None:
+def test_new_credentials_need_a_sasl_login() -> None:
     plain = of(ADMIN)[0]
     assert not plain.checked_login("name", "password")
     login = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN"}
@@ -289,7 +289,7 @@ def test_a_name_and_a_password_are_for_a_login() -> None:
     ("given_value", "read"),
     [(1, True), ("1", True), ("t", True), (0, False), ("F", False), ("TRUE", True)],
 )
-def test_true_and_false_have_librdkafkas_words(given_value: Any, read: bool) -> None:
+def test_librdkafkas_words_for_true_and_false(given_value: Any, read: bool) -> None:
     found, config = of(
         CONSUMER, enable__auto__commit=given_value, enable__auto__offset__store=given_value
     )
@@ -301,13 +301,13 @@ def test_true_and_false_have_librdkafkas_words(given_value: Any, read: bool) -> 
 @pytest.mark.parametrize(
     ("milliseconds", "seconds"), [(0.5, 0.001), ("0.5", 0.001), (5.0, 0.005), (0, 0), ("7", 0.007)]
 )
-def test_a_fraction_of_a_millisecond_lingers_a_whole_one(milliseconds: Any, seconds: float) -> None:
+def test_a_linger_below_a_millisecond_is_rounded_up(milliseconds: Any, seconds: float) -> None:
     assert of(PRODUCER, linger__ms=milliseconds)[1]["linger.ms"] == seconds
     assert of(PRODUCER, **{"queue.buffering.max.ms": milliseconds})[1]["linger.ms"] == seconds
 
 
 @pytest.mark.parametrize("wrong", [-0.5, float("nan"), "abc", "inf", True, [5]])
-def test_what_cannot_linger_is_refused(wrong: Any) -> None:
+def test_an_invalid_linger_is_rejected(wrong: Any) -> None:
     with pytest.raises((KafkaException, ConfigurationError)):
         of(PRODUCER, linger__ms=wrong)
 

@@ -1,4 +1,4 @@
-"""`stats_cb`: librdkafka's own statistics, of the same simulated brokers, have the same layout."""
+"""Compare `stats_cb` with librdkafka's statistics of the same simulated brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from odradek.testing import FakeCluster
 
 LIBRARIES = pytest.mark.parametrize("library", [ours, confluent_kafka], ids=["ours", "theirs"])
 EVERY = 100
-"""Milliseconds."""
+"""Interval in milliseconds."""
 Json = dict[str, Any]
 
 
@@ -33,7 +33,7 @@ def cluster() -> Iterator[FakeCluster]:
 
 
 def until(told: list[Json], good: Callable[[Json], bool], poll: Callable[[], object]) -> Json:
-    """Poll until there are statistics that are good."""
+    """Poll until the last statistics satisfy a condition."""
     deadline = time.monotonic() + 20.0
     while True:
         if told and good(told[-1]):
@@ -61,7 +61,7 @@ def produced(library: Any, cluster: FakeCluster) -> Json:
     found = until(
         told, lambda s: s["txmsgs"] == 10 and not s["msg_cnt"], lambda: producer.poll(1.0)
     )
-    with suppress(AttributeError):  # librdkafka's has none in older versions
+    with suppress(AttributeError):  # missing in older versions of confluent-kafka
         producer.close()
     return found
 
@@ -91,7 +91,7 @@ def _partitions(found: Json) -> list[tuple[str, Json]]:
 
 
 def same_layout(mine: Any, theirs: Any, path: str = "") -> None:
-    """Each of our names is one of theirs, at the same place, with a value of the same type."""
+    """Check that each of odradek's names is one of librdkafka's, with a value of the same type."""
     if not isinstance(mine, dict):
         assert type(mine) is type(theirs), path
         return
@@ -105,7 +105,7 @@ def same_layout(mine: Any, theirs: Any, path: str = "") -> None:
             same_layout(value, theirs[name], f"{path}.{name}")
 
 
-def test_a_producers_have_librdkafkas_layout(cluster: FakeCluster) -> None:
+def test_a_producers_statistics_have_librdkafkas_layout(cluster: FakeCluster) -> None:
     mine, theirs = produced(ours, cluster), produced(confluent_kafka, cluster)
     same_layout(mine, theirs)
     assert (mine["type"], theirs["type"]) == ("producer", "producer")
@@ -124,7 +124,7 @@ def test_a_producers_have_librdkafkas_layout(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_consumers_have_librdkafkas_layout(cluster: FakeCluster) -> None:
+def test_a_consumers_statistics_have_librdkafkas_layout(cluster: FakeCluster) -> None:
     produced(ours, cluster)
     mine, theirs = consumed(ours, cluster), consumed(confluent_kafka, cluster)
     same_layout(mine, theirs)
@@ -141,18 +141,18 @@ def test_a_consumers_have_librdkafkas_layout(cluster: FakeCluster) -> None:
 
 @pytest.mark.slow
 @LIBRARIES
-def test_they_come_in_poll_and_at_their_interval(library: Any, cluster: FakeCluster) -> None:
+def test_statistics_come_in_poll_at_their_interval(library: Any, cluster: FakeCluster) -> None:
     told: list[Json] = []
     made = time.monotonic()
     producer = library.Producer(settings(cluster, told))
     time.sleep(3.5 * EVERY / 1000)
-    assert told == [], "nobody has polled"
+    assert told == [], "no poll has happened"
     begun = time.monotonic()
     while len(told) < 6 and time.monotonic() < begun + 10.0:
         producer.poll(5.0)
     now = time.monotonic()
-    assert now - begun < 5.0, "a poll ends when they have come"
-    assert now - made > 5 * EVERY / 1000, "and not sooner"
+    assert now - begun < 5.0, "a poll ends when statistics arrive"
+    assert now - made > 5 * EVERY / 1000, "and not earlier"
     assert [one["ts"] for one in told] == sorted(one["ts"] for one in told)
     with suppress(AttributeError):
         producer.close()
@@ -160,7 +160,7 @@ def test_they_come_in_poll_and_at_their_interval(library: Any, cluster: FakeClus
 
 @LIBRARIES
 @pytest.mark.parametrize("given", [{"statistics.interval.ms": 0}, {"stats_cb": None}])
-def test_without_an_interval_or_a_callback_nothing_comes(
+def test_without_interval_or_callback_no_statistics_come(
     library: Any, given: Json, cluster: FakeCluster
 ) -> None:
     told: list[Json] = []
@@ -173,7 +173,7 @@ def test_without_an_interval_or_a_callback_nothing_comes(
         producer.close()
 
 
-def test_what_the_callback_raises_comes_out_of_poll(cluster: FakeCluster) -> None:
+def test_an_exception_of_the_callback_is_raised_by_poll(cluster: FakeCluster) -> None:
     def refuse(_: str) -> None:
         raise ZeroDivisionError("mine")
 
@@ -189,7 +189,7 @@ def test_what_the_callback_raises_comes_out_of_poll(cluster: FakeCluster) -> Non
     producer.close()
 
 
-def test_a_queue_waits_no_longer_than_what_is_regular() -> None:
+def test_serve_waits_until_the_next_regular_callback() -> None:
     queue, told = CallbackQueue(Given({})), list[float]()
     queue.put_every(0.05, lambda: told.append(time.monotonic()))
     assert queue.empty()
@@ -198,7 +198,7 @@ def test_a_queue_waits_no_longer_than_what_is_regular() -> None:
     assert 0.04 < time.monotonic() - begun < 5.0
     assert queue.serve(0.0) == 0
     queue.put(lambda: told.append(0.0))
-    assert queue.serve(0.0) == 1, "others needn't wait for it"
+    assert queue.serve(0.0) == 1, "other callbacks don't wait for it"
     time.sleep(0.06)
     assert not queue.empty()
     assert queue.serve(0.0) == 1
@@ -217,7 +217,7 @@ def test_statistics_keep_no_client_alive(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.slow
-def test_asyncio_clients_are_told_in_their_polls(cluster: FakeCluster) -> None:
+def test_asyncio_clients_get_statistics_in_poll(cluster: FakeCluster) -> None:
     asyncio.run(asyncio.wait_for(_polled_in_a_loop(cluster), 60.0))
 
 

@@ -1,4 +1,4 @@
-"""Our errors as confluent-kafka's codes, and what a transaction has to do next."""
+"""Test the translation of odradek's errors to confluent-kafka's codes, and transaction flags."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_brokers_error_keeps_its_number(number: int) -> None:
         (odradek.KafkaError("x"), KafkaError._FAIL),
     ],
 )
-def test_others_have_their_code(error: odradek.KafkaError, code: int) -> None:
+def test_other_errors_have_their_code(error: odradek.KafkaError, code: int) -> None:
     assert translated(error) == code
 
 
@@ -55,22 +55,22 @@ def test_an_error_without_a_code_has_that_of_its_cause() -> None:
     assert translated(error) == KafkaError.UNKNOWN_MEMBER_ID
 
 
-def test_what_ends_a_client_is_fatal() -> None:
+def test_an_error_that_ends_the_client_is_fatal() -> None:
     found = translated(odradek.errors.ClusterIdMismatchError("mine", "another", None))
     assert (found.name(), found.fatal()) == ("_FATAL", True)
 
 
 class FencedError(odradek.errors.FatalTransactionError, odradek.ProducerFencedError):
-    """As the producer raises it."""
+    """An error class as the producer raises it."""
 
 
 class StaleMemberError(
     odradek.errors.AbortableTransactionError, odradek.errors.IllegalGenerationError
 ):
-    """As the producer raises it."""
+    """An error class as the producer raises it."""
 
 
-def test_transactions_are_told_what_comes_next() -> None:
+def test_transaction_errors_have_flags_for_the_next_step() -> None:
     fenced, stale = translated(FencedError("x")), translated(StaleMemberError("x"))
     assert (fenced.name(), fenced.fatal(), fenced.retriable()) == ("_FENCED", True, False)
     assert (stale.name(), stale.txn_requires_abort()) == ("ILLEGAL_GENERATION", True)
@@ -88,15 +88,15 @@ def test_transactions_are_told_what_comes_next() -> None:
         (error_for(87), "INVALID_RECORD"),
     ],
 )
-def test_messages_that_werent_delivered_say_why(error: BaseException, name: str) -> None:
+def test_undelivered_messages_have_a_reason(error: BaseException, name: str) -> None:
     assert delivery_error(error).name() == name
 
 
-def test_a_message_that_was_sent_before_it_was_given_up_says_so() -> None:
+def test_a_purged_message_that_was_sent_has_its_own_code() -> None:
     assert delivery_error(odradek.ClientClosedError("x"), sent=True).name() == "_PURGE_INFLIGHT"
 
 
-def test_what_comes_out_is_theirs_and_caused_by_ours() -> None:
+def test_the_translated_error_is_caused_by_the_original() -> None:
     with pytest.raises(KafkaException) as raised, translating():
         raise odradek.IllegalStateError("too early")
     assert raised.value.args[0] == KafkaError._STATE

@@ -58,7 +58,7 @@ def test_a_salted_password_is_cached_until_the_credentials_change() -> None:
         ("id", True, b"n,,n=id,r="),
     ],
 )
-def test_first_messages(name: str, token: bool, sent: bytes) -> None:
+def test_the_first_message(name: str, token: bool, sent: bytes) -> None:
     """Names are escaped, nonces differ, and a delegation token is marked as one."""
     scram = Scram("SCRAM-SHA-512", Credentials(name, Secret("x")), delegation_token=token)
     rng = random.Random(1)

@@ -1,4 +1,4 @@
-"""Partitions that bring no message, in groups whose offsets are committed by the package itself."""
+"""Test partitions without messages in groups whose offsets the compat module commits."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from odradek.testing import FakeCluster
 
 
 @pytest.mark.parametrize("given", [{"enable.auto.offset.store": False}, {"on_commit": print}])
-def test_what_it_commits_itself_includes_partitions_without_messages(
+def test_commits_include_partitions_without_messages(
     given: dict[str, Any],
 ) -> None:
-    """R-GR-6: offsets that `auto.offset.reset` found, where the program stores or hears of them."""
+    """R-GR-6: offsets from `auto.offset.reset`, with `enable.auto.offset.store` or `on_commit`."""
     part = TopicPartition("t", 0)
     with FakeCluster(brokers=1) as cluster:
         cluster.create_topic("t", partitions=1)

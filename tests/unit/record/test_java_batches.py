@@ -1,4 +1,4 @@
-"""Batches that Kafka 4.3.1's own MemoryRecordsBuilder wrote, read and written again by ours."""
+"""Test with batches that Kafka 4.3.1's MemoryRecordsBuilder wrote: decode and encode them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_javas_batch_gives_its_records(name: str) -> None:
+def test_batches_of_java_are_decoded(name: str) -> None:
     found = decode(memoryview(JAVA[name]), start_offset=0)
     assert list(found.columns) == ROWS
     assert (found.next_offset, found.finished, found.batches) == (1004, True, 1)
@@ -141,14 +141,14 @@ def test_javas_batch_gives_its_records(name: str) -> None:
     assert found.last_leader_epoch == 5
 
 
-def test_log_append_time_replaces_the_producers_times() -> None:
+def test_log_append_time_replaces_the_producers_timestamps() -> None:
     found = decode(memoryview(JAVA["append"]), start_offset=0)
     assert list(found.columns) == [
         (row[0], 1800000000000, 1, row[3], row[4], row[5]) for row in ROWS
     ]
 
 
-def test_header_of_a_transactional_batch() -> None:
+def test_the_header_of_a_transactional_batch() -> None:
     header = read_header(memoryview(JAVA["zstd"]))
     assert header.transactional
     assert not header.control
@@ -160,12 +160,12 @@ def test_header_of_a_transactional_batch() -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "append"])
-def test_reference_writes_what_java_writes(name: str) -> None:
+def test_the_reference_encoder_writes_javas_batches(name: str) -> None:
     append_time = 1800000000000 if name == "append" else None
     assert encode(ROWS, leader_epoch=5, log_append_time_ms=append_time) == JAVA[name]
 
 
-def test_reference_writes_javas_empty_batch() -> None:
+def test_the_reference_encoder_writes_javas_empty_batch() -> None:
     written = encode(
         [],
         base_offset=2000,
@@ -176,12 +176,12 @@ def test_reference_writes_javas_empty_batch() -> None:
         producer_epoch=3,
         base_sequence=12,
     )
-    # Java keeps the last timestamp; every other byte but the checksum is equal.
+    # Java keeps the last timestamp; all other bytes but the checksum are equal.
     java = JAVA["empty"]
     assert (written[:17], written[21:35], written[43:]) == (java[:17], java[21:35], java[43:])
 
 
-def test_builder_writes_what_java_writes() -> None:
+def test_the_builder_writes_javas_batch() -> None:
     builder = BatchBuilder(1 << 20, None)
     for _, timestamp_ms, _, key, value, headers in ROWS:
         builder.append(key, value, headers, timestamp_ms)
@@ -192,21 +192,21 @@ def test_builder_writes_what_java_writes() -> None:
 
 
 @pytest.mark.parametrize(("name", "offset", "time"), [("abort", 1004, 100), ("commit", 1005, 200)])
-def test_reference_writes_javas_markers(name: str, offset: int, time: int) -> None:
+def test_the_reference_encoder_writes_javas_markers(name: str, offset: int, time: int) -> None:
     marker = encode_marker(
         offset, 1700000000000 + time, producer_id=77, producer_epoch=3, commit=name == "commit"
     )
     java = JAVA[name]
-    # Leader epoch, checksum and the coordinator epoch in the value are the broker's own.
+    # Leader epoch, checksum and the coordinator epoch in the value are set by the broker.
     assert (marker[:12], marker[16:17], marker[21:-5]) == (java[:12], java[16:17], java[21:-5])
 
 
-def test_empty_batch_moves_the_position_only() -> None:
+def test_an_empty_batch_only_advances_the_position() -> None:
     found = decode(memoryview(JAVA["empty"]), start_offset=2003)
     assert (found.columns.count, found.next_offset, found.batches) == (0, 2010, 1)
 
 
-def test_transaction_committed_and_aborted() -> None:
+def test_a_committed_and_an_aborted_transaction() -> None:
     def log(marker: str) -> memoryview:
         return memoryview(JAVA["zstd"] + JAVA[marker])
 
@@ -219,13 +219,13 @@ def test_transaction_committed_and_aborted() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_javas_old_messages(magic: int) -> None:
+def test_old_messages_of_java_are_decoded(magic: int) -> None:
     found = decode(memoryview(JAVA[f"magic{magic}"]), start_offset=0)
     assert list(found.columns) == [(3, 5 if magic else -1, magic - 1, b"k", b"v", ())]
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_javas_old_sets(name: str) -> None:
+def test_old_message_sets_of_java_are_decoded(name: str) -> None:
     rows: list[Row] = [
         (10, 1700000000000, 0, b"k1", b"value one", ()),
         (11, 1700000000005, 0, None, b"no key", ()),
@@ -241,8 +241,8 @@ def test_javas_old_sets(name: str) -> None:
     assert (found.next_offset, found.finished) == (16, True)
 
 
-def test_java_writes_the_wrong_header_checksum_of_format_0() -> None:
-    """So the frames above are those of KAFKA-3160."""
+def test_java_writes_a_wrong_header_checksum_in_format_0() -> None:
+    """This shows that the frames above have the fault KAFKA-3160."""
     at = OLD["0-lz4"].index(bytes.fromhex("04224d18"))
     assert OLD["0-lz4"][at : at + 6] == OLD["1-lz4"][at + 8 : at + 14]
     assert OLD["0-lz4"][at + 6] != OLD["1-lz4"][at + 14]

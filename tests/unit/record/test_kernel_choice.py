@@ -1,4 +1,4 @@
-"""Which implementation runs, and what importing it costs."""
+"""Test the choice between the native and the Python implementation, and its imports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choice_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_kernel("python") == "python"
     with pytest.raises(ConfigurationError, match="must be native or python"):
         choose_kernel("rust")
@@ -43,10 +43,10 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(KERNEL != "native", reason="plain Python needs the library")
-def test_native_kernels_work_where_the_checksum_library_does_not() -> None:
+def test_native_kernels_work_without_the_checksum_library() -> None:
     program = (
         "import sys\n"
-        "sys.modules['google_crc32c'] = None\n"  # as it warns and crawls on musl and 3.14t
+        "sys.modules['google_crc32c'] = None\n"  # the library warns and is slow on musl and 3.14t
         "from odradek import Consumer, Producer\n"
         "from odradek.testing import FakeCluster\n"
         "with FakeCluster(topics=['flights:1']) as cluster:\n"
@@ -62,7 +62,7 @@ def test_native_kernels_work_where_the_checksum_library_does_not() -> None:
 
 
 @pytest.mark.slow
-def test_python_by_choice_is_silent_and_by_default_says_so_once() -> None:
+def test_python_as_a_fallback_is_logged_once_and_as_a_choice_never() -> None:
     program = (
         "import logging\n"
         "logging.basicConfig(format='%(levelname)s %(name)s: %(message)s')\n"
@@ -83,7 +83,7 @@ def test_python_by_choice_is_silent_and_by_default_says_so_once() -> None:
     assert fallen.stderr.count("it is broken") == len(kernel_sources.KERNELS)
 
 
-def test_a_binary_whose_sources_changed_counts_as_not_built(
+def test_a_binary_with_changed_sources_counts_as_not_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "odradek.record.kernel"
@@ -93,7 +93,7 @@ def test_a_binary_whose_sources_changed_counts_as_not_built(
     assert built == kernel_sources.digest(RECORD, name)
     monkeypatch.setitem(sys.modules, name, SimpleNamespace(SOURCES=built))
     monkeypatch.setattr(kernel_sources, "__file__", str(tmp_path / "kernel_sources.py"))
-    assert kernel_sources.load(name) == "not compiled"  # never the source as slow Python
+    assert kernel_sources.load(name) == "not compiled"  # the slow Python source isn't used either
     (tmp_path / f"kernel{EXTENSION_SUFFIXES[0]}").touch()
     assert not isinstance(kernel_sources.load(name), str)
     for source in kernel_sources.sources(name):
@@ -106,7 +106,7 @@ def test_a_binary_whose_sources_changed_counts_as_not_built(
 
 
 @pytest.mark.slow
-def test_records_need_no_arrow_and_no_codec() -> None:
+def test_records_need_neither_arrow_nor_a_codec() -> None:
     program = (
         "import sys\n"
         "from odradek import record\n"

@@ -1,4 +1,4 @@
-"""Messages that have come already: `poll()` hands them out, each made once."""
+"""Test that `poll()` returns buffered messages, each of which is created once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from odradek.errors import TopicRecreatedError
 from odradek.testing import FakeCluster
 
 RECORDS = 1100
-"""More than an iteration makes at once."""
+"""More than an iteration creates at once."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def servers() -> Iterator[str]:
         producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "linger.ms": 5000})
         for number in range(RECORDS):
             producer.produce("t", str(number).encode(), partition=0)
-        producer.flush()  # they go together
+        producer.flush()  # all in one batch
         producer.close()
         yield brokers.bootstrap_servers
 
@@ -39,7 +39,7 @@ def config(servers: str, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False} | more
 
 
-def test_a_callback_in_between_doesnt_have_messages_made_anew(
+def test_a_callback_between_polls_does_not_recreate_messages(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -60,14 +60,14 @@ def test_a_callback_in_between_doesnt_have_messages_made_anew(
             assert message is not None
             assert message.value() == str(number).encode()
             time.sleep(0.002)
-        assert len(told) > 10  # callbacks came in between
+        assert len(told) > 10  # callbacks ran in between
         assert made == [1024]
     finally:
         consumer.close()
 
 
-def test_no_poll_without_patience_misses_what_has_come(servers: str) -> None:
-    """Not even where the loop has its turn after the last record of those that were made."""
+def test_poll_without_a_timeout_returns_buffered_messages(servers: str) -> None:
+    """Also if the event loop runs after the last of the created messages."""
 
     async def values() -> list[Any]:
         consumer = AIOConsumer(config(servers))
@@ -86,8 +86,8 @@ def test_no_poll_without_patience_misses_what_has_come(servers: str) -> None:
     "error",
     [IllegalStateError("gone"), TopicRecreatedError(odradek.TopicPartition("t", 0), "seek")],
 )
-def test_a_partition_that_is_gone_keeps_no_other_from_being_given_back(error: KafkaError) -> None:
-    """Else the error would replace the program's own, and the others' messages were lost."""
+def test_messages_are_put_back_although_a_partition_is_gone(error: KafkaError) -> None:
+    """Otherwise the error would replace the program's, and messages of the others be lost."""
     places = [odradek.TopicPartition(name, 0) for name in "tuv"]
     sought: list[odradek.TopicPartition] = []
 

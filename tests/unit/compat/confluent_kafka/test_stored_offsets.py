@@ -1,4 +1,4 @@
-"""What a consumer's books hold, callbacks that wait, topics and patterns."""
+"""Test a consumer's stored offsets, queued callbacks, topics and patterns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def offsets(books: OffsetBooks) -> dict[odradek.TopicPartition, int]:
     return {place: offset.offset for place, offset in books.to_commit().items()}
 
 
-def test_what_was_handed_out_is_committed_once() -> None:
+def test_returned_records_are_committed_once() -> None:
     books = OffsetBooks(store=True)
     assert books.position(HERE).offset == -1001
     books.handed_out(record(6))
@@ -52,7 +52,7 @@ def test_what_was_handed_out_is_committed_once() -> None:
     assert (books.position(HERE).offset, offsets(books)) == (-1001, {})
 
 
-def test_what_is_stored_by_hand_is_committed_alone() -> None:
+def test_only_offsets_stored_by_the_program_are_committed() -> None:
     books = OffsetBooks(store=False)
     books.handed_out(record(6))
     books.handed_out(record(1, partition=1))
@@ -66,7 +66,7 @@ def test_what_is_stored_by_hand_is_committed_alone() -> None:
     assert books.position(("t", 1)).offset == -1001
 
 
-class AtItsEnd:
+class ConsumerAtEnd:
     """A consumer of one partition."""
 
     lags: int | None = None
@@ -82,8 +82,8 @@ class AtItsEnd:
         return self.lags == 0
 
 
-def test_an_end_is_told_once() -> None:
-    ends, consumer = PartitionEnds(), AtItsEnd()
+def test_the_end_of_a_partition_is_reported_once() -> None:
+    ends, consumer = PartitionEnds(), ConsumerAtEnd()
     for lags in (None, 3):
         consumer.lags = lags
         assert (ends.reached(consumer), ends.waits) == ([], True)
@@ -103,7 +103,7 @@ def test_an_end_is_told_once() -> None:
     assert (ends.reached(consumer), ends.waits) == ([], False)
 
 
-def test_callbacks_wait_until_they_are_asked_for() -> None:
+def test_callbacks_wait_until_they_are_served() -> None:
     queue, made = CallbackQueue(Given({})), list[int]()
     assert queue.serve(0) == 0
     for number in range(3):
@@ -112,7 +112,7 @@ def test_callbacks_wait_until_they_are_asked_for() -> None:
     assert (queue.serve(0), made, queue.serve(0)) == (3, [0, 1, 2], 0)
 
 
-def test_what_a_callback_raises_leaves_the_others_waiting() -> None:
+def test_an_exception_of_a_callback_leaves_the_others_waiting() -> None:
     queue, made = CallbackQueue(Given({})), list[int]()
 
     def fail() -> None:
@@ -126,14 +126,14 @@ def test_what_a_callback_raises_leaves_the_others_waiting() -> None:
     assert (queue.serve(0), made) == (1, [1, 2])
 
 
-def test_what_callbacks_add_waits_for_the_next_time() -> None:
+def test_a_callback_added_by_a_callback_runs_at_the_next_serve() -> None:
     queue, made = CallbackQueue(Given({})), list[int]()
     queue.put(lambda: queue.put(lambda: made.append(1)))
     assert (queue.serve(0), made) == (1, [])
     assert (queue.serve(0), made) == (1, [1])
 
 
-def test_errors_are_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_are_reported_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     told: list[KafkaError] = []
     given = Given({}, error_cb=told.append, logger=logging.getLogger("of the program"))
     queue = CallbackQueue(given)
@@ -157,8 +157,8 @@ def test_errors_are_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert not CallbackQueue(Given({})).hears
 
 
-def test_a_connection_that_is_closed_on_purpose_is_no_error() -> None:
-    """The bootstrap address's, once the brokers are known; idle ones."""
+def test_a_connection_closed_on_purpose_is_no_error() -> None:
+    """For example the bootstrap connection, once brokers are known, or an idle one."""
     told: list[KafkaError] = []
     queue = CallbackQueue(Given({}, error_cb=told.append))
     fields = {"address": "h:1", "error": "closed: idle", "in_flight": 0}
@@ -192,7 +192,7 @@ def test_other_topics_are_names() -> None:
             topics_or_pattern(wrong)
 
 
-def test_callbacks_of_rebalances_are_functions() -> None:
+def test_rebalance_callbacks_must_be_callable() -> None:
     assert checked_callbacks(on_assign=None, on_revoke=print) == {
         "on_assign": None,
         "on_revoke": print,
@@ -201,7 +201,7 @@ def test_callbacks_of_rebalances_are_functions() -> None:
         checked_callbacks(on_lost=3)
 
 
-def test_a_running_callback_is_known_inside_of_it_alone() -> None:
+def test_a_running_callback_is_visible_only_inside_of_it() -> None:
     running, seen = RunningCallback(), list[Any]()
 
     def callback(consumer: Any, partitions: list[TopicPartition]) -> None:
@@ -234,7 +234,7 @@ def test_arguments_of_produce() -> None:
             check_messages(batch)
 
 
-def test_a_program_is_told_once_that_its_call_came_too_late() -> None:
+def test_an_exceeded_max_poll_interval_is_reported_once() -> None:
     consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
     assert consumer._core._too_late() is None
     fields = {"what": "g", "state": "stale", "event": "poll_overdue", "why": "late"}
