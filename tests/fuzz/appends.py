@@ -39,7 +39,7 @@ class Appends:
     level: int | None
     records: Sequence[Record]
     ends: int
-    """What follows: 1 closed, 2 built again, 3 released."""
+    """Next action: 1 closed, 2 built again, 3 released."""
 
 
 class Appending:

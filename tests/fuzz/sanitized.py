@@ -180,7 +180,7 @@ class Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-            return self._crash("it went on for ever")
+            return self._crash("it never ended")
         finally:
             self._log.flush()
             self._log.seek(0)

@@ -94,9 +94,9 @@ class Services:
         except (IndexError, ValueError, OverflowError):
             assert not sound, "sound headers were refused"
             return
-        assert 0 <= start <= stop < len(ends), "headers that aren't there were read"
+        assert 0 <= start <= stop < len(ends), "missing headers were read"
         part = ends[start : stop + 1]
-        assert all(0 <= a <= b <= len(data) for a, b in pairwise(part)), "bytes that aren't there"
+        assert all(0 <= a <= b <= len(data) for a, b in pairwise(part)), "missing bytes"
         plain = RawHeaderColumn(ends, bytes(data)).lists(start, stop)
         assert read == [tuple(each) for each in plain]
 
@@ -132,10 +132,10 @@ class Services:
     def _plainly(
         self, ends: Any, data: bytes, bits: Any, start: int, stop: int
     ) -> list[bytes | None]:
-        assert 0 <= start <= stop < len(ends), "entries that aren't there were read"
+        assert 0 <= start <= stop < len(ends), "missing entries were read"
         told: list[bytes | None] = []
         for i in range(start, stop):
-            assert 0 <= ends[i] <= ends[i + 1] <= len(data), "bytes that aren't there were read"
+            assert 0 <= ends[i] <= ends[i + 1] <= len(data), "missing bytes were read"
             there = bits is None or bits[i >> 3] >> (i & 7) & 1
             told.append(data[ends[i] : ends[i + 1]] if there else None)
         return told
@@ -151,7 +151,7 @@ class Services:
         except ValueError:
             assert not sound or count != len(ends) - 1, "sound entries were refused"
             return
-        assert sound, "bytes that aren't there were hashed"
+        assert sound, "missing bytes were hashed"
         assert list(found) == [text_hash(data[a:b]) for a, b in pairwise(ends)]
 
     def _far(self) -> int:
@@ -180,14 +180,14 @@ class Services:
                 self._kernel.build_rows((list, int, dict)[self._pick(3)], "t", 1, part, 3)
             except TypeError:
                 return
-            raise AssertionError("rows of a class that is no tuple were made")
+            raise AssertionError("rows of a class that is no tuple were created")
         try:
             found = self._kernel.build_rows(ConsumerRecord, "t", 1, part, epochs, Unread)
         except (IndexError, ValueError, OverflowError):
             assert not sound, "sound rows were refused"
             return
-        assert min(part.start, part.count) >= 0, "rows that aren't there were read"
-        assert part.start + part.count <= columns.count, "rows that aren't there were read"
+        assert min(part.start, part.count) >= 0, "missing rows were read"
+        assert part.start + part.count <= columns.count, "missing rows were read"
         expected = rows.build_rows(ConsumerRecord, "t", 1, part, epochs, Unread)
         assert found == expected
         assert [type(row) for row in found] == [type(row) for row in expected]
