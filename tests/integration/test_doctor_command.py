@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 from odradek import Consumer, Producer
 from odradek.cli import build
-from odradek.cli.doctor import surroundings
+from odradek.cli.doctor import environment
 from odradek.cli.doctor.findings import STATUSES, Trouble
 from odradek.common.types import Address
 from odradek.protocol.messages.produce import ProduceRequest
@@ -41,7 +41,7 @@ SENT = 40
 @pytest.fixture(autouse=True)
 def not_in_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend not to run in a container, because there the messages differ."""
-    monkeypatch.setattr(surroundings, "in_container", lambda: False)
+    monkeypatch.setattr(environment, "in_container", lambda: False)
 
 
 def doctor(*words: str, timeout: float = 15.0) -> tuple[int, dict[str, Any]]:
@@ -141,7 +141,7 @@ def test_an_unknown_host_name() -> None:
 
 
 def test_host_docker_internal_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    monkeypatch.setattr(environment, "in_container", lambda: True)
     status, found = doctor("host.docker.internal:9092")
     if status == 0:
         pytest.skip("this machine knows the name")
@@ -149,7 +149,7 @@ def test_host_docker_internal_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_localhost_in_a_container(monkeypatch: pytest.MonkeyPatch, unused_address: str) -> None:
-    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    monkeypatch.setattr(environment, "in_container", lambda: True)
     status, found = doctor(unused_address)
     assert status == STATUSES[Trouble.NETWORK] == 11
     what = first(found)["what"]
@@ -255,7 +255,7 @@ def test_brokers_that_advertise_localhost(
     """Run in a container with brokers that advertise localhost, a common mistake in tutorials."""
     advertise(fake, lambda i: Address("localhost", 1 + i))
     port = fake.bootstrap_servers.rpartition(":")[2]
-    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    monkeypatch.setattr(environment, "in_container", lambda: True)
     # A name of this machine that isn't localhost, like the name of a service.
     host = socket.gethostname()
     monkeypatch.setattr("odradek.runtime.resolver.look_up", _also(host))
@@ -443,7 +443,7 @@ def test_the_page(fake: FakeCluster, unused_address: str, monkeypatch: pytest.Mo
     monkeypatch.setattr("odradek.runtime.resolver.look_up", _also(host))
     told = {f"{host}:{port}": "kafka.example:9092", "localhost:2": "localhost:9092"}
     check_example("advertised", [f"{host}:{port}"], told)
-    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    monkeypatch.setattr(environment, "in_container", lambda: True)
     check_example("container", [unused_address], {unused_address.rpartition(":")[2]: "9092"})
 
 

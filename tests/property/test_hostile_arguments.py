@@ -48,7 +48,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.config import OPTIONS, Config
 from odradek.common.errors import ClientBrokenError, ConfigurationError, KafkaError
-from odradek.common.options.spellings import sealed
+from odradek.common.options.option_aliases import sealed
 from odradek.common.public_names import APART, PLACES
 from odradek.runtime.hosts.record_future import ArrowFuture, ManyFuture, RecordFuture
 from odradek.serialization import (

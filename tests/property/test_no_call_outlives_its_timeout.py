@@ -247,6 +247,6 @@ def test_every_public_call_with_a_timeout_is_in_the_table() -> None:
         (Producer, "outcome_deadline"),
     }  # what the futures need
     # They go to any broker, to leaders, to coordinators or to each broker: one of each is above,
-    # and simulation/test_admin_asking.py tries them all with dead brokers.
+    # and simulation/test_admin_batched_calls.py tries them all with dead brokers.
     inside |= {(Admin, name) for name, *_ in ADMIN_CALLS}
     assert found - inside <= set(CALLS), "calls that nobody tries with every broker dead"

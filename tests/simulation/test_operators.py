@@ -14,7 +14,7 @@ from tests.simulation.spoilt_answers import spoil_answers
 from tests.volume import WHOLE, part
 
 from odradek.clients.admin import groups
-from odradek.clients.asking import _Taken
+from odradek.clients.batched_calls import _Taken
 from odradek.common.errors.kafka import GroupIdNotFoundError
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -1,6 +1,6 @@
 """Check that a kept frame reads the topic's current records each time, as with the JVM connector.
 
-Spark plans a loaded frame once (see `odradek.spark.tasks.later_runs`): each test runs a plan again.
+Spark plans a loaded frame once (`odradek.spark.tasks.cached_plans`): each test runs a plan again.
 `test_parity` compares frames, views and the static side of a join with the JVM connector's;
 `guide_job` runs some through Spark Connect.
 """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from odradek.api.asyncio_base import AsyncClient
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.producer.producer_engine import ProducerEngine
-from odradek.common.options.habits import with_keywords
+from odradek.common.options.migration_hints import with_keywords
 from odradek.common.types import TopicPartition
 
 if TYPE_CHECKING:

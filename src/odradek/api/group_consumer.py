@@ -26,7 +26,7 @@ from odradek.clients.consumer.partition_arguments import (
 from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
 from odradek.common.arguments import flag, names, topic_name
 from odradek.common.errors import KafkaError
-from odradek.common.options.habits import with_keywords
+from odradek.common.options.migration_hints import with_keywords
 from odradek.common.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from odradek.clients.any_broker import AnyBrokerCall, Brokers
-from odradek.clients.asking import Inquiry, Outcome, Said, ask, ask_brokers
+from odradek.clients.batched_calls import Inquiry, Outcome, Said, ask, ask_brokers
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError, error_for
 from odradek.common.notebooks.display import Shown

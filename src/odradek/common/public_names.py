@@ -47,7 +47,7 @@ MODULES: dict[str, dict[str, str]] = {
             ClusterDescription FeatureDescription FeatureUpdate FeatureVersions QuorumDescription
             QuorumReplica RaftVoterEndpoint
         """,
-        "odradek.clients.admin.cluster_questions": "ClusterClock",
+        "odradek.clients.admin.cluster_facts": "ClusterClock",
         "odradek.clients.admin.configs": "AlterConfigOp ConfigEntry ConfigResource ConfigSynonym",
         "odradek.clients.admin.examination": "Examination GroupStanding",
         "odradek.clients.admin.group_offsets": "ShareGroupOffset",
@@ -150,11 +150,11 @@ MODULES: dict[str, dict[str, str]] = {
             RecordDeserializationError RegistryAuthenticationError RegistryUnreachableError
             SchemaNotFoundError SchemaRegistryError SerializationError
         """,
-        "odradek.spark.problems": """
+        "odradek.spark.checkpoint_errors": """
             DataLossError MissingTopicError NoProgressError OptionError OutageError
             TimestampRangeError UndecodableValueError
         """,
-        "odradek.spark.sink.sink_problems": """
+        "odradek.spark.sink.sink_errors": """
             ReplayError SinkContextError SinkRowError SinkSchemaError SinkWriteError
         """,
         "odradek.spark.values.decoding": "ValueDecodeError",
@@ -314,7 +314,7 @@ def lazy_names(
             return getattr(import_module(MOVED[name]), name)
         if searching or name.startswith("_"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        from odradek.common.options.habits import missing_name
+        from odradek.common.options.migration_hints import missing_name
 
         if module == TOP and f"{TOP}.{name}" in (*APART, f"{TOP}.compat"):
             raise AttributeError(f"write import {module}.{name} first: it isn't loaded by itself")

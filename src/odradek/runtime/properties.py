@@ -18,7 +18,7 @@ from odradek.clients.caller_flow import shorten
 from odradek.common.arguments import refusal, shown
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
-from odradek.common.options.spellings import sealed
+from odradek.common.options.option_aliases import sealed
 from odradek.common.secret import clear_locals, private
 
 logger = logging.getLogger("odradek")

@@ -7,7 +7,7 @@ from odradek.api.admin import Admin
 from odradek.api.base import on_host
 from odradek.clients.admin.admin_call import by_any
 from odradek.clients.admin.admin_engine import AdminEngine
-from odradek.clients.asking import Inquiry
+from odradek.clients.batched_calls import Inquiry
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.errors.kafka import InvalidRequestError, UnsupportedVersionError
 from odradek.protocol.messages import create_topics as c

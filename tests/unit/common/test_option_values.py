@@ -15,7 +15,7 @@ import pytest
 
 from odradek.common.config import CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
-from odradek.common.options.spellings import sealed
+from odradek.common.options.option_aliases import sealed
 from odradek.common.options.table import OPTIONS
 from odradek.common.options.values import Option
 from odradek.common.secret import Secret

@@ -12,8 +12,8 @@ import pytest
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError, KafkaError, UnsupportedFeatureError
+from odradek.common.options.option_aliases import ALIASES, REFUSED
 from odradek.common.options.security import IGNORED, SECRETS
-from odradek.common.options.spellings import ALIASES, REFUSED
 from odradek.common.options.table import OPTIONS
 from odradek.common.proxy import Proxy
 from odradek.common.secret import Secret

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from odradek.common.options.option_aliases import ALIASES
 from odradek.common.options.security import SECRETS
-from odradek.common.options.spellings import ALIASES
 from odradek.serialization.registry.settings import SECRETS as REGISTRY_SECRETS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"

@@ -23,7 +23,7 @@ import typer
 from odradek.api.admin import Admin
 from odradek.cli.console.properties import UsageError
 from odradek.cli.console.waiting import Failing, ending, perhaps_unread, say, telling_of_waiting
-from odradek.cli.frame.likenesses import told_with_likenesses
+from odradek.cli.frame.name_suggestions import told_with_likenesses
 from odradek.cli.frame.results import (
     Result,
     as_document,
@@ -32,7 +32,7 @@ from odradek.cli.frame.results import (
     show_found,
 )
 from odradek.cli.frame.settings import BOOTSTRAP, COMMAND_CONFIG, PROFILE, Flags, settings
-from odradek.clients.first_contact import seconds_to_reach
+from odradek.clients.bootstrap_timeout import seconds_to_reach
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import BrokerIdNotRegisteredError
 from odradek.common.printable import printable

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from odradek.cli.console.properties import refuse
+from odradek.common.options.option_aliases import sealed
 from odradek.common.options.properties import idle_names
-from odradek.common.options.spellings import sealed
 from odradek.common.secret import Secret
 from odradek.runtime.private_files import home_directory
 

@@ -38,7 +38,7 @@ from odradek.cli.pipeline.checkpoint import SCHEME, local_path
 from odradek.cli.pipeline.document import Document, Node, Problems, close_to
 from odradek.cli.pipeline.lock import resolved
 from odradek.common.errors import KafkaError
-from odradek.common.options.spellings import sealed
+from odradek.common.options.option_aliases import sealed
 from odradek.serialization.registry.settings import SYNONYMS, URL
 
 OURS = "odradek"

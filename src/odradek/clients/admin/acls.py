@@ -12,7 +12,7 @@ from typing import Any
 
 from odradek.clients.admin.admin_arguments import some_of
 from odradek.clients.admin.admin_call import AdminCall, by_any, one
-from odradek.clients.asking import Inquiry, Said
+from odradek.clients.batched_calls import Inquiry, Said
 from odradek.clients.descriptions import OPERATIONS
 from odradek.common.arguments import choice, refusal, text
 from odradek.protocol.messages import create_acls as c

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from odradek.clients.asking import Inquiry, Outcome, ask, ask_brokers, ask_leaders, gather
+from odradek.clients.batched_calls import Inquiry, Outcome, ask, ask_brokers, ask_leaders, gather
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.common.errors import first_use
 from odradek.common.types import TopicPartition

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from odradek.clients.admin.admin_call import AdminCall
 from odradek.clients.any_broker import AnyBrokerCall
-from odradek.clients.asking import Inquiry, Outcome, ask_brokers
+from odradek.clients.batched_calls import Inquiry, Outcome, ask_brokers
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import BrokerDescription, check_metadata, note_brokers
 from odradek.common.errors import KafkaError

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from odradek.clients.admin.admin_arguments import some_of
 from odradek.clients.admin.admin_call import AdminCall, by_any, one
-from odradek.clients.asking import Inquiry, ask
+from odradek.clients.batched_calls import Inquiry, ask
 from odradek.clients.descriptions import (
     BrokerDescription,
     EmptyAnswerError,

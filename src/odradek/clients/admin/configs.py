@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.clients.admin.admin_arguments import keys, setting, some_of
 from odradek.clients.admin.admin_call import AdminCall, merged, one
-from odradek.clients.asking import Inquiry, Outcome, Said, ask, ask_brokers
+from odradek.clients.batched_calls import Inquiry, Outcome, Said, ask, ask_brokers
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.arguments import INT32_MAX, choice, flag, mapping, refusal, shown, text
 from odradek.common.errors import ConfigurationError

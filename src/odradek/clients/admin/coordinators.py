@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from odradek.clients.any_broker import Brokers
-from odradek.clients.asking import (
+from odradek.clients.batched_calls import (
     Inquiry,
     Outcome,
     ask_coordinator,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.admin.admin_arguments import keys, offsets_by_partition
 from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, by_coordinators
-from odradek.clients.asking import FINAL, Inquiry, Said
+from odradek.clients.batched_calls import FINAL, Inquiry, Said
 from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.partition_arguments import some_partitions
 from odradek.clients.consumer.records import OffsetAndMetadata

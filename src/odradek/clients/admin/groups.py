@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from odradek.clients.admin.admin_arguments import keys
 from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, merged
 from odradek.clients.admin.api_versions import list_brokers
-from odradek.clients.asking import Inquiry, Outcome, Said, ask_brokers
+from odradek.clients.batched_calls import Inquiry, Outcome, Said, ask_brokers
 from odradek.clients.consumer.group.embedded_protocol import (
     decode_assignment,
     decode_subscription,

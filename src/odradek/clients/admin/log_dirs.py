@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from odradek.clients.admin.admin_arguments import brokers as broker_ids
 from odradek.clients.admin.admin_call import AdminCall, by_brokers
 from odradek.clients.admin.groups import of_all_brokers, outcome_of_brokers
-from odradek.clients.asking import Inquiry, Outcome, Said
+from odradek.clients.batched_calls import Inquiry, Outcome, Said
 from odradek.clients.consumer.partition_arguments import one_partition
 from odradek.common.arguments import INT32_MAX, iterable, mapping, refusal, text, whole_number
 from odradek.common.errors import KafkaError

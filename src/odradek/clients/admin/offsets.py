@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odradek.clients.admin.admin_call import AdminCall, by_leaders
-from odradek.clients.asking import MOVED, Inquiry, Said
+from odradek.clients.batched_calls import MOVED, Inquiry, Said
 from odradek.clients.consumer.partition_arguments import one_partition
 from odradek.common.arguments import choice, mapping, timestamp
 from odradek.common.types import TopicPartition

@@ -12,7 +12,7 @@ from typing import Any
 
 from odradek.clients.admin.admin_arguments import brokers
 from odradek.clients.admin.admin_call import AdminCall, by_any, one
-from odradek.clients.asking import Inquiry, Outcome, Said
+from odradek.clients.batched_calls import Inquiry, Outcome, Said
 from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
 from odradek.common.arguments import choice, flag, mapping
 from odradek.common.errors.kafka import (

@@ -20,7 +20,7 @@ from odradek.clients.admin.admin_arguments import (
 )
 from odradek.clients.admin.admin_call import AdminCall, by_any, by_leaders
 from odradek.clients.any_broker import AnyBrokerCall
-from odradek.clients.asking import MOVED, Inquiry, Outcome, Said, ask
+from odradek.clients.batched_calls import MOVED, Inquiry, Outcome, Said, ask
 from odradek.clients.descriptions import TopicDescription, describe_each, list_topics
 from odradek.common.arguments import flag
 from odradek.common.errors import KafkaError

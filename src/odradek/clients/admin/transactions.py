@@ -20,7 +20,7 @@ from odradek.clients.admin.admin_call import (
 )
 from odradek.clients.admin.groups import of_coordinators
 from odradek.clients.admin.reassignments import by_topic
-from odradek.clients.asking import MOVED, Inquiry, Outcome, Said, ask_leaders
+from odradek.clients.batched_calls import MOVED, Inquiry, Outcome, Said, ask_leaders
 from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.clients.descriptions import describe_each, leaders, list_topics

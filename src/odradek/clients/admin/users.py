@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from odradek.clients.admin.admin_arguments import keys, some_of
 from odradek.clients.admin.admin_call import AdminCall, by_any, one
-from odradek.clients.asking import Inquiry, Outcome, Said, ask
+from odradek.clients.batched_calls import Inquiry, Outcome, Said, ask
 from odradek.common.arguments import (
     checked_timeout,
     choice,

@@ -27,7 +27,7 @@ from odradek.clients.consumer.subscription_state import (
     Selector,
     SubscriptionState,
 )
-from odradek.clients.impatience import LEAST
+from odradek.clients.unavailable_timeout import LEAST
 from odradek.common.config import Config
 from odradek.common.errors import IllegalStateError, first_use
 from odradek.common.types import Lock, Rng, TopicPartition

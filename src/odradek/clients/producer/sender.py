@@ -1,11 +1,11 @@
 """Send ready batches in Produce requests, in order; idempotent unless options say otherwise.
 
 In: batches from the accumulator, the snapshot, responses. Out: requests, requested refreshes;
-responses are passed to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its
-retries), R-PR-2, R-RT-1 (exponential backoff per batch, skipped once if there is a newer leader
-epoch). Without idempotence batches have no sequence, and order is kept only with one request in
-flight; with acks=0 a batch has its outcome once it is written to its socket. Must not: decide the
-outcome of a batch; iterate over partitions without batches.
+responses are passed to `batch_completion`, by batch. Rules: R-PR-1 (a batch keeps its sequence
+over all its retries), R-PR-2, R-RT-1 (exponential backoff per batch, skipped once if there is a
+newer leader epoch). Without idempotence batches have no sequence, and order is kept only with one
+request in flight; with acks=0 a batch has its outcome once it is written to its socket. Must not:
+decide the outcome of a batch; iterate over partitions without batches.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, ProducerBatch
+from odradek.clients.producer.batch_completion import Settling
 from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
 from odradek.clients.producer.produce_exchange import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -24,7 +25,6 @@ from odradek.clients.producer.produce_exchange import (
 )
 from odradek.clients.producer.producer_id import SenderIdentity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.clients.producer.settling import Settling
 from odradek.common.config import ALL_REPLICAS, Config
 from odradek.common.errors import DisconnectedError, KafkaError, SystemLimitError
 from odradek.common.errors.kafka import UnknownTopicIdError

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import NO_SEQUENCE, OPEN, ProducerBatch
-from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.producer_id import SenderIdentity
+from odradek.clients.producer.records_without_metadata import EarlyRecord
 from odradek.common.errors.kafka import error_for
 from odradek.common.outage import number
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.metadata import Metadata
 from odradek.network.connection import DATA
+from odradek.network.connection_policy import next_dial
 from odradek.network.connection_state import worded
-from odradek.network.dial_policy import next_dial
 from odradek.network.network_client import NetworkClient
 
 if TYPE_CHECKING:

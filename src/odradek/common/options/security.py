@@ -1,8 +1,8 @@
 """The options of security: each is here once, by Kafka's name.
 
 Out: `SECURITY_OPTIONS`, which `options` adds to the others; `SECRETS`, the names whose values are
-kept as `Secret`. Other clients' names for the same are in `spellings`, the rules between options
-and what `sasl.jaas.config` means in `security`. Must not: hold values of a client.
+kept as `Secret`. Other clients' names for the same are in `option_aliases`, the rules between
+options and what `sasl.jaas.config` means in `security`. Must not: hold values of a client.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def without(words: str, secret: Secret) -> str:
     # Only here: most clients start without them.
     from base64 import b64encode
 
-    from odradek.common.echoes import LEAST, plain_forms, without_echo
+    from odradek.common.secret_redaction import LEAST, plain_forms, without_echo
 
     words = without_echo(words, secret)
     if not words.endswith(CUT):

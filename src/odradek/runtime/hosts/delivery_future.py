@@ -21,7 +21,7 @@ from odradek.clients.producer.batch import BatchOutcome, ProducerBatch, RecordMe
 from odradek.clients.producer.delivery import OffsetRange, RowsDelivery
 from odradek.common.arguments import function
 from odradek.common.errors import ArgumentError
-from odradek.common.options.habits import missing_method
+from odradek.common.options.migration_hints import missing_method
 from odradek.network.flow import Completion
 from odradek.runtime.hosts.outcome_future import running_loop
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
 from odradek.common.errors.records import SchemaNotAtHandError
-from odradek.common.patience import one_patience
+from odradek.common.shared_deadline import one_patience
 
 P = ParamSpec("P")
 T = TypeVar("T")

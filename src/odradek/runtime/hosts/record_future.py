@@ -16,7 +16,7 @@ from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
 from odradek.clients.producer.delivery import OffsetRange, RowsDelivery
 from odradek.common.arguments import function
 from odradek.common.errors import KafkaTimeoutError
-from odradek.common.options.habits import missing_method
+from odradek.common.options.migration_hints import missing_method
 from odradek.runtime.hosts.outcome_future import OutcomeFuture
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from urllib.parse import quote, urlsplit
 from odradek.common.arguments import refusal, text, whole_number
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError
-from odradek.common.patience import one_patience
 from odradek.common.printable import shell_quoted
 from odradek.common.secret import private
+from odradek.common.shared_deadline import one_patience
 from odradek.runtime.fork import ForkSwitch
-from odradek.runtime.rest import (
+from odradek.runtime.rest_client import (
     NoAnswerError,
     NoCredentialsError,
     RestAnswer,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.common.patience import one_patience
+from odradek.common.shared_deadline import one_patience
 from odradek.serialization.errors import InvalidSchemaError
 from odradek.serialization.registry.schemas import RegisteredSchema, Schema, SchemaReference
 
