@@ -1,7 +1,7 @@
-"""confluent-kafka's serializers beside ours, in one process that has both: argument, a registry.
+"""Compare confluent-kafka's serializers with ours in a process that has both packages.
 
-It prints an object of JSON: by name, what ours and theirs have written in hexadecimal, and what
-each has read of the other's.
+Argument: a registry's URL. Prints a JSON object: by name, what ours and theirs have written in
+hexadecimal, and what each has read of the other's.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ TICKET = {
         "at": {"type": "string", "format": "date-time"},
     },
 }
-"""A number and a text, whose schemas' names end alike, and a time without a zone."""
+"""A number and a text, whose schemas have similar names, and a time without a zone."""
 REGISTER = {"auto.register.schemas": True}
 BY_TOPIC = {"subject.name.strategy.type": "TOPIC"}
-"""Else theirs asks for associations, which registries of others don't have."""
+"""By default theirs requests associations, which other registries don't have."""
 USE = {"auto.register.schemas": False, **BY_TOPIC}
 
 
@@ -141,7 +141,7 @@ def avro_case(mine: Any, yours: Any, value: Any, my_schema: Any, your_schema: An
 
 
 def referring(mine: Any, yours: Any, kind: str, schema: Any, value: Any, *others: Any) -> list[Any]:
-    """A case of a schema that refers to others."""
+    """Return the case of a schema that refers to others."""
     names = ["air.Code"] if kind == "AVRO" else ["id.json", "a/id.json"]
     for at, one in enumerate(others):
         text = ours.serialization.Schema(json.dumps(one), kind)
@@ -164,7 +164,7 @@ def referring(mine: Any, yours: Any, kind: str, schema: Any, value: Any, *others
 
 
 def through_clients(topic: str, case: list[Any]) -> list[str]:
-    """What is sent, and what comes, through our clients: their serializers, ours, one of each."""
+    """Return values sent and read with our clients: by their serializers, ours, and one of each."""
     value, my_write, your_write, my_read, your_read = case
     came = [str(value)]
     with FakeCluster(topics=[topic]) as cluster:
@@ -182,7 +182,7 @@ def through_clients(topic: str, case: list[Any]) -> list[str]:
 
 
 def header(mock: Any, avro: str) -> dict[str, Any]:
-    """The GUID in a header; their registry in memory gives GUIDs, and ours reads what it gave."""
+    """Write the GUID into a header with their in-memory registry, and read it with ours."""
     conf = {**REGISTER, **BY_TOPIC, "schema.id.serializer": theirs.header_schema_id_serializer}
     headers: list[Any] = []
     context: Any = SerializationContext("h", MessageField.VALUE, headers)

@@ -1,4 +1,4 @@
-"""One small cluster for all that other clients write and read."""
+"""Share one small cluster among all tests with other clients."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from odradek.testing.brokers.shared_clusters import SharedClusters
 __all__ = ["clusters", "pytest_runtest_teardown"]
 
 _numbers = itertools.count()
-# Members of KIP-848 groups hear of changes with their heartbeats, which are 5 s apart by default.
-# A group may have sessions of a second.
+# Members of KIP-848 groups learn of changes with their heartbeats, which are 5 s apart by default.
+# These groups may have sessions of a second.
 QUICK_GROUPS = {
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "400",
 }
-# There are ACLs, and they concern nobody here.
-RIGHTS = {
+# ACLs exist, and all clients are super users.
+ACLS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-OPTIONS = {"brokers": 1, "config": {**QUICK_GROUPS, **RIGHTS}}
+OPTIONS = {"brokers": 1, "config": {**QUICK_GROUPS, **ACLS}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,13 +46,13 @@ def cluster(clusters: SharedClusters) -> LocalCluster:
 
 @pytest.fixture
 def topic() -> str:
-    """A topic name that no other test of this run has."""
+    """Return a topic name that no other test of this run uses."""
     return f"interop-{next(_numbers)}"
 
 
 @pytest.fixture(scope="session")
 def jvm() -> Iterator[Jvm]:
-    """The process of all Java members of groups."""
+    """Return the process of all Java group members."""
     running = Jvm()
     yield running
     running.close()
@@ -60,6 +60,6 @@ def jvm() -> Iterator[Jvm]:
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[LocalRegistry]:
-    """A schema registry that isn't ours."""
+    """Return a schema registry of another project."""
     with LocalRegistry() as found:
         yield found

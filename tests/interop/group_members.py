@@ -1,7 +1,8 @@
 """Members of one group, of three clients: Odradek, confluent-kafka (librdkafka) and Kafka's Java.
 
-In: names, a topic, what each member is configured with. Out: what each was given and what it read.
-Ours and librdkafka's run in threads, Java's all in one JVM (`GroupMembers.java`).
+In: names, a topic, each member's configuration. Out: the partitions that each member had and the
+records that it read. Ours and librdkafka's run in threads, Java's all in one JVM
+(`GroupMembers.java`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from odradek.testing import FakeCluster, LocalCluster, jars
 from odradek.testing.java import cache_directory, java_home
 
 PARTITIONS, ROWS = 6, 60
-"""Of a story's topic; how many rows are written at each turn of a story."""
+"""Partitions of a topic, and the number of records written at each step of a scenario."""
 Config = Callable[[str, str], dict[str, Any]]
 Cluster = LocalCluster | FakeCluster
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -33,20 +34,20 @@ CLIENT_JARS = ("org.apache.kafka.kafka-clients-", "org.slf4j.slf4j-api-")
 
 
 class Observed:
-    """All that the members of one group tell, under one lock."""
+    """Events of the members of one group, under one lock."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.owned: dict[str, set[int]] = {}
-        """By member; one that isn't there has stopped."""
+        """Partitions by member; stopped members are missing."""
         self.read: list[tuple[str, int, int]] = []
         """Member, partition, offset."""
         self.told: Counter[str] = Counter()
-        """How often each member was given or had to give back anything."""
+        """Number of assignments and revocations by member."""
         self.errors: list[str] = []
 
-    def tell(self, name: str, what: str, numbers: Iterable[int] = (), text: str = "") -> None:
-        """A member says what happened to it."""
+    def record(self, name: str, what: str, numbers: Iterable[int] = (), text: str = "") -> None:
+        """Record an event of a member."""
         with self.changed:
             owned = self.owned.setdefault(name, set())
             self.told[name] += what in ("assigned", "revoked", "lost")
@@ -64,7 +65,7 @@ class Observed:
             self.changed.notify_all()
 
     def wait(self, until: Callable[[], bool], what: str, timeout: float = 120.0) -> None:
-        """Wait until something holds."""
+        """Wait until a condition is true."""
         with self.changed:
             held = self.changed.wait_for(lambda: bool(self.errors) or until(), timeout)
             assert not self.errors, self.errors
@@ -73,8 +74,8 @@ class Observed:
             state = f"{self.owned}, {len(self.read)} read, of these more than once: {again}"
             assert held, f"no {what} in {timeout:g} s: {state}"
 
-    def divided(self, names: Iterable[str], partitions: int) -> bool:
-        """Whether these members, and no others, have all partitions, each once and evenly."""
+    def is_balanced(self, names: Iterable[str], partitions: int) -> bool:
+        """Return whether exactly these members have all partitions, each once and evenly."""
         if set(self.owned) != set(names):
             return False
         sizes = [len(o) for o in self.owned.values()]
@@ -82,12 +83,12 @@ class Observed:
         return every == list(range(partitions)) and max(sizes) - min(sizes) <= 1
 
     def complete(self, counts: dict[int, int]) -> bool:
-        """Whether `counts` records of each partition were read, by whomever."""
+        """Return whether `counts` records of each partition were read, by any member."""
         return Counter(p for p, _ in {one[1:] for one in self.read}) == counts
 
 
 class Member(ABC):
-    """One consumer of the group."""
+    """Consumer in the group."""
 
     def __init__(self, name: str, observed: Observed) -> None:
         self.name = name
@@ -95,10 +96,10 @@ class Member(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Leave the group in order; doesn't wait for it."""
+        """Leave the group in order, without waiting for it."""
 
-    def _tell(self, what: str, partitions: Iterable[Any]) -> None:
-        self._observed.tell(self.name, what, [p.partition for p in partitions])
+    def _record(self, what: str, partitions: Iterable[Any]) -> None:
+        self._observed.record(self.name, what, [p.partition for p in partitions])
 
 
 class _InThread(Member):
@@ -106,7 +107,7 @@ class _InThread(Member):
         super().__init__(name, observed)
         self._stopping = False
         self._topic, self._config = topic, config
-        observed.tell(name, "assigned")
+        observed.record(name, "assigned")
         threading.Thread(target=self._life, name=name, daemon=True).start()
 
     def stop(self) -> None:
@@ -116,40 +117,40 @@ class _InThread(Member):
         try:
             self._run()
         except BaseException as error:
-            self._observed.tell(self.name, "error", text=repr(error))
-        self._observed.tell(self.name, "stopped")
+            self._observed.record(self.name, "error", text=repr(error))
+        self._observed.record(self.name, "stopped")
 
     @abstractmethod
     def _run(self) -> None: ...
 
 
 class Ours(_InThread):
-    """Odradek's consumer."""
+    """Member with Odradek's consumer."""
 
     def _run(self) -> None:
         with Consumer(self._config) as consumer:
             consumer.subscribe(
                 [self._topic],
-                on_assigned=lambda _, p: self._tell("assigned", p),
-                on_revoked=lambda _, p: self._tell("revoked", p),
-                on_lost=lambda _, p: self._tell("lost", p),
+                on_assigned=lambda _, p: self._record("assigned", p),
+                on_revoked=lambda _, p: self._record("revoked", p),
+                on_lost=lambda _, p: self._record("lost", p),
             )
             while not self._stopping:
                 for record in consumer.poll(0.1):
-                    self._observed.tell(self.name, "read", (record.partition, record.offset))
+                    self._observed.record(self.name, "read", (record.partition, record.offset))
 
 
 class Librdkafkas(_InThread):
-    """confluent-kafka's."""
+    """Member with confluent-kafka's consumer."""
 
     def _run(self) -> None:
         consumer = ConfluentConsumer(settings(**self._config))
         try:
             consumer.subscribe(
                 [self._topic],
-                on_assign=lambda _, p: self._tell("assigned", p),
-                on_revoke=lambda _, p: self._tell("revoked", p),
-                on_lost=lambda _, p: self._tell("lost", p),
+                on_assign=lambda _, p: self._record("assigned", p),
+                on_revoke=lambda _, p: self._record("revoked", p),
+                on_lost=lambda _, p: self._record("lost", p),
             )
             while not self._stopping:
                 message = consumer.poll(0.1)
@@ -157,19 +158,19 @@ class Librdkafkas(_InThread):
                     continue
                 assert message.error() is None, str(message.error())
                 found = (message.partition() or 0, message.offset() or 0)
-                self._observed.tell(self.name, "read", found)
+                self._observed.record(self.name, "read", found)
         finally:
             consumer.close()
 
 
 class Javas(Member):
-    """KafkaConsumer's."""
+    """Member with Java's KafkaConsumer."""
 
     def __init__(
         self, name: str, observed: Observed, jvm: Jvm, topic: str, config: dict[str, Any]
     ) -> None:
         super().__init__(name, observed)
-        observed.tell(name, "assigned")
+        observed.record(name, "assigned")
         self._jvm = jvm
         jvm.listeners[name] = self._heard
         jvm.say("start", name, topic, *(f"{k}={v}" for k, v in config.items()))
@@ -179,13 +180,13 @@ class Javas(Member):
 
     def _heard(self, what: str, words: list[str]) -> None:
         numbers = [] if what == "error" else [int(w.rpartition("-")[2]) for w in words]
-        self._observed.tell(self.name, what, numbers, " ".join(words))
+        self._observed.record(self.name, what, numbers, " ".join(words))
 
 
 def compiled(source: Path, path: str) -> Path:
     """Return the folder with a program's classes, which the first run on a machine compiles.
 
-    To compile a program takes more processor time than most tests need to run it.
+    Compiling takes more processor time than most tests need to run the program.
     """
     identity = zlib.crc32(source.read_bytes() + f"{path}:{java_home()}".encode())
     folder = cache_directory() / f"program-{source.stem}-{identity:08x}"
@@ -195,13 +196,13 @@ def compiled(source: Path, path: str) -> Path:
             compiler = ["-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", path, "-d", str(made)]
             java = str(java_home() / "bin" / "java")
             subprocess.run([java, *QUICK_JVM, *compiler, str(source)], check=True)
-            with suppress(OSError):  # another process was quicker
+            with suppress(OSError):  # another process was faster
                 made.rename(folder)
     return folder
 
 
 def java_program(source: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start a program in one file, with Kafka's own clients; lines go in and come out."""
+    """Start a program in one file with Kafka's own client jars; it reads and writes lines."""
     folder = jars.fetch(jars.DEFAULT_VERSION)
     files = [str(f) for f in sorted(folder.iterdir()) if f.name.startswith(CLIENT_JARS)]
     path = ":".join([*files, str(compiled(source, ":".join(files)))])
@@ -220,7 +221,7 @@ def end_program(process: subprocess.Popen[str]) -> None:
 
 
 class Jvm:
-    """The process in which all Java members run."""
+    """Process in which all Java members run."""
 
     def __init__(self) -> None:
         self.listeners: dict[str, Callable[[str, list[str]], None]] = {}
@@ -240,7 +241,7 @@ class Jvm:
             self.listeners[name](what, words)
 
     def close(self) -> None:
-        """End it and all that still runs in it."""
+        """Kill the process with all its members."""
         self._process.kill()
         self._reader.join()
         end_program(self._process)
@@ -265,11 +266,11 @@ def start_member(
     return Ours(name, observed, topic, whole)
 
 
-class Story:
-    """One group from its first member to its last, on a topic of its own.
+class GroupScenario:
+    """Scenario of one group with its own topic, from its first member to its last.
 
-    `config` gives a member's options of its group, by its client and its name. What a member of
-    the `careless` kinds has read is read again, perhaps, by who has the partition after it.
+    `config` returns a member's options by its client and its name. Records that a member of the
+    `careless` client has read may be read again by the partition's next owner.
     """
 
     def __init__(
@@ -296,7 +297,7 @@ class Story:
         )
 
     def restart(self, name: str) -> None:
-        """Stop a static member and start it again: nobody else notices."""
+        """Stop a static member and start it again, without a rebalance of the others."""
         observed = self._observed
         before, told = set(observed.owned[name]), Counter(observed.told)
         self._members[name].stop()
@@ -313,11 +314,11 @@ class Story:
         self._settle()
 
     def _settle(self) -> None:
-        """Write meanwhile, wait until the partitions are divided, and all is read."""
+        """Write records, and wait until the partitions are divided and all records are read."""
         self._write()
         observed = self._observed
         if self._members:
-            observed.wait(lambda: observed.divided(self._members, PARTITIONS), "even division")
+            observed.wait(lambda: observed.is_balanced(self._members, PARTITIONS), "even division")
             self._write()
             counts = dict.fromkeys(range(PARTITIONS), self._written // PARTITIONS)
             observed.wait(lambda: observed.complete(counts), f"end ({self._written} rows)")
@@ -330,7 +331,7 @@ class Story:
         self._written += ROWS
 
     def check(self) -> None:
-        """Once each (but after the careless); and whoever had a partition read it in order."""
+        """Check that each record was read once (except by careless members), and in order."""
         first: dict[tuple[int, int], str] = {}
         last: dict[tuple[str, int], int] = {}
         for name, partition, offset in self._observed.read:

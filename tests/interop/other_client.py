@@ -1,6 +1,6 @@
-"""What confluent-kafka (librdkafka) reads and writes: the client that isn't ours.
+"""Read and write with confluent-kafka (librdkafka), a client of another project.
 
-In: bootstrap servers, a topic. Out: rows as plain values. Must not: import Odradek's clients.
+In: bootstrap servers, a topic. Out: records as plain values. Must not: import Odradek's clients.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from confluent_kafka.cimpl import NewTopic
 
 Headers = tuple[tuple[str, bytes | None], ...]
 Servers = str | Mapping[str, str]
-"""Bootstrap servers alone, or with what a secured cluster asks for (`librdkafka_config()`)."""
+"""Bootstrap servers alone, or with a secured cluster's settings (`librdkafka_config()`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A record as both clients can say it; the last three are the log's, not the writer's."""
+    """Record in the form of both clients; the log sets the last three fields, not the writer."""
 
     key: bytes | None
     value: bytes | None
@@ -39,10 +39,10 @@ class Row:
 
 
 def settings(servers: Servers, **more: Any) -> dict[str, Any]:
-    """The configuration that all of them share."""
+    """Return the configuration that all of these clients share."""
     return {
         **({"bootstrap.servers": servers} if isinstance(servers, str) else servers),
-        "log_level": 0,  # it would report every broker that a test takes away
+        "log_level": 0,  # it would log every broker that a test stops
         "broker.address.family": "v4",
         **more,
     }
@@ -53,10 +53,10 @@ def place_topic(
 ) -> None:
     """Create a topic whose partition n has its replicas on the brokers `replicas[n]`.
 
-    Leaders know that they lead it afterwards: what is sent to one before may fail in doubt.
+    Returns when the leaders know that they lead the partitions: an earlier produce may fail.
     """
     made = NewTopic(topic, len(replicas), replica_assignment=replicas, config=config or {})
-    admin = AdminClient(settings(servers))  # ends its calls when it is forgotten
+    admin = AdminClient(settings(servers))  # its calls end when it is garbage collected
     admin.create_topics([made])[topic].result(30)
     latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     ends = {TopicPartition(topic, n): latest for n in range(len(replicas))}
@@ -122,8 +122,8 @@ def _row(message: Any) -> Row:
 def write_all(
     servers: Servers, topic: str, rows: Iterable[Row], partitions: Sequence[int] = (), **more: Any
 ) -> None:
-    """Write rows; row n goes to `partitions[n % len]`, or where librdkafka's partitioner says."""
-    # Idempotent, or a batch that a new leader refuses at first is put after the next one.
+    """Write records; record n goes to `partitions[n % len]`, or to librdkafka's choice."""
+    # Idempotent, because otherwise a batch that a new leader rejects is written after the next one.
     producer = Producer(settings(servers, **{"enable.idempotence": True}, **more))
     failures: list[str] = []
 

@@ -1,6 +1,6 @@
-"""What Odradek's consumer reads, with a deadline.
+"""Read with Odradek's consumer, with a deadline.
 
-In: a consumer with its partitions. Out: records, or an error with what the consumer says of itself.
+In: a consumer with its partitions. Out: records, or an error with the consumer's explain().
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Our admin client and Java's describe one cluster: each says the same of everything.
+"""Compare the results of our admin client and Java's for one cluster.
 
-`AdminAnswers.java` writes a line for each thing that it is told; here the same lines are made of
-ours. One JVM for all questions.
+`AdminAnswers.java` prints a line for each result; this module formats our results the same way. One
+JVM runs all calls.
 """
 
 from __future__ import annotations
@@ -125,13 +125,13 @@ def _map(found: dict[str, object] | dict[str, str] | dict[str, float]) -> str:
     return "{" + ", ".join(f"{k}={v}" for k, v in found.items()) + "}"
 
 
-QUESTIONS: tuple[Callable[[o.Admin, str, str, str], Iterator[str]], ...] = (
+CALLS: tuple[Callable[[o.Admin, str, str, str], Iterator[str]], ...] = (
     *(topics, groups, cluster),
     transactions,
 )
 
 
-def java_says(servers: str, *words: str) -> Lines:
+def java_lines(servers: str, *words: str) -> Lines:
     process = java_program(Path(__file__).with_name("AdminAnswers.java"), servers, *words)
     try:
         said, _ = process.communicate(timeout=HANG_S)
@@ -142,8 +142,8 @@ def java_says(servers: str, *words: str) -> Lines:
 
 
 @pytest.fixture
-def scene(cluster: LocalCluster, topic: str) -> Iterator[tuple[o.Admin, str]]:
-    """A cluster with something of each kind that stays as it is."""
+def cluster_objects(cluster: LocalCluster, topic: str) -> Iterator[tuple[o.Admin, str]]:
+    """Create one object of each kind, which don't change."""
     settings = cluster.client_config()
     first = o.TopicPartition(topic, 0)
     with o.Admin(settings, default_api_timeout_ms=30_000) as admin:
@@ -182,12 +182,14 @@ def scene(cluster: LocalCluster, topic: str) -> Iterator[tuple[o.Admin, str]]:
             producer.abort_transaction(timeout=PATIENCE)
 
 
-def test_each_says_the_same(cluster: LocalCluster, scene: tuple[o.Admin, str]) -> None:
-    admin, topic = scene
-    theirs = java_says(cluster.bootstrap_servers, topic, topic, topic)
+def test_both_admin_clients_return_the_same(
+    cluster: LocalCluster, cluster_objects: tuple[o.Admin, str]
+) -> None:
+    admin, topic = cluster_objects
+    theirs = java_lines(cluster.bootstrap_servers, topic, topic, topic)
     methods = {m.partition("\t")[2] for m in theirs if m.startswith("method\t")}
     assert methods - TELEMETRY == {n for n in names(0) if not n.islower()} | {"close"}
-    ours = [said for ask in QUESTIONS for said in ask(admin, topic, topic, topic)]
+    ours = [said for ask in CALLS for said in ask(admin, topic, topic, topic)]
     kinds = {said.partition("\t")[0] for said in ours}
     assert len(kinds) == 22
     for kind in sorted(kinds):

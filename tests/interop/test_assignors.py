@@ -1,7 +1,7 @@
-"""Odradek's assignors beside Java's on random groups.
+"""Compare Odradek's assignors with Java's on random groups.
 
-Groups have racks, members with different subscriptions, earlier ownership, and claims of several
-generations that contradict each other.
+The groups have racks, members with different subscriptions, earlier ownership, and claims of
+several generations that contradict each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUPS = 400
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_no_group_gets_anything_worse_than_from_java(assignor: str, seed: int) -> None:
+def test_no_assignment_is_worse_than_javas(assignor: str, seed: int) -> None:
     rng = random.Random(f"{assignor}/{seed}")
     groups = ask_java(random_group(rng, assignor) for _ in range(GROUPS))
     for group in groups:
@@ -34,4 +34,4 @@ def test_no_group_gets_anything_worse_than_from_java(assignor: str, seed: int) -
     mine, java = totals(groups)
     assert mine.imbalance <= java.imbalance
     assert mine.kept >= java.kept
-    assert mine.near >= 0.98 * java.near  # Odradek leaves more partitions where they are
+    assert mine.near >= 0.98 * java.near  # Odradek keeps more partitions at their owners

@@ -1,6 +1,6 @@
-"""Asyncio code in a simulation with what others test it with: pytest-asyncio, anyio, FastAPI.
+"""Test simulated clients with pytest-asyncio, anyio and FastAPI.
 
-They are in an environment of their own, which is put on the path of pytest in a process of its own.
+These packages are in a separate environment, on the path of pytest in a separate process.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tests.unit.testing.test_docs_testing import blocks
 
 LOCK = Path(__file__).with_name("async_packages.lock")
 OTHERS = {"anyio": ["-p", "no:asyncio"], "fastapi": ["-p", "no:asyncio", "-p", "no:anyio"]}
-"""Which plugins a run is without."""
+"""Plugins that a run disables."""
 FIXTURES_LOOP = ["-o", "asyncio_default_fixture_loop_scope=function"]
 
 
 @pytest.fixture(scope="module")
 def packages() -> Path:
-    """The folder of the environment's packages."""
+    """Return the folder of the environment's packages."""
     built = building.python_with("async-packages", LOCK)
     assert built.command is not None, built.reason
     (folder,) = Path(built.command[0]).parent.parent.glob("lib/python*/site-packages")
@@ -31,7 +31,7 @@ def packages() -> Path:
 
 
 def run(folder: Path, packages: Path, *arguments: str) -> str:
-    """Run pytest in a folder; what it says."""
+    """Run pytest in a folder and return its output."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:randomly",
          "-p", "no:cacheprovider", *arguments],
@@ -92,7 +92,7 @@ async def test_sync_clients(kafka_simulation):
     assert await to_thread.run_sync(write) == 0
     assert kafka_simulation.now > 5
 """
-"""Threads of anyio hold virtual time."""
+"""Test that threads of anyio stop virtual time."""
 
 
 @pytest.mark.parametrize("name", blocks("plugin"))
@@ -121,7 +121,7 @@ def pytest_asyncio_loop_factories(config, item):
 
 
 @pytest.mark.long  # shorter: unit/testing/test_simulated_async.py
-def test_a_fixture_that_is_too_early_says_so(packages: Path, tmp_path: Path) -> None:
+def test_a_fixture_that_runs_too_early_raises(packages: Path, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(EARLY)
     (tmp_path / "test_early.py").write_text(
         "import pytest, pytest_asyncio\n\n\n"

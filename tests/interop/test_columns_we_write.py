@@ -1,4 +1,4 @@
-"""What `send_arrow` wrote, Kafka's own console consumer (Java) and librdkafka read in full."""
+"""Read the records of `send_arrow` with Kafka's console consumer (Java) and librdkafka."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
 def table(rows: list[Row], wide: bool = False) -> pa.Table:
-    """Rows as Arrow data; `wide` with 64-bit offsets, in chunks and as a slice of more rows."""
+    """Return rows as Arrow data; `wide`: 64-bit offsets, in chunks, as a slice of more rows."""
     kind = pa.large_binary() if wide else pa.binary()
     more = [Row(b"before", b"", (("x", b""),), 0)] * 3 if wide else []
     rows = [*more, *rows, *more]
@@ -63,10 +63,10 @@ def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: s
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_librdkafka_reads_all_of_it_where_the_keys_say(
+def test_librdkafka_reads_all_of_it_in_the_partitions_of_the_keys(
     cluster: LocalCluster, topic: str, wide: bool
 ) -> None:
-    """Small batches, so that many are filled, closed and begun within one call."""
+    """Write small batches, so that one call fills, closes and starts many."""
     cluster.create_topic(topic, partitions=PARTITIONS)
     rows = [
         Row(b"key %d" % (n * n % 1009), b"v" * (n % 300), ROWS[n % 4].headers, 10**12 + n)

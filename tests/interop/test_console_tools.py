@@ -1,4 +1,4 @@
-"""Odradek's console tools and Kafka's own: each reads what the other wrote, and says the same."""
+"""Compare Odradek's console tools with Kafka's: records of either, and facts of a cluster."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ READING = ["--from-beginning", "--max-messages", "306", *FORMATTER]
 def odradek(command: str, cluster: LocalCluster, *words: str, given: bytes = b"") -> str:
     servers = ["--bootstrap-server", cluster.bootstrap_servers]
     line = [*command.split(), *servers, *words]
-    if command == "consume":  # it writes to the descriptor of its process
+    if command == "consume":  # consume writes to the process's file descriptor
         program = Path(sys.executable).parent / "odradek"
         read = subprocess.run([program, *line], capture_output=True, check=True, timeout=HANG_S)
         return read.stdout.decode()
@@ -59,7 +59,7 @@ def kafka(main: str, cluster: LocalCluster, *words: str, given: bytes | None = N
     return cluster.run_tool(f"org.apache.kafka.tools.{main}", [*servers, *words], given=given)
 
 
-def test_the_same_lines_in_and_out(cluster: LocalCluster, topic: str) -> None:
+def test_both_tools_read_and_write_the_same_lines(cluster: LocalCluster, topic: str) -> None:
     ours, theirs = f"{topic}-ours", f"{topic}-theirs"
     for name in (ours, theirs):
         cluster.create_topic(name, partitions=1)
@@ -76,10 +76,10 @@ def test_the_same_lines_in_and_out(cluster: LocalCluster, topic: str) -> None:
 
 
 @pytest.mark.long  # shorter: integration/test_admin_commands.py
-def test_the_same_facts_of_topics_configs_and_directories(
+def test_both_tools_print_the_same_facts_of_topics_configs_and_directories(
     cluster: LocalCluster, topic: str
 ) -> None:
-    """What kafka-topics, kafka-configs and kafka-log-dirs tell, told by ours."""
+    """Compare the output of kafka-topics, kafka-configs and kafka-log-dirs with ours."""
     made = ("--partitions", "2", "--config", "retention.ms=5000000", "--config=segment.ms=60000")
     odradek("topics create", cluster, topic, *made)
     (ours,) = json.loads(odradek("topics describe", cluster, topic, "--json"))["topics"]
@@ -127,7 +127,7 @@ def test_the_same_facts_of_topics_configs_and_directories(
 
 
 def facts(line: str) -> dict[str, str]:
-    """`Topic: x\tPartition: 0` as names and values."""
+    """Parse `Topic: x\tPartition: 0` into names and values."""
     return {name: value.strip() for name, _, value in (p.partition(":") for p in line.split("\t"))}
 
 
@@ -135,15 +135,15 @@ NEWER = (
     *("ApiVersions(18): ", "TxnOffsetCommit(28): ", "DeleteGroups(42): "),
     "StreamsGroupDescribe(89): ",
 )
-"""Of these 4.4 brought a version that 4.3's tool doesn't know."""
+"""APIs with a version in 4.4 that 4.3's tool doesn't know."""
 
 
-def test_the_same_versions(cluster: LocalCluster) -> None:
+def test_both_tools_print_the_same_api_versions(cluster: LocalCluster) -> None:
     ours = odradek("broker-api-versions", cluster).splitlines()
     theirs = kafka("BrokerApiVersionsCommand", cluster).splitlines()
     assert ours[0] == theirs[0]
     assert len(ours) > 70
-    # 4.4's own are unknown to 4.3's tool, and 4.4's isn't on Maven Central.
+    # 4.3's tool doesn't know the APIs of 4.4, and 4.4's tool isn't on Maven Central.
     newer = [line for line in ours if "(93): " in line or "(94): " in line]
     ours = [line for line in ours if line not in newer]
     theirs = [line for line in theirs if "(93): " not in line and "(94): " not in line]
@@ -153,6 +153,6 @@ def test_the_same_versions(cluster: LocalCluster) -> None:
             assert mine.partition(" [")[0] == reference.partition(" [")[0]
         else:
             assert mine == reference
-    # A broker that receives no metrics doesn't offer to.
+    # A broker without a metrics receiver doesn't offer these APIs.
     offered = GENERATED - {"GetTelemetrySubscriptions", "PushTelemetry"}
     assert sum("[usable: " in line for line in (*ours, *newer)) == len(offered)

@@ -1,7 +1,7 @@
-"""`FakeCluster` before clients that aren't ours: they produce, consume, and join groups on it.
+"""Test `FakeCluster` with other clients, which produce, consume and join groups.
 
-librdkafka (confluent-kafka), aiokafka, Kafka's Java client and its console tools; no broker of
-Kafka's has a part in it (the real cluster lends the tools their JVM's settings).
+The clients are librdkafka (confluent-kafka), aiokafka, Kafka's Java client and its console tools;
+no real broker takes part (the real cluster only provides the JVM settings of the tools).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from tests.interop.group_members import Jvm, Story
+from tests.interop.group_members import GroupScenario, Jvm
 from tests.interop.other_client import Row, read_all, write_all
 
 from odradek.testing import FakeCluster, LocalCluster
@@ -29,7 +29,7 @@ def fake() -> Iterator[FakeCluster]:
 
 @pytest.fixture
 def tool(cluster: LocalCluster, fake: FakeCluster) -> Any:
-    """Run one of Kafka's console tools before the fake cluster."""
+    """Run one of Kafka's console tools with the fake cluster."""
 
     def run(main: str, *words: str, given: bytes | None = None) -> str:
         servers = ["--bootstrap-server", fake.bootstrap_servers]
@@ -67,7 +67,7 @@ def confluent_reads(fake: FakeCluster, topic: str, _: Any) -> list[bytes]:
 
 
 def aiokafka_reads(fake: FakeCluster, topic: str, _: Any) -> list[bytes]:
-    """In a group, whose offsets it commits."""
+    """Read in a group, and commit its offsets."""
 
     async def read() -> list[bytes]:
         async with AIOKafkaConsumer(
@@ -90,15 +90,17 @@ def aiokafka_reads(fake: FakeCluster, topic: str, _: Any) -> list[bytes]:
 
 
 def java_reads(fake: FakeCluster, topic: str, tool: Any) -> list[bytes]:
-    """In a group of KIP-848; `test_one_group_of_three_clients` has both protocols."""
+    """Read in a KIP-848 group; `test_one_group_of_three_clients` has both protocols."""
     words = ["--topic", topic, "--from-beginning", "--max-messages", str(ROWS)]
     text = tool("consumer.ConsoleConsumer", *words, "--group", f"java-{topic}",
                 "--command-property", "group.protocol=consumer")  # fmt: skip
     return [line.encode() for line in text.splitlines()]
 
 
-def test_what_each_writes_all_read(fake: FakeCluster, topic: str, tool: Any) -> None:
-    """One topic for all three: starting Java's tools takes most of the time."""
+def test_all_clients_read_the_records_of_each_other(
+    fake: FakeCluster, topic: str, tool: Any
+) -> None:
+    """Use one topic for all three clients, because starting Java's tools takes most of the time."""
     fake.create_topic(topic, PARTITIONS)
     values = [b"value %d" % n for n in range(ROWS)]
     third = ROWS // 3
@@ -122,7 +124,7 @@ def test_one_group_of_three_clients(fake: FakeCluster, jvm: Jvm, topic: str, pro
             "partition.assignment.strategy": range_assignor if kind == "java" else "range",
         }
 
-    story = Story(fake, jvm, topic, config)
+    story = GroupScenario(fake, jvm, topic, config)
     story.join("ours1")
     story.join("java1", "confluent1")
     story.leave("ours1")
@@ -132,7 +134,7 @@ def test_one_group_of_three_clients(fake: FakeCluster, jvm: Jvm, topic: str, pro
     story.check()
 
 
-def test_they_go_on_when_brokers_go(fake: FakeCluster, topic: str) -> None:
+def test_other_clients_recover_after_brokers_are_killed(fake: FakeCluster, topic: str) -> None:
     fake.create_topic(topic, PARTITIONS)
     values = [b"value %d" % n for n in range(ROWS)]
     confluent_writes(fake, topic, values[:100], None)

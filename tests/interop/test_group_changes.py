@@ -1,8 +1,8 @@
-"""Topics and partitions that come while a group runs, on real brokers beside Java's consumer.
+"""Add topics and partitions to a running group with Java's consumer, on real brokers.
 
-Judged is that each partition gets exactly one owner, long before `metadata.max.age.ms` (5 minutes):
-if static members return with other subscriptions (KIP-345), if partitions are added while the
-static leader is away (KIP-814), and if topics that only one member subscribes to are created later.
+Each partition must get exactly one owner, long before `metadata.max.age.ms` (5 minutes): if static
+members return with other subscriptions (KIP-345), if partitions are added while the static leader
+is away (KIP-814), and if topics that only one member subscribes to are created later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek.testing import LocalCluster
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
 SOON = 40.0
-"""Seconds. Sessions are 30 s, so that no member is only found by its end; the rest is slack."""
+"""Timeout in seconds; sessions are 30 s, so a member whose session expires is still in time."""
 STRATEGIES = pytest.mark.parametrize(
     "strategy", ["range", "cooperative-sticky", pytest.param("sticky", marks=pytest.mark.long)]
 )
@@ -34,8 +34,10 @@ LED = pytest.mark.parametrize(
         for way in itertools.product(("range", "cooperative-sticky", "sticky"), ("ours", "java"))
     ],
 )
-"""Each assignor and each leader once; Odradek's members lead with each assignor where partitions
-are added."""
+"""Each assignor and each leader once.
+
+If partitions are added, Odradek's members lead with each assignor.
+"""
 
 
 @pytest.fixture(scope="module", params=["4.4", pytest.param("3.9", marks=pytest.mark.long)])
@@ -54,7 +56,7 @@ class Group:
         self.brokers, self.jvm, self.strategy = brokers, jvm, strategy
         self.name = f"group-of-{topic}"
         self.members: dict[str, Consumer | set[str]] = {}
-        """Consumers, and what Java's members own."""
+        """Our consumers, and the partitions of Java's members."""
         self.errors: list[str] = []
 
     def config(self, name: str, *, static: bool, java: bool = False) -> dict[str, Any]:
@@ -112,8 +114,8 @@ class Group:
                 found.setdefault(partition, []).append(name)
         return found
 
-    def settle(self, counts: Mapping[str, int], members: int = 0) -> None:
-        """Poll until each partition of these topics has one owner, in all `members` or more."""
+    def wait_until_owned(self, counts: Mapping[str, int], members: int = 0) -> None:
+        """Poll until each partition of these topics has one owner, in all at least `members`."""
         wanted = sorted(f"{topic}-{n}" for topic, count in counts.items() for n in range(count))
         begun = time.monotonic()
         while True:
@@ -151,12 +153,12 @@ def test_a_static_member_that_returns_with_another_subscription(
         group.brokers.create_topic(u, partitions=2)
     first, both = {t: 4}, {t: 4, u: 2}
     group.start(leader, "leader", t)
-    group.settle(first)
+    group.wait_until_owned(first)
     if change == "pattern":
         group.ours("a", static=True, pattern=f"{topic}-.")
     else:
         group.ours("a", *((t, u) if change == "fewer" else (t,)), static=True)
-    group.settle(both if change == "fewer" else first, members=2)
+    group.wait_until_owned(both if change == "fewer" else first, members=2)
     group.close("a")
     if change == "pattern":
         group.brokers.create_topic(u, partitions=2)
@@ -164,7 +166,7 @@ def test_a_static_member_that_returns_with_another_subscription(
     else:
         after = {"more": (t, u), "fewer": (t,), "other": (u,)}[change]
         group.ours("a", *after, static=True)
-    group.settle(first if change == "fewer" else both)
+    group.wait_until_owned(first if change == "fewer" else both)
 
 
 @STRATEGIES
@@ -174,15 +176,15 @@ def test_partitions_that_are_added_while_the_static_leader_is_away(
 ) -> None:
     group.brokers.create_topic(topic, partitions=2)
     group.ours("a", topic, static=True)
-    group.settle({topic: 2})
+    group.wait_until_owned({topic: 2})
     if others:
         group.java("b", topic)
-        group.settle({topic: 2}, members=2)
+        group.wait_until_owned({topic: 2}, members=2)
     group.close("a")
     with Admin(bootstrap_servers=group.brokers.bootstrap_servers) as admin:
         admin.create_partitions({topic: 5})
     group.ours("a", topic, static=True)
-    group.settle({topic: 5})
+    group.wait_until_owned({topic: 5})
 
 
 @LED
@@ -193,26 +195,26 @@ def test_a_topic_that_is_created_later_and_only_a_follower_subscribes_to(
     t, u = f"{topic}-t", f"{topic}-u"
     group.brokers.create_topic(t, partitions=2)
     group.start(leader, "leader", t)
-    group.settle({t: 2})
+    group.wait_until_owned({t: 2})
     group.start(follower, "follower", t, u)
-    group.settle({t: 2}, members=2)
+    group.wait_until_owned({t: 2}, members=2)
     group.brokers.create_topic(u, partitions=2)
-    group.settle({t: 2, u: 2})
+    group.wait_until_owned({t: 2, u: 2})
 
 
 @LED
 def test_a_static_member_returns_for_a_topic_that_is_created_later(
     group: Group, topic: str, strategy: str, leader: str
 ) -> None:
-    """No rebalance has told the leader of the new subscription."""
+    """Create the topic when no rebalance has told the leader of the new subscription."""
     t, u = f"{topic}-t", f"{topic}-u"
     group.brokers.create_topic(t, partitions=2)
     group.start(leader, "leader", t)
-    group.settle({t: 2})
+    group.wait_until_owned({t: 2})
     group.ours("a", t, static=True)
-    group.settle({t: 2}, members=2)
+    group.wait_until_owned({t: 2}, members=2)
     group.close("a")
     group.ours("a", t, u, static=True)
-    group.settle({t: 2})
+    group.wait_until_owned({t: 2})
     group.brokers.create_topic(u, partitions=2)
-    group.settle({t: 2, u: 2})
+    group.wait_until_owned({t: 2, u: 2})

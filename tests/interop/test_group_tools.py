@@ -1,4 +1,4 @@
-"""Kafka's tools and ours say the same of groups, offsets, rights, users and quotas.
+"""Compare Kafka's tools with ours: groups, offsets, ACLs, users and quotas.
 
 One JVM runs all of Kafka's tools.
 """
@@ -28,7 +28,7 @@ CONFIGS = "kafka.admin.ConfigCommand"
 TOOLS = "org.apache.kafka.tools."
 HOUR = 3_600_000
 BEGIN = 1_700_000_000_000
-"""The time of the first record; they are an hour apart."""
+"""Timestamp of the first record; they are an hour apart."""
 MODES = some(
     [
         ("--to-earliest",),
@@ -47,8 +47,10 @@ MODES = some(
 
 
 @pytest.fixture
-def scene(cluster: LocalCluster, topic: str, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A topic that an idle group has read in part and a busy one as a whole; a file of offsets."""
+def groups_and_file(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> Iterator[tuple[str, Path]]:
+    """Create a topic, two groups that have read it partly and completely, a file of offsets."""
     settings = cluster.client_config()
     both = [o.TopicPartition(topic, n) for n in range(2)]
     reading = {**settings, "group.id": f"{topic}-busy", "auto.offset.reset": "earliest"}
@@ -78,7 +80,7 @@ def scene(cluster: LocalCluster, topic: str, tmp_path: Path) -> Iterator[tuple[s
 
 
 def kafka(cluster: LocalCluster, *commands: tuple[str, ...]) -> list[str]:
-    """What Kafka's tools print, each."""
+    """Return the output of each of Kafka's tools."""
     where = ("--bootstrap-server", cluster.bootstrap_servers)
     lines = ["\t".join((command[0], *where, *command[1:])) for command in commands]
     version = jars.TOOLS_OF.get(jars.DEFAULT_VERSION, jars.DEFAULT_VERSION)
@@ -89,7 +91,7 @@ def kafka(cluster: LocalCluster, *commands: tuple[str, ...]) -> list[str]:
         ],
         input="\n".join(lines).encode(),
         capture_output=True,
-        timeout=HANG_S,  # 17 tools of Java's; CI's machine may be four times as slow
+        timeout=HANG_S,  # 17 Java tools; CI's machine may be four times as slow
         check=True,
     ).stdout.decode()
     found = said.split("\n=== \n")[1:]
@@ -109,14 +111,16 @@ def as_json(cluster: LocalCluster, *words: str) -> Any:
 
 
 def rows(text: str, head: str) -> set[tuple[str, ...]]:
-    """The rows of a table, below the line that begins with `head`."""
+    """Return the rows of a table below the line that starts with `head`."""
     lines = [tuple(line.split()) for line in text.splitlines() if line.strip()]
     (at,) = [n for n, line in enumerate(lines) if line[:1] == (head,)]
     return set(lines[at + 1 :])
 
 
-def test_the_same_facts(cluster: LocalCluster, scene: tuple[str, Path]) -> None:
-    topic, file = scene
+def test_both_tools_print_the_same_facts(
+    cluster: LocalCluster, groups_and_file: tuple[str, Path]
+) -> None:
+    topic, file = groups_and_file
     idle, busy = f"{topic}-idle", f"{topic}-busy"
     reset = (GROUPS, "--reset-offsets", "--group", idle)
     scope = ("--topic", topic)
@@ -137,7 +141,7 @@ def test_the_same_facts(cluster: LocalCluster, scene: tuple[str, Path]) -> None:
     states = {(g, state) for g, _, _, state in rows(odradek(cluster, "groups", "list"), "GROUP")}
     mine = {row for row in rows(said[2], "GROUP") if row[0] in (idle, busy)}
     assert mine == {(idle, "Empty"), (busy, "Stable")}
-    assert mine <= states  # those that other tests left may go on from state to state meanwhile
+    assert mine <= states  # groups of other tests may change their states in the meantime
     ours = ("groups", "reset-offsets", idle)
     exported = odradek(cluster, *ours, "--all-topics", "--to-current", "--export")
     assert sorted(exported.split()) == sorted(said[3].split())

@@ -1,4 +1,4 @@
-"""A registry that isn't ours: what its client says to it, and it to the client."""
+"""Test our registry client with a registry of another project."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_compatibility(client: SchemaRegistryClient) -> None:
     assert client.get_compatibility() == "NONE"
 
 
-def test_what_it_refuses(client: SchemaRegistryClient) -> None:
+def test_errors_of_the_registry(client: SchemaRegistryClient) -> None:
     with pytest.raises(SchemaNotFoundError) as caught:
         client.get_schema(987654)
     assert caught.value.error_code == 40403
@@ -122,7 +122,7 @@ LINES = {"id": 1, "lines": [{"sku": "a"}], "either": {"member0": None, "member1"
 
 
 def register(client: SchemaRegistryClient, topic: str, form: str) -> None:
-    """A schema of values of this topic."""
+    """Register a schema for the values of this topic."""
     if form == "avro":
         client.register_schema("column-line", LINE)
         client.register_schema(f"{topic}-value", ORDER)
@@ -142,10 +142,10 @@ def register(client: SchemaRegistryClient, topic: str, form: str) -> None:
         ("protobuf", {"code": "JFK"}),
     ],
 )
-def test_spark_s_columns(
+def test_columns_of_spark(
     registry: LocalRegistry, client: SchemaRegistryClient, form: str, row: dict[str, Any]
 ) -> None:
-    """What the sink writes by a schema of the registry, the source reads."""
+    """Read with the source what the sink writes, with a schema of the registry."""
     topic = f"columns-{form}"
     register(client, topic, form)
     said = {
@@ -163,10 +163,10 @@ def test_spark_s_columns(
     assert read.bad == {}
 
 
-def test_spark_s_columns_of_a_text_of_protobuf(
+def test_columns_of_spark_with_a_protobuf_text_schema(
     registry: LocalRegistry, client: SchemaRegistryClient
 ) -> None:
-    """This registry has no descriptor in base64 of it, as Confluent's has."""
+    """Report it: unlike Confluent's, this registry has no base64 descriptor of it."""
     text = 'syntax = "proto3"; message Place { string code = 1; }'
     client.register_schema("text-value", Schema(text, "PROTOBUF"))
     said = {"valueFormat": "protobuf", "schemaRegistryUrl": registry.url, "subscribe": "text"}
@@ -183,10 +183,10 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("form", SHOWN)
-def test_lines_of_the_console(
+def test_lines_of_the_console_tools(
     registry: LocalRegistry, client: SchemaRegistryClient, form: str
 ) -> None:
-    """What `odradek produce` writes by the latest schema, `odradek consume` shows again."""
+    """Show with `odradek consume` what `odradek produce` writes with the latest schema."""
     topic = f"console-{form}"
     register(client, topic, form)
     said = {"reader_property": [f"schema.registry.url={registry.url}"]}

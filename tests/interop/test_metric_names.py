@@ -1,7 +1,6 @@
-"""Our metrics have the names, groups and tags of Java's, and the same values for the same work.
+"""Compare our metrics with Java's: names, groups, tags, and values for the same work.
 
-Java's clients and ours do it one after the other with the same simulated brokers: no JVM runs a
-broker.
+Java's clients and ours run one after the other with the same simulated brokers.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ ONLY_OURS = {
     *(f"{kind}-node-metrics {name}" for kind in ("producer", "consumer", "admin-client")
       for name in ("connection-count", "requests-in-flight")),
 }  # fmt: skip
-"""What Java has of other clients, or of all nodes together."""
+"""Metrics that Java has for other clients, or for all nodes together."""
 SAME_VALUES = (
     *("record-send-total", "record-retry-total", "record-error-total", "byte-total"),
     *("batch-size-avg", "batch-size-max", "records-per-request-avg", "batch-split-total"),
@@ -46,7 +45,7 @@ IN_BOUNDS = {
     "metadata-age": 60.0,
     "last-poll-seconds-ago": 60.0,
 }
-"""Times, in the same units: at most."""
+"""Upper limits of times, in the same units."""
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +70,14 @@ def javas(brokers: FakeCluster) -> dict[Key, float]:
             pairs = [tuple(tag.split("=", 1)) for tag in tags.split(",")]
             try:
                 found[group, name, frozenset(pairs)] = float(value)
-            except ValueError:  # a version, or a group's state in words
+            except ValueError:  # a version, or a group's state as text
                 continue
     return found  # type: ignore[return-value]  # each pair has two
 
 
 @pytest.fixture(scope="module")
 def ours(brokers: FakeCluster) -> list[Metric]:
-    """The same as MetricNames.java does."""
+    """Run the same work as MetricNames.java and return our metrics."""
     config = {"bootstrap.servers": brokers.bootstrap_servers, "client.id": "me"}
     found: list[Metric] = []
     with Producer(config, linger_ms=5) as producer:
@@ -101,14 +100,14 @@ def ours(brokers: FakeCluster) -> list[Metric]:
 
 
 def key(metric: Metric) -> Key:
-    """As Java has it: without the address, and of its own topic."""
+    """Return the key as in Java: without the address, and with Java's topic."""
     tags = {tag: value for tag, value in metric.tags.items() if tag != "address"}
     if "topic" in tags:
         tags["topic"] = "java"
     return metric.group, metric.name, frozenset(tags.items())
 
 
-def test_every_name_is_javas_in_the_same_group_with_the_same_tags(
+def test_every_metric_has_javas_name_group_and_tags(
     javas: dict[Key, float],
 ) -> None:
     theirs = {(group, name, frozenset(tag for tag, _ in tags)) for group, name, tags in javas}

@@ -1,7 +1,7 @@
-"""KIP-714 with a real broker that has a receiver: what we push is read, and is as what Java pushes.
+"""Test KIP-714 with a real broker that has a receiver: our pushes are the same as Java's.
 
-The receiver is a small class of Java, compiled here; without a `javac` (a JRE has none) nothing can
-be tested.
+The receiver is a small Java class, compiled here; without `javac` (a JRE has none) the tests can't
+run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Push(NamedTuple):
 
 
 def compiled(folder: Path) -> Path:
-    """A jar with the receiver, which gets onto a class path as an agent."""
+    """Return a jar with the receiver, which is added to the class path as an agent."""
     javac = java_home() / "bin" / "javac"
     if not javac.exists():
         javac = Path(shutil.which("javac") or "javac")
@@ -79,7 +79,9 @@ def brokers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             wanted = [AlterConfigOp("metrics", "*"), AlterConfigOp("interval.ms", "1000")]
             admin.incremental_alter_configs({ConfigResource("CLIENT_METRICS", "all"): wanted})
         until = time.monotonic() + PATIENCE
-        while time.monotonic() < until and not pushed(folder, "early"):  # it may not know it yet
+        while time.monotonic() < until and not pushed(
+            folder, "early"
+        ):  # the broker may not have the configuration yet
             with Producer(bootstrap_servers=running.bootstrap_servers, client_id="early") as early:
                 early.warm("odradek")
                 time.sleep(0.2)
@@ -95,7 +97,7 @@ def parsed(last: bool, instance: str, client_id: str, data: bytes) -> Push:
 
 
 def pushed(folder: Path, client_id: str) -> list[Push]:
-    """What the real broker's receiver has written."""
+    """Return the pushes that the real broker's receiver has written to files."""
     found = []
     for file in sorted(folder.iterdir()):
         if file.suffix != ".part":
@@ -106,7 +108,7 @@ def pushed(folder: Path, client_id: str) -> list[Push]:
 
 
 def received(brokers: FakeCluster, action: Callable[[], None]) -> list[Push]:
-    """What simulated brokers were pushed meanwhile."""
+    """Return the pushes that simulated brokers received during an action."""
     receiver = TelemetryReceiver(interval=1.0, compression_types=(4, 3, 1, 2))
     cluster = brokers._cluster
     brokers._call(lambda: cluster.receive_telemetry(receiver))
@@ -129,7 +131,7 @@ def tags_of(point: object) -> frozenset[tuple[str, str]]:
 
 
 def totals(pushes: list[Push]) -> dict[tuple[str, frozenset[str]], float]:
-    """The sums of all deltas, by name and the names of attributes."""
+    """Return the sums of all deltas, by name and the names of attributes."""
     found: dict[tuple[str, frozenset[str]], float] = defaultdict(float)
     for push in pushes:
         for metric in push.metrics:
@@ -140,7 +142,7 @@ def totals(pushes: list[Push]) -> dict[tuple[str, frozenset[str]], float]:
 
 
 def pushes_of(name: str, **sides: list[Push]) -> str:
-    """Return a line per push and point of a metric: whose, which client, when, tags and delta.
+    """Return a line for each push and point of a metric: side, client, time, tags and delta.
 
     Java has two points with the same name in each push, one for each topic and one for all.
     """
@@ -155,8 +157,8 @@ def pushes_of(name: str, **sides: list[Push]) -> str:
     )
 
 
-def works(servers: str) -> None:
-    """What MetricNames.java does."""
+def run_clients(servers: str) -> None:
+    """Run the same work as MetricNames.java."""
     config = {"bootstrap.servers": servers, "client.id": "ours"}
     with Producer(config) as producer:
         for n in range(RECORDS):
@@ -173,8 +175,8 @@ def works(servers: str) -> None:
         consumer.poll(0.6)
 
 
-def java_works(servers: str) -> float:
-    """Gives how many records Java's consumer says it has read."""
+def run_java_clients(servers: str) -> float:
+    """Run MetricNames.java and return how many records Java's consumer counted."""
     words = servers, "java", str(RECORDS), "java-group", "2500"
     process = java_program(Path(__file__).with_name("MetricNames.java"), *words)
     try:
@@ -188,15 +190,15 @@ def java_works(servers: str) -> float:
         for _, name, tags, value in lines
         if name == "records-consumed-total" and tags == "client-id=me"
     )
-    if read != RECORDS:  # seen once, on a busy machine; what is pushed has to say so, too
+    if read != RECORDS:  # seen once, on a busy machine; the push must have the same number
         with warnings.catch_warnings():
-            warnings.simplefilter("default")  # else it would be an error here
+            warnings.simplefilter("default")  # otherwise it would be an error here
             warnings.warn(f"Java's consumer read {read:g} records of {RECORDS}", stacklevel=1)
     return read
 
 
 def compare(ours: list[Push], javas: list[Push], read: float) -> None:
-    """`read`: how many records Java's consumer says it has read."""
+    """Compare the pushes; `read`: how many records Java's consumer counted."""
     assert javas, "nothing came of Java's clients either"
     producers = {p.instance for p in ours if any(m.name == SENT for m in p.metrics)}
     consumers = {p.instance for p in ours if any(m.name == CONSUMED for m in p.metrics)}
@@ -225,17 +227,17 @@ def compare(ours: list[Push], javas: list[Push], read: float) -> None:
     assert {name: kinds[name] for name in shared} == shared
 
 
-def test_simulated_brokers_are_pushed_what_java_pushes() -> None:
+def test_pushes_to_simulated_brokers_are_the_same_as_javas() -> None:
     with FakeCluster(1, topics=["java", "odradek"]) as brokers:
         servers = brokers.bootstrap_servers
-        ours = received(brokers, lambda: works(servers))
+        ours = received(brokers, lambda: run_clients(servers))
         read: list[float] = []
-        javas = received(brokers, lambda: read.append(java_works(servers)))
+        javas = received(brokers, lambda: read.append(run_java_clients(servers)))
         compare(ours, javas, *read)
 
 
 @pytest.mark.long  # shorter: the test before
-def test_a_real_broker_is_pushed_what_java_pushes(brokers: LocalCluster, folder: Path) -> None:
-    works(brokers.bootstrap_servers)
-    read = java_works(brokers.bootstrap_servers)
+def test_pushes_to_a_real_broker_are_the_same_as_javas(brokers: LocalCluster, folder: Path) -> None:
+    run_clients(brokers.bootstrap_servers)
+    read = run_java_clients(brokers.bootstrap_servers)
     compare(pushed(folder, "ours"), pushed(folder, "me"), read)

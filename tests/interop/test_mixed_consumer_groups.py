@@ -1,7 +1,7 @@
-"""Our consumer in one KIP-848 group with librdkafka's and Java's: members come and go.
+"""Test our consumer in a KIP-848 group with librdkafka's and Java's; members join and leave.
 
-Every record is read exactly once, in order within a partition: each client gives back what it
-committed before the coordinator lets another go on there.
+Every record is read exactly once, in order within a partition: each client commits before the
+coordinator assigns its partitions to another member.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import time
 from typing import Any
 
 import pytest
-from tests.interop.group_members import Jvm, Story
+from tests.interop.group_members import GroupScenario, Jvm
 
 from odradek.api.consumer import Consumer
 from odradek.common.errors.kafka import InvalidRegularExpressionError
 from odradek.testing import LocalCluster
 
 
-def story_of(cluster: LocalCluster, jvm: Jvm, topic: str, assignor: str) -> Story:
+def story_of(cluster: LocalCluster, jvm: Jvm, topic: str, assignor: str) -> GroupScenario:
     def config(kind: str, _: str) -> dict[str, Any]:
         return {"group.protocol": "consumer", "group.remote.assignor": assignor}
 
-    return Story(cluster, jvm, topic, config)
+    return GroupScenario(cluster, jvm, topic, config)
 
 
 def test_with_librdkafka_and_java(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
@@ -44,10 +44,10 @@ def test_the_brokers_range_assignor(cluster: LocalCluster, jvm: Jvm, topic: str)
 
 
 def test_a_classic_group_is_upgraded_in_place(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
-    """Members of both protocols are in one group meanwhile.
+    """Check a group with members of both protocols.
 
-    The way back isn't tested: when the last member of the new protocol leaves, the broker puts the
-    others out (ILLEGAL_GENERATION, Java's as well), so they lose what they haven't committed.
+    A downgrade isn't tested: when the last member of the new protocol leaves, the broker removes
+    the others (ILLEGAL_GENERATION, Java's too), so they lose uncommitted progress.
     """
 
     def config(kind: str, name: str) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def test_a_classic_group_is_upgraded_in_place(cluster: LocalCluster, jvm: Jvm, t
             "partition.assignment.strategy": java if kind == "java" else "cooperative-sticky",
         }
 
-    story = Story(cluster, jvm, topic, config)
-    # Where librdkafka leads, its assignments hold user data, with which brokers upgrade no group.
+    story = GroupScenario(cluster, jvm, topic, config)
+    # If librdkafka leads, its assignments have user data, and then brokers don't upgrade the group.
     story.join("ours1")
     story.join("confluent1")
     story.join("ours8")
@@ -73,7 +73,7 @@ def test_a_classic_group_is_upgraded_in_place(cluster: LocalCluster, jvm: Jvm, t
     story.check()
 
 
-def test_patterns_and_instance_ids_are_the_coordinators_to_judge(
+def test_the_coordinator_checks_patterns_and_instance_ids(
     cluster: LocalCluster, topic: str
 ) -> None:
     for name in (f"{topic}-a", f"{topic}-b", f"other-{topic}"):
@@ -96,7 +96,7 @@ def test_patterns_and_instance_ids_are_the_coordinators_to_judge(
             member = consumer.group_metadata()
             assert (member.group_instance_id, member.generation_id > 0) == ("i1", True)
             if len(owned) == 1:
-                # The same place again while it is taken: refused once a minute has passed, not now.
+                # The same instance id again while it is in use: rejected after a minute, not now.
                 with Consumer(settings) as twin:
                     twin.subscribe(pattern=f"{topic}-[ab]")
                     assert twin.poll(1.0) == []

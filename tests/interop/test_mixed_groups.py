@@ -1,9 +1,9 @@
-"""Our consumer in one classic group with librdkafka's and Java's: members come and go.
+"""Test our consumer in a classic group with librdkafka's and Java's; members join and leave.
 
-Every record is read exactly once, in order within a partition, whoever leads and divides: each
-client gives back what it committed before another goes on there. Java's cooperative member is the
-exception: it commits as it rejoins, reads on while it waits for the others, and gives back without
-another commit, so that on a busy machine what it read meanwhile is read again.
+Every record is read exactly once, in order within a partition, with any leader: each client commits
+before another one owns its partitions. Java's cooperative member is the exception: it commits as it
+rejoins, continues to read while it waits for the others, and gives up partitions without another
+commit, so that on a busy machine some records are read again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.interop.group_members import PARTITIONS, Jvm, Story
+from tests.interop.group_members import PARTITIONS, GroupScenario, Jvm
 
 from odradek.api.consumer import Consumer
 from odradek.common.errors.kafka import FencedInstanceIdError
@@ -28,8 +28,8 @@ JAVA_NAMES = {
 
 def story_of(
     cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str, *, static: bool = False
-) -> Story:
-    """A classic group in which each client is told the assignor in its own words."""
+) -> GroupScenario:
+    """Return a classic group's scenario with the assignor configured for each client."""
 
     def config(kind: str, name: str) -> dict[str, Any]:
         java = f"org.apache.kafka.clients.consumer.{JAVA_NAMES[strategy]}"
@@ -41,7 +41,7 @@ def story_of(
         }
 
     careless = "java" if strategy == "cooperative-sticky" else ""
-    return Story(cluster, jvm, topic, config, careless)
+    return GroupScenario(cluster, jvm, topic, config, careless)
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_with_librdkafka_and_java(
     story.leave("java1")
     story.join("java2")
     story.leave("ours2")
-    story.join("ours3")  # follows whoever leads
+    story.join("ours3")  # follows any leader
     story.leave("confluent1", "java2")
     story.leave("ours3")
     story.check()
 
 
 def test_the_sticky_assignor_with_java(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
-    """librdkafka knows no eager sticky assignor."""
+    """Test without librdkafka, which has no eager sticky assignor."""
     story = story_of(cluster, jvm, topic, "sticky")
     story.join("java1")
     story.join("ours1", "ours2")
@@ -81,8 +81,10 @@ def test_the_sticky_assignor_with_java(cluster: LocalCluster, jvm: Jvm, topic: s
     story.check()
 
 
-def test_static_members_come_back_unnoticed(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
-    """KIP-345, KIP-814: also the leader, whichever client it is."""
+def test_static_members_restart_without_a_rebalance(
+    cluster: LocalCluster, jvm: Jvm, topic: str
+) -> None:
+    """Check KIP-345 and KIP-814, also with a restarted leader of each client."""
     story = story_of(cluster, jvm, topic, "range", static=True)
     story.join("ours1")
     story.join("java1", "confluent1")

@@ -1,4 +1,4 @@
-"""Log segments in formats 0 and 1, from before Kafka 0.11, as a broker of today hands them out.
+"""Read log segments in formats 0 and 1, from before Kafka 0.11, from a current broker.
 
 The segments are put into the broker's directory while it is stopped. Java's and librdkafka's
 consumers read the same records.
@@ -33,11 +33,11 @@ TOPIC = "old"
 NO_TYPE, CREATED, APPENDED = -1, 0, 1
 BEGAN = 1_400_000_000_000
 LIVE = 3
-"""Records of format 2 that are appended to each partition."""
+"""Number of records in format 2 that are appended to each partition."""
 
 
 class Found(NamedTuple):
-    """A record as each client can say it."""
+    """Record in the form of each client."""
 
     offset: int
     time: int
@@ -53,7 +53,7 @@ def content(offset: int) -> tuple[bytes | None, bytes | None]:
 
 
 def plain(magic: int, offset: int) -> tuple[bytes, list[Found]]:
-    """A message that isn't compressed."""
+    """Return an uncompressed message."""
     key, value = content(offset)
     time, kind = (BEGAN + offset, CREATED) if magic else (-1, NO_TYPE)
     made = message(offset, magic, key, value, time=time)
@@ -63,7 +63,7 @@ def plain(magic: int, offset: int) -> tuple[bytes, list[Found]]:
 def wrapped(
     magic: int, codec: int, offsets: list[int], *, append_time: bool = False
 ) -> tuple[bytes, list[Found]]:
-    """A wrapper; in format 1 the messages in it are counted from the first one's offset."""
+    """Return a wrapper message; in format 1 its messages have offsets relative to the first one."""
     parts, rows = bytearray(), []
     for offset in offsets:
         made, (row,) = plain(magic, offset)
@@ -126,7 +126,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def put(directory: Path, partition: int, data: bytes) -> None:
-    """Replace a partition's segment by this one; the broker writes its indexes again."""
+    """Replace a partition's segment; the broker rewrites its indexes."""
     (folder,) = directory.glob(f"**/{TOPIC}-{partition}")
     for file in folder.glob(f"{'0' * 20}.*"):
         file.unlink()
@@ -194,7 +194,7 @@ def test_columns(consumer: Consumer, layout: Any) -> None:
     assert by_partition(found) == ALL
 
 
-def test_any_offset_in_a_wrapper_can_be_sought(consumer: Consumer) -> None:
+def test_seek_to_offsets_within_a_wrapper(consumer: Consumer) -> None:
     for number, offset in ((0, 450), (1, 450), (1, 906), (1, 913), (2, 5)):
         place = TopicPartition(TOPIC, number)
         consumer.assign([place])
@@ -227,7 +227,7 @@ def test_java_reads_the_same(cluster: LocalCluster) -> None:
 
 
 def messages(module: Any, cluster: LocalCluster) -> dict[int, list[tuple[Any, ...]]]:
-    """All that confluent-kafka, or our module with its names, says of the records."""
+    """Return all fields of the records in confluent-kafka, or in our module with its names."""
     consumer = module.Consumer(
         settings(cluster.bootstrap_servers, **{"group.id": "g", "enable.auto.commit": False})
     )
@@ -246,7 +246,7 @@ def messages(module: Any, cluster: LocalCluster) -> dict[int, list[tuple[Any, ..
     return found
 
 
-def test_librdkafka_says_the_same(cluster: LocalCluster) -> None:
+def test_librdkafka_reads_the_same(cluster: LocalCluster) -> None:
     theirs = messages(confluent_kafka, cluster)
     assert messages(compat, cluster) == theirs
     assert [(row[0], row[2], row[3]) for row in theirs[0]] == [
@@ -254,7 +254,7 @@ def test_librdkafka_says_the_same(cluster: LocalCluster) -> None:
     ]
 
 
-def test_a_copy_writes_them_in_the_format_of_today(cluster: LocalCluster) -> None:
+def test_a_copy_writes_them_in_the_current_format(cluster: LocalCluster) -> None:
     command = [sys.executable, "-m", "odradek", "copy", TOPIC, "copied", "--create", "--json"]
     command += ["--bootstrap-server", cluster.bootstrap_servers]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_S)

@@ -1,7 +1,7 @@
-"""A core of these tests on the oldest release that is tried, 3.9; all others run on the newest.
+"""Run a part of these tests with the oldest tested release, 3.9; the others use the newest.
 
-The tests are those of the other modules, with this one's cluster. `make test-long` runs them with
-every codec and assignor.
+The tests are those of the other modules, with this module's cluster. `make test-long` runs them
+with every codec and assignor.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def cluster(clusters: SharedClusters) -> LocalCluster:
 
 @CODECS
 def test_they_write(cluster: LocalCluster, topic: str, consumer: Consumer, codec: str) -> None:
-    they.test_we_read_all_that_librdkafka_wrote(cluster, topic, consumer, codec)
+    they.test_all_records_of_librdkafka_are_read(cluster, topic, consumer, codec)
 
 
 @CODECS

@@ -1,4 +1,4 @@
-"""Topics with a codec of their own: the broker reads ours and writes its own, which we read."""
+"""Test topics with their own codec: the broker recompresses our records, and we read them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_brokers_take_every_codec_and_give_theirs(
-    cluster: LocalCluster, topic: str, codec: str
-) -> None:
+def test_brokers_recompress_every_codec(cluster: LocalCluster, topic: str, codec: str) -> None:
     servers = cluster.bootstrap_servers
     place_topic(servers, topic, [[0]] * len(CODECS), {"compression.type": codec})
     for partition, ours in enumerate(CODECS):

@@ -1,4 +1,4 @@
-"""Apicurio with a proxy that fails in each way, and a registry that is recreated."""
+"""Test Apicurio with a proxy for each fault, and a registry that is recreated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def proxy(registry: LocalRegistry) -> Iterator[RegistryServer]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_fault_costs_a_record(proxy: RegistryServer, fault: str) -> None:
+def test_no_fault_loses_a_record(proxy: RegistryServer, fault: str) -> None:
     settings = {"url": proxy.url, **QUICK}
     row = AvroSerializer(SchemaRegistryClient(settings), TEXT, conf=REGISTER)({"x": "a"}, VALUE)
     assert row is not None
@@ -61,13 +61,13 @@ def test_no_fault_costs_a_record(proxy: RegistryServer, fault: str) -> None:
         assert avro_to_arrow(pa.array([row], pa.binary()), registry).errors == {}
 
 
-def test_an_unknown_id_is_the_records_fault(registry: LocalRegistry) -> None:
+def test_an_unknown_id_is_a_deserialization_error(registry: LocalRegistry) -> None:
     client = SchemaRegistryClient({"url": registry.url})
     with pytest.raises(RecordDeserializationError, match="404"):
         RecordReading(None, AvroDeserializer(client))([record(b"\0\x7f\0\0\0\2a")])
 
 
-def test_what_apicurio_has_not(registry: LocalRegistry) -> None:
+def test_features_that_apicurio_lacks(registry: LocalRegistry) -> None:
     client = SchemaRegistryClient({"url": registry.url})
     number = client.register_schema("formats", Schema(TEXT))
     assert client.get_schema(number, "resolved").schema_str == TEXT
@@ -108,7 +108,7 @@ def test_commands(registry: LocalRegistry, tmp_path: object) -> None:
 
 
 def test_a_registry_that_is_recreated() -> None:
-    """A new client writes ids that the registry has now."""
+    """Check that a new client writes ids of the recreated registry."""
     other = Schema(TEXT.replace('"F"', '"Cherry"').replace('"x"', '"cherry"'))
     with LocalRegistry() as registry:
         old = SchemaRegistryClient({"url": registry.url})

@@ -1,4 +1,4 @@
-"""Under the name of one of librdkafka's partitioners, a key goes where librdkafka puts it."""
+"""Check that our versions of librdkafka's partitioners choose the same partitions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NAMES = ("consistent_random", "murmur2_random", "fnv1a_random")
 PARTITIONS = 7
 
 
-def test_the_same_key_goes_where_librdkafka_puts_it(cluster: LocalCluster, topic: str) -> None:
-    """Of ours half go by `send`, half by `send_arrow`. The value says who wrote a record, and how:
-    so one topic, read once, will do.
-    """
+def test_the_same_key_goes_to_the_same_partition_as_with_librdkafka(
+    cluster: LocalCluster, topic: str
+) -> None:
+    """Write with `send`, `send_arrow` and librdkafka to one topic; values name the writer."""
     servers = cluster.bootstrap_servers
     cluster.create_topic(topic, partitions=PARTITIONS)
     keys = [f"ключ {n}".encode() if n % 5 == 0 else b"k" * (n % 9) + b"%d" % n for n in range(200)]
@@ -38,4 +38,6 @@ def test_the_same_key_goes_where_librdkafka_puts_it(cluster: LocalCluster, topic
         assert mine == places[f"theirs {name}".encode()], name
         assert set(mine) == set(keys)
         assert set(mine.values()) == set(range(PARTITIONS))
-    assert ways[0] != ways[1] != ways[2] != ways[0]  # or one hash would do for all of them
+    assert (
+        ways[0] != ways[1] != ways[2] != ways[0]
+    )  # otherwise one hash would be enough for all of them

@@ -1,4 +1,4 @@
-"""Byte for byte: confluent-kafka's serializers and ours over a registry that is neither's."""
+"""Compare the bytes of confluent-kafka's serializers and ours, with a third project's registry."""
 
 from __future__ import annotations
 
@@ -56,9 +56,7 @@ def test_each_reads_the_others(found: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_their_serializers_work_in_our_clients_as_they_are(
-    found: dict[str, Any], name: str
-) -> None:
+def test_their_serializers_work_unchanged_in_our_clients(found: dict[str, Any], name: str) -> None:
     sent, *came = found["clients"][name]
     assert len(came) == 3
     assert set(came) == {came[0]}

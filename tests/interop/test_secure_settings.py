@@ -1,7 +1,7 @@
-"""Settings written for Java and for librdkafka, used as they are: by them, and by Odradek.
+"""Use settings for Java and for librdkafka unchanged, with these clients and with Odradek.
 
-Three small clusters have every way in: each mechanism over TLS and in plaintext, certificates of
-clients, stores of each kind.
+Three small clusters have all security settings: each mechanism over TLS and in plaintext, client
+certificates, stores of each kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odradek.testing.brokers.security import MECHANISMS
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
 USERS = {"alice": "alice-password", "bob": "bob-secret"}
-"""docs/guide.md names the first one."""
+"""Users and passwords; docs/guide.md shows the first one."""
 CLUSTERS: dict[str, dict[str, Any]] = {
     name: {"brokers": 1, "security": name, "users": USERS, **more}
     for name, more in (
@@ -52,11 +52,12 @@ JAVA_WRITES = frozenset(
     {("SASL_SSL", "OAUTHBEARER", "PEM"), ("SSL", None, "PKCS12"), ("SSL", None, "JKS"),
      ("SASL_PLAINTEXT", "SCRAM-SHA-512", "PEM")}
 )  # fmt: skip
-"""Each kind of store once. A JVM for each way would take seconds each, for what Kafka's own tests
-say."""
+"""Settings with which Java writes: each kind of store once, since a JVM takes seconds to start."""
 OFTEN = {*WAYS[:3], ("SSL", None, "PKCS12")}
-"""Each mechanism over TLS, and mutual TLS; test_secure_recovery.py has the way without TLS, and
-test_secure_oauth.py has tokens."""
+"""Each mechanism over TLS, and mutual TLS.
+
+test_secure_recovery.py tests SASL without TLS, and test_secure_oauth.py tests tokens.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def secured(clusters: SharedClusters) -> Callable[[str], LocalCluster]:
 
 
 def values(config: Mapping[str, str], topic: str, count: int, **more: str) -> list[str]:
-    """What our consumer finds in the topic's one partition, as a member of a group if in one."""
+    """Return the values in the topic's only partition, read by a group member if `more` has one."""
     given = {**config, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
     with Consumer({**given, **more}) as consumer:
         if more:
@@ -79,7 +80,7 @@ def values(config: Mapping[str, str], topic: str, count: int, **more: str) -> li
     ("protocol", "mechanism", "stores"),
     [way if way in OFTEN else pytest.param(*way, marks=pytest.mark.long) for way in WAYS],
 )
-def test_settings_of_others_are_ours_as_they_are(
+def test_settings_of_other_clients_work_unchanged(
     secured: Callable[[str], LocalCluster],
     topic: str,
     protocol: str,
@@ -118,8 +119,8 @@ def test_settings_of_others_are_ours_as_they_are(
     assert [(row.value or b"").decode() for row in found] == expected
 
 
-def test_settings_hold_no_password_in_sight(secured: Callable[[str], LocalCluster]) -> None:
-    """The file is for its owner alone, and what a client says of itself hides what it was told."""
+def test_settings_show_no_password(secured: Callable[[str], LocalCluster]) -> None:
+    """Check that only the owner can read the file, and that a client shows no password."""
     cluster = secured("SASL_SSL")
     file = cluster.java_properties("alice", "SCRAM-SHA-512", "JKS")
     assert file.stat().st_mode & 0o077 == 0

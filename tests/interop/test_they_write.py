@@ -1,4 +1,4 @@
-"""What Kafka's own console producer (Java) and librdkafka wrote, our consumer reads in full."""
+"""Read records of Kafka's console producer (Java) and librdkafka with our consumer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def consumer(cluster: LocalCluster) -> Iterator[Consumer]:
 
 
 def poll_all(consumer: Consumer, topic: str, partitions: int) -> dict[int, list[Row]]:
-    """All that is in a topic now, record by record."""
+    """Return all records that a topic has now, read one by one."""
     places = [TopicPartition(topic, p) for p in range(partitions)]
     consumer.assign(places, until=consumer.end_offsets(places, timeout=60))
     found: dict[int, list[Row]] = {p: [] for p in range(partitions)}
@@ -50,9 +50,9 @@ def poll_all(consumer: Consumer, topic: str, partitions: int) -> dict[int, list[
 
 
 def poll_all_arrow(consumer: Consumer, topic: str, partitions: int) -> dict[int, list[Row]]:
-    """The same as columns."""
+    """Return all records that a topic has now, read as columns."""
     places = [TopicPartition(topic, p) for p in range(partitions)]
-    consumer.assign([])  # forget the positions
+    consumer.assign([])  # drop the positions
     consumer.assign(places, until=consumer.end_offsets(places, timeout=60))
     found: dict[int, list[Row]] = {p: [] for p in range(partitions)}
     while (batch := consumer.poll_arrow(timeout=10.0, include_headers=True)) is not None:
@@ -68,7 +68,7 @@ def poll_all_arrow(consumer: Consumer, topic: str, partitions: int) -> dict[int,
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_we_read_all_that_librdkafka_wrote(
+def test_all_records_of_librdkafka_are_read(
     cluster: LocalCluster, topic: str, consumer: Consumer, codec: str
 ) -> None:
     cluster.create_topic(topic, partitions=2)
@@ -79,9 +79,9 @@ def test_we_read_all_that_librdkafka_wrote(
     assert poll_all_arrow(consumer, topic, 2) == expected
 
 
-# Without a codec: test_console_tools. Java's others write what brokers' do: test_recompression.
+# Uncompressed: test_console_tools. Java's other codecs are the brokers': test_recompression.
 @pytest.mark.parametrize("codec", ["snappy"])
-def test_we_read_all_that_kafkas_console_producer_wrote(
+def test_all_records_of_kafkas_console_producer_are_read(
     cluster: LocalCluster, topic: str, consumer: Consumer, codec: str
 ) -> None:
     rows = [

@@ -1,4 +1,4 @@
-"""Contexts in headers: librdkafka's programs read ours, and ours read theirs, at a real broker."""
+"""Exchange trace contexts in headers with librdkafka, with a real broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.monitoring import OpenTelemetryTraces
 from odradek.testing import LocalCluster
 
 
-def test_a_trace_goes_through_both_clients(cluster: LocalCluster, topic: str) -> None:
+def test_a_trace_is_propagated_through_both_clients(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=1)
     exported, carrier = Exported(), dict[str, str]()
     with exported.tracer.start_as_current_span("theirs") as theirs:

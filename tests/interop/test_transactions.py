@@ -1,4 +1,4 @@
-"""Transactions of three clients: what one commits or aborts the others see so, and fence."""
+"""Test transactions of three clients: each sees the others' commits and aborts, and fences them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 
 
-def tell(other: Other, topic: str, name: str) -> None:
-    """Two transactions of another client; of the first one something is seen."""
+def run_transactions(other: Other, topic: str, name: str) -> None:
+    """Run two transactions of another client, of which the first is committed."""
     other.begin()
     other.write(topic, f"{name}-1", f"{name}-2")
     other.commit()
@@ -32,7 +32,7 @@ def ours(servers: str, transactional_id: str) -> Producer:
 
 
 def committed_rows(servers: str, topic: str, count: int) -> list[bytes | None]:
-    """What our consumer reads; a moment longer than it takes to read `count` of them."""
+    """Return the values that our consumer reads, `count` of them and any that follow."""
     with Consumer(
         bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
@@ -43,7 +43,7 @@ def committed_rows(servers: str, topic: str, count: int) -> list[bytes | None]:
 def test_each_reads_what_the_others_committed_and_takes_over_their_id(
     cluster: LocalCluster, topic: str
 ) -> None:
-    """One id goes from Odradek to librdkafka, to Java and back; each leaves something open."""
+    """Pass one id from Odradek to librdkafka, to Java and back; each leaves a transaction open."""
     servers, place = cluster.bootstrap_servers, TopicPartition(topic, 0)
     cluster.create_topic(topic)
     first = ours(servers, topic)
@@ -56,7 +56,7 @@ def test_each_reads_what_the_others_committed_and_takes_over_their_id(
     first.begin_transaction()
     first.send(topic, b"left-open", partition=0).result(timeout=30)
     second = Librdkafkas(servers, topic)
-    tell(second, topic, "librdkafkas")
+    run_transactions(second, topic, "librdkafkas")
     with pytest.raises(FatalTransactionError):
         first.abort_transaction()
     first.close()
@@ -65,7 +65,7 @@ def test_each_reads_what_the_others_committed_and_takes_over_their_id(
     with Javas(servers, topic) as third:
         with pytest.raises(FencedError):
             second.commit()
-        tell(third, topic, "javas")
+        run_transactions(third, topic, "javas")
         third.begin()
         third.offset(topic, topic, 5)
         third.commit()

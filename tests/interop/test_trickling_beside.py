@@ -1,6 +1,6 @@
-"""A broker whose responses trickle, before our producer and confluent-kafka's (R-TI-1).
+"""Test a broker whose responses trickle, with our producer and confluent-kafka's (R-TI-1).
 
-The present connections get one byte each 1.5 s; new ones are good. A client has to close the
+The existing connections get one byte each 1.5 s; new ones are fast. A client has to close the
 connection at its request timeout and send the record again.
 """
 
@@ -26,7 +26,7 @@ def fake() -> Iterator[FakeCluster]:
 
 
 def trickle(fake: FakeCluster) -> None:
-    """Let the connections that exist now trickle."""
+    """Slow down the existing connections."""
 
     def begin() -> None:
         for broker in fake._cluster.brokers.values():

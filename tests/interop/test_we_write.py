@@ -1,4 +1,4 @@
-"""What our producer wrote, Kafka's own console consumer (Java) and librdkafka read in full."""
+"""Read records of our producer with Kafka's console consumer (Java) and librdkafka."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.testing import LocalCluster
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LEVELS = (("gzip", 1), ("gzip", 9), ("lz4", 1), ("lz4", 17), ("zstd", -5), ("zstd", 19))
 LARGE = b"".join(b"value %d " % (n * n) for n in range(30_000))  # several blocks of any codec
-# Text without tabs, so that the console consumer's lines can be taken apart again.
+# Text without tabs, so that the console consumer's lines can be split.
 ROWS = [
     Row(b"N14228", b"JFK", (("source", b"test"), ("source", b"twice")), 1_700_000_000_123),
     Row(None, b"no key", (), 1),
@@ -21,7 +21,7 @@ ROWS = [
     Row(b"large", LARGE, (), 5),
     *(Row(b"k%d" % n, b"value %d " % n * 9, (("n", b"%d" % n),), 10**12 + n) for n in range(60)),
 ]
-# What can't be told from other things in a line.
+# Records that are ambiguous in a line of text.
 BINARY = [Row(b"", b"", (), 0), Row(None, None, (("\t", bytes(range(256))), ("empty", b"")), 1)]
 
 
@@ -46,7 +46,7 @@ def write(
 
 
 def java_line(row: Row, partition: int, offset: int) -> str:
-    """The console consumer's line for a row, with all that it can print."""
+    """Return the console consumer's line for a record, with all fields."""
     headers = ",".join(
         f"{name}:{'null' if content is None else content.decode()}" for name, content in row.headers
     )
@@ -63,7 +63,7 @@ def java_line(row: Row, partition: int, offset: int) -> str:
 
 
 def java_lines(cluster: LocalCluster, topic: str, count: int) -> list[str]:
-    """What the console consumer prints of a topic, with all that it can print."""
+    """Return the console consumer's lines for a topic, with all fields."""
     names = ("timestamp", "partition", "offset", "headers", "key", "value")
     options = [("--formatter-property", f"print.{name}=true") for name in names]
     words = [word for option in options for word in option]
@@ -72,7 +72,7 @@ def java_lines(cluster: LocalCluster, topic: str, count: int) -> list[str]:
 
 
 def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: str) -> None:
-    """One partition for each codec and level: a Java start takes a second."""
+    """Use one partition for each codec and level, because starting Java takes a second."""
     ways = [*((codec, None) for codec in CODECS), *LEVELS]
     cluster.create_topic(topic, partitions=len(ways))
     for partition, (codec, level) in enumerate(ways):
@@ -96,7 +96,7 @@ def test_librdkafka_reads_all_of_it(cluster: LocalCluster, topic: str, codec: st
 
 
 @pytest.mark.long  # shorter: test_same_partitions.py, unit/record/test_murmur2.py (Java's vectors)
-def test_the_same_key_goes_where_java_and_librdkafka_put_it(
+def test_the_same_key_goes_to_the_same_partition_as_with_java_and_librdkafka(
     cluster: LocalCluster, topic: str
 ) -> None:
     keys = [f"ключ {n}" if n % 5 == 0 else "k" * (n % 9) + str(n) for n in range(200)]

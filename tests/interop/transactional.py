@@ -1,7 +1,7 @@
-"""Transactional producers of other clients, with the same few words: librdkafka's and Java's.
+"""Transactional producers of librdkafka and Java with one interface.
 
 In: bootstrap servers, a transactional id. Out: transactions, or `FencedError` once another producer
-has taken the id over. Must not: import Odradek's clients.
+uses the id. Must not: import Odradek's clients.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ FENCED = ("ProducerFencedException", "InvalidProducerEpochException")
 
 
 class FencedError(Exception):
-    """The other client says that its id belongs to another producer now."""
+    """The other client has been fenced by another producer with its id."""
 
 
 class Other(Protocol):
-    """Writes to partition 0 of topics."""
+    """Producer that writes to partition 0 of topics."""
 
     def begin(self) -> None: ...
 
     def write(self, topic: str, *values: str) -> None:
-        """Returns once they are acknowledged."""
+        """Write records, and return once they are acknowledged."""
 
     def commit(self) -> None: ...
 
@@ -36,7 +36,7 @@ class Other(Protocol):
 
 
 class Librdkafkas:
-    """confluent-kafka's."""
+    """Producer of confluent-kafka."""
 
     def __init__(self, servers: str, transactional_id: str) -> None:
         self._producer = ConfluentProducer(
@@ -66,7 +66,7 @@ class Librdkafkas:
 
 
 class Javas:
-    """KafkaProducer's, in a process of its own."""
+    """Java's KafkaProducer in a separate process."""
 
     def __init__(self, servers: str, transactional_id: str) -> None:
         words = [f"bootstrap.servers={servers}", f"transactional.id={transactional_id}"]
@@ -74,7 +74,7 @@ class Javas:
         self._process = java_program(source, *words)
 
     def __enter__(self) -> Self:
-        self._hear()  # that it has its epoch
+        self._hear()  # wait until it has its epoch
         return self
 
     def __exit__(self, *_: object) -> None:

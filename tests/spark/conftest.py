@@ -128,7 +128,7 @@ class Topics:
 
 
 def spark_options(config: Mapping[str, str]) -> dict[str, str]:
-    """A client's settings as options of the data source."""
+    """Return a client's settings as options of the data source."""
     return {f"kafka.{name}": value for name, value in config.items()}
 
 
