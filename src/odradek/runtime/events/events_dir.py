@@ -57,7 +57,7 @@ class EventFile:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = append_privately(self.path)
             watch(self)
-        if self._torn:  # a full disk has cut the previous line: begin a new one
+        if self._torn:  # a full disk has cut the previous line: start a new one
             line = b"\n" + line
         count = os.write(self._descriptor, line)
         self._torn = count < len(line)
@@ -69,7 +69,7 @@ class EventFile:
             os.close(descriptor)
 
     def abandon(self) -> None:
-        """In a forked child: close the child's copy of the descriptor."""
+        """Close a forked child's copy of the descriptor."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with suppress(OSError):
