@@ -172,7 +172,7 @@ class ProducerBatch:
         self.ordinal = 0
         """Number of batches of its partition that got a sequence under its identity before it."""
         self.doubtful = False
-        """Whether an earlier attempt may have been appended (see `doubt`).
+        """Whether an earlier attempt may have been appended (see `uncertain_writes`).
 
         Then its sequence is used up, and it gets no other one while its identity is valid (R-PR-1).
         """

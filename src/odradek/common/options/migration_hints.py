@@ -2,8 +2,8 @@
 
 In: names of settings, methods and classes of Java's client, librdkafka with confluent-kafka,
 kafka-python and aiokafka. Out: the cure for a name that isn't supported. Must not: repeat
-`option_aliases`, names with the same meaning as an option here, or `without_effect`, settings that
-are accepted without effect.
+`option_aliases`, names with the same meaning as an option here, or `ignored_settings`, settings
+that are accepted without effect.
 """
 
 from __future__ import annotations
