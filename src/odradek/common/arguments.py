@@ -19,13 +19,13 @@ from typing import Any
 from odradek.common.errors import ArgumentError, ConfigurationError
 
 FOREVER = 1e8
-"""Longest timeout in seconds (three years): what is longer, infinity too, counts as this."""
+"""Longest timeout in seconds (three years): a longer one, infinity too, is reduced to this."""
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 MOST_SHOWN = 60
-"""Characters of what was given that an error shows."""
+"""Maximum number of characters of a value in an error."""
 MOST_TEXT = 32767
-"""Bytes of a text in the older of Kafka's requests, which count them in 16 bits."""
+"""Maximum size of a text in bytes in Kafka's older requests, whose lengths have 16 bits."""
 Headers = tuple[tuple[str, Any], ...]
 
 
@@ -52,7 +52,7 @@ def refusal(name: str, wanted: str, value: object, cure: str = "") -> ArgumentEr
 
 
 def is_bool(value: Any) -> bool:
-    """Whether it is True or False, numpy's too (which isn't imported for that)."""
+    """Return whether a value is True or False, including numpy's, without importing numpy."""
     return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
 
 
@@ -85,7 +85,7 @@ def partition_number(name: str, value: Any) -> int:
 
 
 def timestamp(name: str, value: Any, low: int = 0) -> int:
-    """Milliseconds since the epoch."""
+    """Return a timestamp in milliseconds since the epoch."""
     return whole_number(name, value, low, cure="use int(seconds * 1000)")
 
 
@@ -109,7 +109,7 @@ def checked_timeout(timeout: Any, name: str = "timeout", unit: str = "seconds") 
     return float(timeout) if timeout < FOREVER else FOREVER
 
 
-# Words
+# Texts
 
 
 def plain(value: str) -> str:
@@ -147,7 +147,7 @@ def topic_name(name: str, value: Any) -> str:
 
 
 def names(name: str, value: Any, what: str = "topics' names") -> list[str]:
-    """Several names. A str is one name, and never walked letter by letter."""
+    """Return several names; a str is one name, and isn't split into letters."""
     if isinstance(value, str):
         return [plain(value)]
     wanted = f"a list of {what}"
@@ -167,7 +167,7 @@ def names(name: str, value: Any, what: str = "topics' names") -> list[str]:
 
 
 def choice(name: str, value: Any, allowed: Collection[str]) -> str:
-    """One of some words."""
+    """Return one of the allowed texts."""
     if not isinstance(value, str) or value not in allowed:
         raise ConfigurationError(
             f"{name} must be one of {', '.join(sorted(allowed))}, not {shown(value)}"
@@ -182,11 +182,11 @@ def flag(name: str, value: Any) -> bool:
     return value
 
 
-# Things
+# Objects
 
 
 def function(name: str, value: Any) -> Callable[..., Any]:
-    """Something that can be called."""
+    """Return a callable."""
     if not callable(value):
         raise refusal(name, "a function", value)
     return value  # type: ignore[no-any-return]
@@ -212,7 +212,10 @@ def iterable(name: str, value: Any, wanted: str) -> list[Any]:
 
 
 def is_list(value: Any) -> bool:
-    """Whether it can be walked item by item: no text, no bytes, and no consumer, which waits."""
+    """Return whether a value can be iterated over item by item.
+
+    Texts and bytes can't, and neither can consumers, which wait for records.
+    """
     if isinstance(value, list | tuple):
         return True
     if isinstance(value, str | bytes | bytearray | memoryview) or hasattr(value, "poll"):
@@ -268,7 +271,7 @@ def record_headers(given: Any) -> Headers:
     return tuple(found)
 
 
-# Habits
+# Usage of other clients
 
 
 def deprecated_milliseconds(timeout_ms: Any) -> float:
@@ -290,5 +293,5 @@ IN_SECONDS = (
 
 
 def looks_like_milliseconds(timeout: Any) -> bool:
-    """Whether a timeout of `poll` is one that other clients' users write for a second or so."""
+    """Return whether a timeout of `poll` is a usual one of other clients, in milliseconds."""
     return type(timeout) is int and 100 <= timeout < FOREVER

@@ -12,11 +12,11 @@ import math
 from odradek.common.types import Rng
 
 STEADY = 10
-"""Waits of `ExponentialBackoff.steady` before they grow: a second, with the usual base."""
+"""Number of equal waits of `ExponentialBackoff.steady`: a second in all, with the usual base."""
 JITTER = 0.2
-"""KIP-144 and KIP-580: 20 % below to 20 % above the computed value."""
+"""Relative jitter (KIP-144 and KIP-580): 20 % below to 20 % above the computed value."""
 DOUBLINGS = 512
-"""More than lie between any two waits that a float holds in seconds and that make sense."""
+"""More doublings than there are between any two sensible waits in seconds."""
 
 
 class ExponentialBackoff:
@@ -48,18 +48,19 @@ class ExponentialBackoff:
 
     @property
     def constant(self) -> bool:
-        """R-BO-2: a base that isn't below the maximum means a constant wait of the maximum."""
+        """Whether all waits are the maximum, because the base isn't below it (R-BO-2)."""
         return self.base >= self.maximum
 
     @property
     def shortest(self) -> float:
-        """The wait after a first failure, but for the jitter."""
+        """The wait after a first failure, without the jitter."""
         return self.maximum if self.constant else self.base
 
     def delay(self, failures: int, rng: Rng) -> float:
-        """Seconds to wait after a failure; `failures` counts those before it (0 for the first).
+        """Return the seconds to wait after a failure.
 
-        KIP-580's table counts so: its first delay is the base itself.
+        `failures` counts the failures before it (0 for the first), as KIP-580's table does: its
+        first delay is the base itself.
         """
         base, maximum, jitter = self.base, self.maximum, self.jitter
         if base >= maximum:  # `constant`
@@ -76,7 +77,7 @@ class ExponentialBackoff:
             value = top
         if jitter:
             value *= 1.0 - jitter + 2.0 * jitter * rng.random()
-            if value > maximum:  # by what a float loses
+            if value > maximum:  # by rounding
                 value = maximum
         return value
 

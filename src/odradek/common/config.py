@@ -1,10 +1,9 @@
-"""Configuration of one client: what was given, checked, with the defaults of all options.
+"""Check the configuration of one client, and complete it with the defaults of all options.
 
-In: a dict with Kafka's names, or keywords with underscores. Out: a checked `Config` whose times
-are float seconds and whose secrets are `Secret`. Must not: read files, resolve names or look at the
-environment.
-Unknown names are errors with a suggestion; what a later release will bring says so. An option of
-another kind of client is a warning, because services share one dict.
+In: a dict with Kafka's names, or keywords with underscores. Out: a checked `Config` whose times are
+float seconds and whose secrets are `Secret`. Must not: read files, resolve names or look at the
+environment. Unknown names are errors with a suggestion; for options of a later release the error
+says so. An option of another kind of client is a warning, because services share one dict.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ logger = logging.getLogger("odradek")
 ALL_REPLICAS = -1
 """`acks=all`."""
 MOST_IN_FLIGHT = 5
-"""With idempotence, of one connection."""
+"""Maximum number of requests in flight on one connection, with idempotence."""
 
 
 class Config:
@@ -60,7 +59,7 @@ class Config:
     def __init__(
         self, client: str, given: Mapping[str, Any] | None = None, **keywords: Any
     ) -> None:
-        # A traceback's locals are output, too: from here on they hold secrets in wraps only.
+        # A traceback shows locals, too: from here on they contain secrets only in wraps.
         keywords = sealed(keywords)
         given = sealed(given)
         self.client = client
@@ -98,7 +97,7 @@ class Config:
             except KafkaError:
                 raise
             except (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError):
-                kind = type(value).__name__  # alone: whatever it is, it may be private
+                kind = type(value).__name__  # the type alone, as the value may be private
                 raise ArgumentError(f"{name} has an invalid value of type {kind}") from None
         from odradek.common.options.ignored_settings import unknown  # most clients don't need it
 
@@ -140,7 +139,10 @@ class Config:
             values["metadata.unavailable.timeout.ms"] = 60.0 if strategy == "none" else None
 
     def _settle_idempotence(self) -> None:
-        """As in Java: weaker settings switch it off, unless it was asked for by name (KIP-679)."""
+        """Switch idempotence off for weaker settings, unless it was set explicitly.
+
+        As in Java (KIP-679).
+        """
         values, in_flight = self._values, "max.in.flight.requests.per.connection"
         asked = "enable.idempotence" in self.given and values["enable.idempotence"]
         weaker = ""

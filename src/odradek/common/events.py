@@ -21,7 +21,7 @@ from odradek.common.printable import LONGEST, cleaned, printable
 logger = logging.getLogger("odradek")
 guard_loggers()
 
-# The kinds, with the fields that go with them. Kept in one place, because users filter on them.
+# The kinds of events, with their fields. In one place, because users filter by them.
 KINDS: dict[str, str] = {
     "dial": "a connection attempt begins: address, purpose, ip, connection",
     "connected": "the TCP (and TLS) connection is established: address",
@@ -79,7 +79,7 @@ Listener = Callable[[Event], None]
 
 
 class EventLog:
-    """Where the rooms of one client report; counts, and fans out."""
+    """Receives the events of one client: counts them, and calls listeners."""
 
     __slots__ = ("_client", "_listeners", "counts", "surface")
 
@@ -91,7 +91,7 @@ class EventLog:
         """Function that receives exceptions of listeners that are meant to end the program."""
 
     def surfaces_by(self, surface: Callable[[BaseException], None]) -> None:
-        """Hand errors that are meant to end the program to `surface` from now on."""
+        """Set the function that receives errors which are meant to end the program."""
         self.surface = surface
 
     def listen(self, listener: Listener) -> None:
@@ -109,7 +109,7 @@ class EventLog:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:  # a user's code: its fault mustn't break the client
+            except Exception:  # user code: its error mustn't break the client
                 logger.exception(
                     "[%s] an event listener raised an error for the event: %s", self._client, event
                 )
@@ -137,5 +137,5 @@ def event_line(event: Event, time: float, host: str, pid: int, client: str) -> b
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no infinity and no NaN."""
+    """Replace infinity and NaN, which JSON doesn't have."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,7 +1,7 @@
-"""Optional packages, and the extra of this distribution that installs each.
+"""Import optional packages, or name the extra of this distribution that installs them.
 
-In: names of modules that need such a package. Out: the modules are imported, or a
-`MissingExtraError` names the extra to install. Must not: hide that an installed package is broken.
+In: names of modules that need such a package. Out: the imported modules, or a `MissingExtraError`
+that names the extra to install. Must not: hide that an installed package is broken.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ OPTIONAL = {
     "rich": ("The command odradek needs", "cli"),
     "typer": ("The command odradek needs", "cli"),
 }
-"""By the first part of a module's name: what needs it, in words, and our extra that brings it."""
+"""By the first part of a module's name: what needs it, as text, and the extra that installs it."""
 DISTRIBUTIONS = {"google": "protobuf", "jsonschema_rs": "jsonschema-rs"}
 """Packages whose modules have other names."""
 SHARED = ("google", "opentelemetry")
-"""Names under which several distributions put their modules: one of them may be missing."""
+"""Names under which several distributions have modules: one of them may be missing."""
 
 
 def require_extra(*modules: str) -> None:
     """Import modules that may need an optional package.
 
-    MissingExtraError: the package belongs to an extra that isn't installed.
+    Raises MissingExtraError if the package belongs to an extra that isn't installed.
     """
     for module in modules:
         try:

@@ -24,7 +24,7 @@ LOGGERS = (
 
 
 class PrintableFilter(logging.Filter):
-    """Lets every record through; one with control characters has them escaped."""
+    """Escapes control characters of records; lets every record through."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Escape the whole text; this package's errors keep their lines."""

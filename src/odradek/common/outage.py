@@ -1,4 +1,4 @@
-"""Define an outage, its counts, and the words for them.
+"""Define an outage, its counters, and the texts for them.
 
 In: numbers and errors that `outage_log` collects. Out: values and texts for its lines and for
 `explain()`. Must not: log, or know where the numbers come from.
@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 FIRST_SPACING, LONGEST_SPACING = 5.0, 60.0
-"""Seconds between two summaries: doubled each time."""
+"""Seconds between two summaries: the first wait, doubled up to the second."""
 CALM = 30.0
 """Seconds after the end of an outage within which a new one continues its summaries."""
 NAMED = 3
-"""Errors that a line names, and addresses with each."""
+"""Maximum number of errors in a line, and of addresses with each."""
 KNOWN, BOOTSTRAP = "known brokers", "bootstrap addresses"
 ONE = {KNOWN: "known broker", BOOTSTRAP: "bootstrap address"}
 
@@ -32,10 +32,10 @@ class Spacing:
         self._step = FIRST_SPACING
         self._last = self._next = -math.inf
         self.held_back = 0
-        """Lines that weren't let through since the last one that was."""
+        """Number of lines held back since the last one that was written."""
 
     def allows(self, now: float) -> bool:
-        """Whether a line may be written now."""
+        """Return whether a line may be written now."""
         if now - self._last > CALM:
             self._step, self._next = FIRST_SPACING, -math.inf
         self._last = now
@@ -59,11 +59,11 @@ class Counts:
     def __init__(self) -> None:
         self.dials: Counter[str] = Counter()
         self.attempts: Counter[str] = Counter()
-        """Failed ones, by class of address."""
+        """Failed connection attempts, by class of address."""
         self.names: Counter[str] = Counter()
         """Failed name resolutions, by class of address: no connection attempt follows."""
         self.others: Counter[str] = Counter()
-        """By what it was: `ROUND`, `RETRY`, `REBOOTSTRAP`, `EXPIRED`."""
+        """Other events by kind: `ROUND`, `RETRY`, `REBOOTSTRAP`, `EXPIRED`."""
 
     def in_words(self) -> str:
         """Return the counts that are worth showing, as text."""
@@ -93,20 +93,20 @@ class Outage:
     def __init__(self, begun: float, what: str, told: bool, *, first: bool = False) -> None:
         self.begun = begun
         self.what = what
-        """The first failure, in words."""
+        """The first failure, as text."""
         self.told = told
-        """Its beginning and its end have lines of their own."""
+        """Whether its beginning and its end are logged as single lines."""
         self.first = first
         """Whether the client hasn't reached its cluster before."""
         self.total = first
         """Whether no broker answers; otherwise some addresses fail while others work."""
         self.last_failure = -math.inf
         self.answered_at: float | None = None
-        """The first answer since the last failure."""
+        """Time of the first response since the last failure."""
         self.failing: dict[str, str] = {}
         """Addresses that failed and didn't prove themselves since, with their last error."""
         self.said: set[tuple[str, str]] = set()
-        """Addresses with the errors that a line has named."""
+        """Addresses and errors that a line has named."""
 
     def unsaid(self) -> dict[str, str]:
         """Return the failing addresses whose current error no line has named; count it as named."""
@@ -126,7 +126,7 @@ class Outage:
             self.answered_at = now
 
     def nobody_answers(self) -> None:
-        """All addresses have failed."""
+        """Note that all addresses have failed."""
         self.total = True
 
 
@@ -152,7 +152,7 @@ def named(failing: Mapping[str, str]) -> str:
     found = [
         ", ".join(addresses[:NAMED])
         + (f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else "")
-        + f": {error}"  # last: its end may be a cure
+        + f": {error}"  # last, as it may end with a cure
         for error, addresses in list(groups.items())[:NAMED]
     ]
     if len(groups) > NAMED:

@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 QUIET = 5.0
-"""Seconds without a failure, with another answer since, after which an address isn't needed.
+"""Seconds without a failure, but with another response, after which an address isn't needed.
 
 Clients connect to addresses that they need at least every second.
 """
 NO_NAME = f"{DnsError.__name__}: "
-"""How the error begins of an attempt that ended before its connection attempt."""
+"""Beginning of the error of an attempt that ended before it could connect."""
 TOLD_IN_FULL = 3
-"""Outages in a row whose beginnings and ends get lines of their own."""
+"""Number of outages in a row whose beginnings and ends are logged as single lines."""
 
 
 Fields = Mapping[str, Any]
@@ -66,21 +66,21 @@ class OutageLog:
     def __init__(
         self, client: str, bootstrap: Collection[str], cure: Callable[[], str] = str
     ) -> None:
-        """`cure` returns what the user of a client can do that hasn't reached its cluster."""
+        """Set `cure`, which returns the advice for a client that has never reached its cluster."""
         self._client = client
         self._bootstrap = frozenset(bootstrap)
         self._cure = cure
         self.resting = True
         """Whether no line is due, and no outage lasts that could end by time alone."""
         self.known = False
-        """The cluster was reached at least once."""
+        """Whether the cluster was ever reached."""
         self.known_since: float | None = None
         """When it was first reached."""
         self.current: Outage | None = None
         self.counts = Counts()
         self.counts_since = 0.0
         self.in_a_row = 0
-        """Outages so far, each within `CALM` seconds after the one before."""
+        """Number of outages in a row, each at most `CALM` seconds after the previous one."""
         self.last_ended = -math.inf
         self.out_before = 0.0
         """Seconds of outage since `counts_since`, without the current one."""
@@ -93,10 +93,10 @@ class OutageLog:
         self._mute: set[str] = set()  # addresses with a silent connection
         self._spacings: dict[str, Spacing] = {}
 
-    # The listener
+    # Listener
 
     def __call__(self, event: Event) -> None:
-        """Take in one event."""
+        """Process one event."""
         handler = self._HANDLERS.get(event.kind)
         if handler is not None and not self._ended:
             handler(self, event.at, event.fields)
@@ -129,7 +129,8 @@ class OutageLog:
         counts[self._class(fields["address"])] += 1
 
     def _dns_failed(self, now: float, fields: Fields) -> None:
-        # R-CS-6: kept and tried again, and said, also where another address began the outage.
+        # R-CS-6: the address is kept and tried again; the line is logged even if another address
+        # began the outage.
         address = fields["address"]
         if not self.known:  # the line of the failed attempt names the cause
             return
@@ -140,7 +141,7 @@ class OutageLog:
         self._seldom(f"name {address}", logging.WARNING, text, now)
 
     def _silent(self, now: float, fields: Fields) -> None:
-        if fields.get("held"):  # it may rightly hold what it was given to write
+        if fields.get("held"):  # the broker may hold a write
             return
         what = "no response" if fields.get("ready") else ("no response to the connection attempt")
         self._failed(
@@ -157,7 +158,7 @@ class OutageLog:
 
     def _metadata_failed(self, now: float, fields: Fields) -> None:
         if fields.get("what") == "dial" or not fields.get("failure", True):
-            return  # was counted when it failed, or the broker works
+            return  # it was counted when it failed, or the broker works
         self._failed(now, fields, "metadata request failed", "")
         self.counts.attempts[self._class(fields["address"])] += 1
 
@@ -250,10 +251,10 @@ class OutageLog:
             )
         self._forget()
 
-    # The component: what is to be said without any event
+    # Component: lines that are due without an event
 
     def advance(self, now: float) -> bool:
-        """Write the line that is due, if one is; nothing else ever moves."""
+        """Write the line that is due, if there is one."""
         if now < self._next_line and self.current is None:
             return False
         outage = self.current
@@ -278,7 +279,7 @@ class OutageLog:
         return None if due == math.inf else due
 
     def abort(self, error: Exception, now: float) -> None:
-        """Note that the client has ended; `broken` and `closed` have lines of their own."""
+        """Note that the client has ended; the events `broken` and `closed` have separate lines."""
         self._forget()
 
     # Transitions
@@ -302,7 +303,7 @@ class OutageLog:
         told = self.in_a_row <= TOLD_IN_FULL
         if told:
             self.counts, self.counts_since, self.out_before = Counts(), now, 0.0
-        for address in self._pending.values():  # they began before it, and belong to it
+        for address in self._pending.values():  # these began before the outage, and belong to it
             self.counts.dials[self._class(address)] += 1
         if told or self._next_line == math.inf:
             self._next_line = now + self._step
@@ -337,7 +338,7 @@ class OutageLog:
         if outage.told:
             self._next_line = math.inf
             over = "reached the cluster" if outage.first else "outage over"
-            # At the level of its beginning: both lines reach the same readers.
+            # At the level of its beginning, so that the same readers get both lines.
             self._say(
                 logging.WARNING,
                 f"{over} after {seconds:.1f} s: {why}; {self.counts.in_words()}",

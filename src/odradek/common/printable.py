@@ -23,9 +23,9 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 Servers = Iterable[object]
-"""Bootstrap servers as they were given: addresses or texts."""
+"""Bootstrap servers as the user set them: addresses or texts."""
 LONGEST = 4096
-"""Characters of one text; what is longer is cut."""
+"""Maximum number of characters of a text; a longer one is cut."""
 _UNSAFE = (
     r"[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\ud800-\udfff\U000e0000-\U000e007f]"
@@ -109,7 +109,7 @@ def printable(
 
 
 def cleaned(value: T) -> T:
-    """Plain data with all its texts printable."""
+    """Return plain data with all its texts printable."""
     return cast("T", _cleaned(value))
 
 
@@ -123,7 +123,7 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, tuple | list | set | frozenset):
         return type(value)(map(cleaned, value))
     if hasattr(type(value), "__dataclass_fields__"):
-        from dataclasses import fields, replace  # only here: a client starts without it
+        from dataclasses import fields, replace  # imported here: a client starts without it
 
         found = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
         clean = {name: cleaned(one) for name, one in found.items()}

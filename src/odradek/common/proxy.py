@@ -1,7 +1,7 @@
-"""The proxy between a client and its brokers, as `proxy.url` names it.
+"""Define the proxy between a client and its brokers, from `proxy.url`.
 
 In: a URL such as `socks5h://user:password@proxy:1080`. Out: a `Proxy`, whose password is a
-`Secret`. Must not: show the URL as it was given, resolve a name, or open anything.
+`Secret`. Must not: show the original URL, resolve a name, or open anything.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ SOCKS5, SOCKS5H, HTTP = "socks5", "socks5h", "http"
 SOCKS_PORT = 1080
 NO_PASSWORD = Secret("")
 LONGEST = 255
-"""Bytes of a user name or a password that SOCKS5 can carry (RFC 1929)."""
+"""Maximum length of a user name or a password in bytes (SOCKS5, RFC 1929)."""
 
 
 class Proxy(NamedTuple):
-    """How to get to the brokers: `socks5`, `socks5h` or `http` (CONNECT), and where."""
+    """A proxy: kind (`socks5`, `socks5h`, or `http` for CONNECT), address and credentials."""
 
     scheme: str
     address: Address
@@ -30,7 +30,7 @@ class Proxy(NamedTuple):
 
     @property
     def resolves(self) -> bool:
-        """Whether the brokers' names are the proxy's to resolve."""
+        """Whether the proxy resolves the brokers' names."""
         return self.scheme != SOCKS5
 
     def __str__(self) -> str:
@@ -38,13 +38,13 @@ class Proxy(NamedTuple):
 
 
 def may_hold_password(value: object) -> bool:
-    """Whether a value of `proxy.url` has to be kept from every output."""
+    """Return whether a value of `proxy.url` may contain a password, and mustn't be shown."""
     return not isinstance(value, str) or "@" in value
 
 
 @reads("secret URL", "scheme://user:password@host:port with socks5, socks5h or http", str)
 def proxy_url(name: str, value: Any) -> Proxy:
-    """Read the URL; it may hold a password, so no error shows it."""
+    """Read the URL; it may contain a password, so no error shows it."""
     if isinstance(value, Proxy):
         return value
     given = hidden(value) if may_hold_password(value) else value
@@ -61,7 +61,7 @@ def proxy_url(name: str, value: Any) -> Proxy:
 
 
 def _read(given: Secret | str) -> Proxy | str:
-    """Return the proxy, or an error text; raise nothing, as this frame's locals are in clear."""
+    """Return the proxy, or an error text; raise nothing, as this frame's locals aren't hidden."""
     from urllib.parse import unquote, urlsplit  # only here: most clients start without it
 
     try:

@@ -225,7 +225,7 @@ MODULES: dict[str, dict[str, str]] = {
         "odradek.clients.workers.work_run": "WorkProgress",
     },
 }
-"""From a public module to its names, separated by blanks, by the module that defines them."""
+"""Names by public module and defining module, separated by blanks."""
 
 ALSO: dict[str, str] = {
     "odradek": """
@@ -246,7 +246,7 @@ ALSO: dict[str, str] = {
 
 TOP = "odradek"
 APART = ("odradek.spark", "odradek.testing")
-"""Modules that only an explicit import loads, and whose names never were names of `odradek`."""
+"""Modules that only an explicit import loads, and whose names were never names of `odradek`."""
 PARTS = [place.partition(".")[2] for place in MODULES if place not in (TOP, *APART)]
 """Public modules that `import odradek` makes usable: `odradek.errors.TlsError`."""
 _OWN = {
@@ -273,7 +273,7 @@ REMOVED_IN = "0.5"
 
 
 def _load(home: str) -> ModuleType:
-    """Import a module; MissingExtraError: it needs a package of an extra that isn't installed."""
+    """Import a module; raise MissingExtraError if it needs a package that isn't installed."""
     try:
         return import_module(home)
     except ModuleNotFoundError:

@@ -1,9 +1,8 @@
 """Measure recent values as Kafka's Java clients do: in two samples of 30 s each.
 
-In: values, with the time, which the caller knows anyway. Out: their number, their sum and the
-largest, of the running sample and of the one before it. So an average covers the last 30 to 60 s,
-as `metrics.sample.window.ms` and `metrics.num.samples` do in Java. Must not: read a clock, lock, or
-keep single values.
+In: values with their times. Out: number, sum and maximum of the values in the current and the
+previous sample. So an average covers the last 30 to 60 s, as with `metrics.sample.window.ms` and
+`metrics.num.samples` in Java. Must not: read a clock, lock, or keep single values.
 
 The window advances with the next value, whose time the step knows. `records-lag-max` is the current
 maximum; Java's is that of the window.
@@ -17,14 +16,14 @@ from collections.abc import Iterable
 WINDOW = 30.0
 """Seconds of one sample."""
 KEPT = 2.0 * WINDOW
-"""Seconds after its beginning in which a sample still counts."""
+"""Seconds after its start for which a sample is used."""
 
 
 class Sampled:
-    """One thing that is measured; written by one thread, read by any.
+    """One measured quantity; written by one thread, read by any.
 
-    Who measures each request inherits this and writes `record` out where it happens: even one call
-    of a function is too much there.
+    A class that measures each request inherits this and has the code of `record` in line, as a
+    function call would be too expensive.
     """
 
     __slots__ = ("_before", "_begun", "_count", "_largest", "_past", "_until", "_whole")
@@ -58,7 +57,7 @@ class Sampled:
         self._begun, self._until, self._largest = now, now + WINDOW, -math.inf
 
     def take_over(self, other: Sampled, now: float) -> None:
-        """Go on with what another one has measured, which ends now."""
+        """Add the measurements of another object, which is dropped."""
         count, whole = other.count, other.total
         if now >= self._until:
             self._turn(now)
@@ -72,12 +71,12 @@ class Sampled:
 
     @property
     def count(self) -> int:
-        """How many there were since the beginning."""
+        """Number of values since the start."""
         return self._count
 
     @property
     def total(self) -> float:
-        """The sum of all since the beginning."""
+        """Sum of all values since the start."""
         return self._whole
 
     def lately(self, now: float) -> list[tuple[int, float, float]]:

@@ -1,8 +1,8 @@
-"""A text that must not be seen: a password, a private key, a token.
+"""Wrap texts that must not be seen: passwords, private keys, tokens.
 
 In: a text, from a configuration or a token function. Out: the text, by `reveal()` alone, at the one
 place that needs it. Must not: appear as itself in repr, str, format, logs or errors. It can be
-pickled (Spark's tasks need their credentials), and what is unpickled is a `Secret` again.
+pickled (Spark's tasks need their credentials), and the unpickled object is a `Secret` again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 HIDDEN = "[hidden]"
 COROUTINE = 0x80
-"""`inspect.CO_COROUTINE`, without an import that most clients start without."""
+"""Value of `inspect.CO_COROUTINE`, without the import."""
 
 
 class Secret:
@@ -85,7 +85,7 @@ class NotText:
 
 
 def hidden(value: object) -> Secret | NotText | None:
-    """Wrap what was given as a secret, whatever it is; None stays None."""
+    """Wrap a value that was set as a secret, whatever it is; None remains None."""
     if value is None or isinstance(value, Secret | NotText):
         return value
     if isinstance(value, bytes):
@@ -108,7 +108,7 @@ def private(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **keywords)
         except BaseException as error:
-            del args, keywords  # this frame is shown too
+            del args, keywords  # tracebacks show this frame, too
             clear_locals(error, handled)
             raise
 
@@ -145,7 +145,7 @@ def clear_locals(error: BaseException | None, handled: BaseException | None = No
         trace = error.__traceback__
         while trace is not None:
             if str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] == "odradek":
-                with suppress(RuntimeError):  # it still runs
+                with suppress(RuntimeError):  # the generator still runs
                     trace.tb_frame.clear()
             trace = trace.tb_next
 

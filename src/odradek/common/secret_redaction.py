@@ -1,8 +1,8 @@
-"""A secret that a peer repeats, as it is or encoded, is taken out of the peer's words.
+"""Remove a secret from a text in which a peer repeats it, plain or encoded.
 
-In: words of a broker or a token server, and a secret that was sent to it. Out: the words, with
-`[hidden]` for the secret as text, percent-encoded, as JSON or Python escape it, in hexadecimal, and
-within Base64 of whatever is around it. Must not: keep a secret.
+In: the text of a broker or a token server, and a secret that was sent to it. Out: the text, with
+`[hidden]` for the secret in these forms: plain, percent-encoded, escaped for JSON or Python,
+hexadecimal, and within Base64 of a longer text. Must not: keep a secret.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from urllib.parse import quote, quote_plus
 from odradek.common.secret import HIDDEN, Secret
 
 LEAST = 6
-"""Characters of a piece of Base64 or hexadecimal that are looked for: fewer would be found by
-chance."""
+"""Minimum length of a piece of Base64 or hexadecimal to search for.
+
+Shorter ones occur by chance.
+"""
 _ENCODED = re.compile(r"([A-Za-z0-9+/_\-]+=*)")
-"""Text that may be Base64, and the characters between."""
+"""Text that may be Base64, and the characters in between."""
 
 
 def without_echo(words: str, secret: Secret) -> str:

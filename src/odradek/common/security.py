@@ -1,8 +1,8 @@
 """Combine the security options, whichever names they were set by.
 
-In: the values that `config` has read, and which of them were set. Out: the same values completed:
-the options contain what `sasl.jaas.config` says, the mechanism is known, contradictions are errors
-with their cure. Must not: read files, or show a secret.
+In: the values that `config` has read, and the names that were set. Out: the completed values: the
+settings of `sasl.jaas.config` are options, the mechanism is known, contradictions are errors with
+their cure. Must not: read files, or show a secret.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Values = dict[str, Any]
 
 
 def settle_security(values: Values, given: Collection[str]) -> None:
-    """Settle the options of security in place; warn of those that have no effect."""
+    """Complete the options of security in place; warn of those that have no effect."""
     protocol = values["security.protocol"]
     for name in sorted(IGNORED.keys() & given):
         logger.warning("%s has no effect: %s", name, IGNORED[name])
@@ -107,7 +107,7 @@ def _warn_idle(names: list[str], protocol: str, better: str) -> None:
 def _settle_sasl(values: Values, given: Collection[str]) -> None:
     if values["sasl.jaas.config"] is not None:
         from odradek.common.options.jaas import (
-            parse_jaas,  # only here: most clients start without it
+            parse_jaas,  # imported here: most clients start without it
         )
 
         _take_jaas(values, given, parse_jaas(values["sasl.jaas.config"]))
@@ -134,7 +134,7 @@ def _settle_sasl(values: Values, given: Collection[str]) -> None:
 
 
 def _warn_of_plaintext(mechanism: str, servers: Iterable[Address]) -> None:
-    """Once a client, and not where nothing leaves this machine."""
+    """Warn once per client of credentials in plaintext, unless all servers are on this machine."""
     away = [str(server) for server in servers if not _is_loopback(server.host)]
     danger = next((DANGERS[kind] for kind in DANGERS if mechanism.startswith(kind)), None)
     if away and danger:
@@ -186,7 +186,7 @@ def _settle_oauthbearer(values: Values) -> None:
 
 
 def _librdkafka_claims(text: Secret, values: Values) -> Mapping[str, str]:
-    """`principal=… scope=a,b lifeSeconds=…`, in the words of Java's login module."""
+    """Parse `principal=… scope=a,b lifeSeconds=…`, and return Java's names of the claims."""
     given = dict(word.partition("=")[::2] for word in text.reveal().split())
     claims: dict[str, str] = {}
     if "principal" in given:

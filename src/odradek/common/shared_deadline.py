@@ -1,7 +1,7 @@
 """Share one time limit between several requests that are one call for their caller.
 
-In: nothing. Out: a context in which requests to a server share the time of the first of them. Must
-not: read a clock, or know callers and servers.
+In: nothing. Out: a context in which requests to a server share the time limit of the first of them.
+Must not: read a clock, or know callers and servers.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _held: ContextVar[SharedTime | None] = ContextVar("odradek_patience", default=No
 
 
 class SharedTime:
-    """When the first question's time is over, by the clock of who asks it."""
+    """The deadline of the first request, by the clock of the code that sends it."""
 
     __slots__ = ("_until", "over")
 
     def __init__(self) -> None:
         self._until: float | None = None
         self.over = False
-        """Whether the context has ended; what was begun in it, a task or a timer, keeps a copy."""
+        """Whether the context has ended: tasks and timers that started in it keep a copy."""
 
     def until(self, deadline: float) -> float:
         """Return the effective deadline of a request whose own deadline is `deadline`."""
@@ -49,6 +49,6 @@ def one_patience() -> Iterator[None]:
 
 
 def shared(deadline: float) -> float:
-    """When a question has to end, by itself or with those that it is one with."""
+    """Return when a request has to end: its own deadline, or the one that it shares."""
     held = _held.get()
     return deadline if held is None else held.until(deadline)

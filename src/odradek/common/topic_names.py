@@ -1,6 +1,7 @@
-"""Which names topics can have; brokers take no others.
+"""Check names of topics, as brokers do.
 
-In: a text. Out: whether it can be one, or the error that says why not. Must not: ask a cluster.
+In: a text. Out: whether it can be a topic's name, or the error that says why not. Must not: ask a
+cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _ALLOWED = f"{_LETTERS}{_LETTERS.upper()}0123456789._-"
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether brokers can have a topic of this name (`Topic.validate` of Kafka's)."""
+    """Return whether brokers accept this name for a topic (`Topic.validate` in Kafka)."""
     try:
         check_topic(name)
     except InvalidTopicExceptionError:
@@ -25,16 +26,17 @@ def is_topic_name(name: str) -> bool:
 
 
 def check_topic(name: str) -> None:
-    """Refuse what no broker takes for a topic's name: at once, and for this caller alone.
+    """Raise for a name that no broker accepts, at once and for this caller alone.
 
-    A refresh asks for all topics in use, and a name that can't be sent would make each fail.
+    A refresh requests all topics in use, and a name that can't be sent would make each refresh
+    fail.
     """
     if not 0 < len(name) <= LONGEST or name in (".", "..") or name.strip(_ALLOWED):
         raise _refused(name)
 
 
 def check_sendable(name: str) -> None:
-    """Refuse only names that can't be encoded.
+    """Raise only for names that can't be encoded.
 
     A broker reports other invalid names for each topic of a call, and executes the rest of the
     call.

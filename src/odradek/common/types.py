@@ -1,7 +1,8 @@
-"""Small value types that every room shares; nothing here reads a clock or draws a number.
+"""Define small value types that every package shares.
 
-In: nothing. Out: addresses, topic-partitions and the protocols of what is handed in from outside.
-`str()` of them is for people (R-IN-3); their fields stay what they are.
+In: nothing. Out: addresses, topic-partitions and the protocols of objects that hosts pass to the
+engine. `str()` of them is for people (R-IN-3); their fields remain unchanged. Must not: read a
+clock or draw a random number.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ else:
     K_co, V_co, K_contra, V_contra = map(TypeVar, ("K_co", "V_co", "K_contra", "V_contra"))
 
 FREE_THREADS = "t" in getattr(sys, "abiflags", "")
-"""Whether this Python was built to run threads without a GIL (3.14t), be it on or off just now."""
+"""Whether this Python is a free-threaded build (3.14t), with the GIL on or off."""
 
 
 class Rng(Protocol):
-    """The random generator that is handed in: one per client, never shared by a fork (R-BO-4)."""
+    """Random generator that is an argument: one per client, never shared by a fork (R-BO-4)."""
 
     def random(self) -> float: ...
     def uniform(self, a: float, b: float, /) -> float: ...
@@ -63,7 +64,10 @@ class Address(NamedTuple):
 
 
 def is_host(text: str) -> bool:
-    """Whether a text can be a host's name or IP: not empty, no blanks or control characters."""
+    """Return whether a text can be a host's name or IP.
+
+    Not empty, no blanks or control characters.
+    """
     return bool(text) and not any(char <= " " or char == "\x7f" for char in text)
 
 
@@ -78,7 +82,7 @@ class TopicPartition(NamedTuple):
 
 
 class NullLock:
-    """The lock of a client that only one thread uses: costs a method call, guards nothing."""
+    """The lock of a client that only one thread uses: costs a method call, and locks nothing."""
 
     __slots__ = ()
 
@@ -99,4 +103,4 @@ class Lock(Protocol):
     def __enter__(self) -> object: ...
     def __exit__(self, *args: object) -> object: ...
     def is_mine(self) -> bool:
-        """Whether this thread has it."""
+        """Return whether this thread holds the lock."""

@@ -169,7 +169,7 @@ class Cluster:
 
 
 class Ready:
-    """Topics of a response that were compared with the snapshot (`response_comparison`)."""
+    """Topics of a response that were compared with the snapshot (see `response_comparison`)."""
 
     __slots__ = ("before", "changed", "leaderless", "led", "topics")
 

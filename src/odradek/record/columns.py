@@ -244,7 +244,7 @@ class RecordColumns:
         self.timestamps_ms = timestamps_ms
         """int64."""
         self.timestamp_types = timestamp_types
-        """int8: 0 create time, 1 log append time, -1 none. As bytes, -1 is 255."""
+        """int8: 0 create time, 1 log append time, -1 none; read as a byte, -1 is 255."""
         self.keys = keys
         self.values = values
         self.headers = headers

@@ -67,7 +67,7 @@ def read_as_slots(cls: type[tuple[Any, ...]]) -> None:
 
 
 def blanks(cls: type[T], count: int) -> list[T]:
-    """Create `count` objects of a class, to be filled.
+    """Create `count` empty objects of a class, whose attributes the caller sets.
 
     The garbage collector doesn't track the kernel's objects: with thousands of records per call, it
     would scan the whole program again and again. If an object is filled with something that may

@@ -20,9 +20,12 @@ from odradek.record.batch import (
 )
 
 Survey = tuple[int, int, int | None, bool, list[tuple[int, int]]]
-"""The next offset; the bytes of whole batches; the size of the first batch if the response was cut
-within it; whether a header is invalid (the decoder raises the error, and later headers are
-unknown); and a pair of first offset and leader epoch for each change of the epoch."""
+"""Summary of the headers: next offset, bytes, needed size, invalid, epochs.
+
+The offset of the next Fetch; the bytes of complete batches; the size of the first batch if the
+response was cut within it; whether a header is invalid (the decoder raises the error, and later
+headers are unknown); and a pair of first offset and leader epoch for each change of the epoch.
+"""
 
 _PREFIX = struct.Struct(">qi")
 _HEAD = struct.Struct(">qiibIhi")  # up to the last offset delta

@@ -28,7 +28,7 @@ _hooked = False
 
 
 def watch(owner: Forkable) -> None:
-    """Have `owner.abandon()` called in every child that is forked from now on."""
+    """Call `owner.abandon()` in every child that is forked from now on."""
     global _hooked
     _opened.add(owner)
     if not _hooked:
@@ -38,7 +38,7 @@ def watch(owner: Forkable) -> None:
 
 def _abandon_all() -> None:
     for owner in list(_opened):
-        with suppress(Exception):  # the child's own work must not suffer
+        with suppress(Exception):  # an error mustn't affect the child's own work
             owner.abandon()
     _opened.clear()
 
@@ -46,8 +46,8 @@ def _abandon_all() -> None:
 class ForkSwitch:
     """Whether this is still the process that created it, for checks at each record.
 
-    Getting the pid is a system call. A child that wasn't forked by Python isn't noticed here, but
-    by the guard, which is checked before any lock is taken or a socket is used.
+    Getting the pid is a system call, so forks by Python set a flag. A child that Python didn't fork
+    is noticed by the guard, which is checked before any lock is taken or a socket is used.
     """
 
     __slots__ = ("__weakref__", "here")

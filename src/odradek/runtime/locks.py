@@ -22,7 +22,7 @@ import sys
 import threading
 
 LONGEST_WAIT = 86_400.0
-"""Seconds of one wait in the system: some calls refuse more than 24.8 days (2^31 ms)."""
+"""Maximum number of seconds of one wait; some system calls refuse more than 24.8 days (2^31 ms)."""
 _Reentrant = type(threading.RLock())
 
 

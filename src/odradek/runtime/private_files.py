@@ -16,12 +16,14 @@ from pathlib import Path
 logger = logging.getLogger("odradek")
 
 _BASE = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-# Without the last one, a pipe without a reader would block forever.
+# Without O_NONBLOCK, a pipe without a reader would block forever.
 _FLAGS = _BASE | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _told: set[object] = set()
-"""Key files that were warned of, by path and by inode: once in a process, however many clients read
-them, by whatever names."""
+"""Key files that were warned of in this process, by path and inode.
+
+One warning is enough, however many clients read a file, by whatever names.
+"""
 
 
 def home_directory() -> Path:
@@ -39,8 +41,8 @@ class UnsafeFileError(OSError):
 def append_privately(path: str | os.PathLike[str]) -> int:
     """Open a file for appending; create it with mode 0600 if it doesn't exist.
 
-    Raises `UnsafeFileError` if it is a link, no regular file, another user's, has a second name, or
-    may be used by others; `OSError` if it can't be opened at all.
+    Raises `UnsafeFileError` if it is a link, no regular file, owned by another user, has a second
+    name, or may be used by others; `OSError` if it can't be opened at all.
     """
     try:
         descriptor = os.open(path, _FLAGS, 0o600)
@@ -107,7 +109,7 @@ def warn_of_readers(option: str, path: str | os.PathLike[str]) -> None:
 
 
 def trusted_directory(path: Path) -> str:
-    """Why what is in a directory can't be trusted to be ours; empty when it can."""
+    """Return why the files of a directory may not be this user's; empty if they must be."""
     if os.name != "posix":
         return ""
     found = path.lstat()

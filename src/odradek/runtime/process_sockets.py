@@ -13,7 +13,7 @@ from pathlib import Path
 
 LISTING = Path("/proc/self/fd")
 _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
-"""Linux has it."""
+"""The option's number on Linux; None elsewhere."""
 
 
 def tcp_connections() -> tuple[int, ...]:
@@ -22,7 +22,8 @@ def tcp_connections() -> tuple[int, ...]:
     with suppress(OSError):
         for entry in LISTING.iterdir():
             number = int(entry.name)
-            with suppress(OSError), _borrowed(number) as known:  # the listing's own is no socket
+            # The descriptor of the listing itself is no socket.
+            with suppress(OSError), _borrowed(number) as known:
                 tcp = known.type == socket.SOCK_STREAM
                 if tcp and known.family in (socket.AF_INET, socket.AF_INET6):
                     known.getpeername()

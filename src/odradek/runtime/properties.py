@@ -42,7 +42,7 @@ def settings(given: Settings, client: str) -> dict[str, Any]:
     if given is None or isinstance(given, Mapping):
         return sealed(given)
     found, problem = _tried(given, client)
-    given = None  # it may be the file's content instead, and this frame is shown
+    given = None  # it may be the file's content instead, and tracebacks show this frame
     if problem is not None:
         raise problem.with_traceback(None)
     return found
@@ -58,7 +58,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
         def construct(self: Any, config: Any = None, **keywords: Any) -> None:
             mine = {name: keywords.pop(name) for name in own if name in keywords}
             handled = sys.exception()
-            keywords = sealed(keywords)  # first: no traceback's locals show their values
+            keywords = sealed(keywords)  # first: no traceback's locals may show their values
             try:
                 config = settings(config, client)
                 config = Config(client, config, **keywords)
@@ -68,7 +68,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
                 config = keywords = mine = {}
                 clear_locals(error, handled)
                 shorten(error)
-                raise error  # by name: a mere `raise` wouldn't show this frame
+                raise error  # by name: a bare `raise` wouldn't show this frame
 
         return construct  # type: ignore[return-value]
 
@@ -145,7 +145,7 @@ def _text(place: str) -> str:
         )
     except UnicodeDecodeError as error:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"
-    except ValueError:  # a NUL, or half a character
+    except ValueError:  # a NUL, or half a surrogate pair
         raise ConfigurationError(f"path must be the path of a file, not {shown(place)}") from None
     # Text that isn't a path may be the file's content, with a password in it.
     is_path = len(place) < LONGEST_PATH and not re.match(_SETTING, place)

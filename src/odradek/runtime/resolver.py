@@ -22,7 +22,7 @@ def numeric_address(ip: str, port: int) -> tuple[socket.AddressFamily, SocketAdd
     """Return family and socket address of a numeric text, an IPv6 scope included.
 
     It never contacts a server. The result is in bytes: for a text Python would import its codec of
-    names, in the connecting thread. A scope that is no text is invalid. Raises `OSError`.
+    names, in the connecting thread. Raises `OSError`, also for an IPv6 scope that isn't text.
     """
     family, _, _, _, address = socket.getaddrinfo(
         ip.encode(errors="replace"), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
@@ -31,7 +31,7 @@ def numeric_address(ip: str, port: int) -> tuple[socket.AddressFamily, SocketAdd
 
 
 def is_numeric(host: str) -> bool:
-    """Whether the text is an address already."""
+    """Return whether the text is an IP address already."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host.partition("%")[0])
@@ -60,7 +60,7 @@ class Resolver:
         self._waiting: dict[tuple[str, int], list[Callable[[Answer], None]]] = {}
 
     def resolve(self, host: str, port: int, deliver: Callable[[Answer], None]) -> None:
-        """Call `deliver` with the answer, from another thread."""
+        """Call `deliver` with the addresses or the error, in another thread."""
         with self._lock:
             waiting = self._waiting.get((host, port))
             if waiting is not None:

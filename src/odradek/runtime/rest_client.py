@@ -39,20 +39,22 @@ from odradek.runtime.system_clock import SystemClock
 
 logger = logging.getLogger("odradek")
 LOGGED_S = 3.0
-"""Seconds that a call waits before a WARNING says so."""
+"""Seconds that a call waits before a WARNING reports it."""
 LONGEST_ANSWER = 32 << 20
-"""Bytes of an answer."""
+"""Maximum size of a response in bytes."""
 SAID = 300
-"""Characters of a server's words that an error repeats."""
+"""Maximum number of characters of a server's text in an error."""
 RETRIED = frozenset((408, 425, 429))
-"""With all of 5xx: states that may pass by themselves, or that another server isn't in."""
+"""Statuses, besides all 5xx, that may pass by themselves, or that another server may not return."""
 PARSED = 4096
-"""Characters of a page from which the text is taken."""
+"""Number of characters of a page that are searched for text."""
 STRANGE_S = 5.0
-"""Seconds in which a response that isn't final is retried, if no server has a temporary problem: a
-proxy may send such responses while its server restarts, or the URL may be wrong."""
+"""Seconds in which a response that isn't final is retried, if no server has a temporary problem.
+
+A proxy may send such responses while its server restarts, or the URL may be wrong.
+"""
 STEADY_GAP_S = 1.0
-"""Seconds without a request after which a server may have been restarted meanwhile."""
+"""Seconds without a request after which a server may have restarted."""
 _TAGS = re.compile(r"<(?:style|script)\b[^>]{0,999}>[^<]*|<[^<>]{0,999}>", re.IGNORECASE)
 
 
@@ -77,13 +79,13 @@ class RestAnswer:
     body: Any
     """The parsed JSON; None if it isn't JSON."""
     words: str = ""
-    """The beginning of a text that isn't JSON, without tags."""
+    """Beginning of a response that isn't JSON, without tags."""
     retry_after: float = 0.0
-    """Seconds after which the server wants to be asked again."""
+    """Seconds after which the server accepts another request."""
 
     @property
     def passes(self) -> bool:
-        """Whether the same question may get another answer later."""
+        """Whether the same request may get another response later."""
         return self.status in RETRIED or self.status >= 500
 
 
@@ -92,9 +94,9 @@ class RestLimits:
     """Timeouts in seconds."""
 
     call: float
-    """For all attempts and the waits between them."""
+    """Seconds for all attempts and the waits between them."""
     attempt: float
-    """For one request to one server."""
+    """Seconds for one request to one server."""
 
 
 @dataclass(slots=True)
@@ -102,7 +104,7 @@ class _Round:
     """Results of one attempt with each server, other than final responses."""
 
     later: dict[str, float]
-    """By URL: when the server wants to be asked again; the same in all rounds of a call."""
+    """Time of the next allowed request by URL; shared by all rounds of a call."""
     said: list[str] = field(default_factory=list)
     rejections: list[RestAnswer] = field(default_factory=list)
     last: RestAnswer | None = None
@@ -193,7 +195,7 @@ class RestServers:
                 return min(now.rejections, key=lambda one: one.status == 404)
             last = now.last or last
             over = self._clock.now() >= deadline
-            if not (over and words):  # else the time of this round was cut
+            if not (over and words):  # otherwise the time of this round was cut
                 words = now.said
             self._log.last = str(now.credentials or "; ".join(now.said) or self._log.last)
             first = min(later.get(url, 0.0) for url in self._urls) - self._clock.now()
@@ -224,7 +226,7 @@ class RestServers:
             now.lasting, now.strange = now.lasting and error.lasting, False
             return None
         if self._final(found):
-            if found.status in (200, 404):  # others may be a proxy's
+            if found.status in (200, 404):  # other statuses may be a proxy's
                 at = self._clock.now()
                 first, last = self._answering.get(url, (at, at))
                 self._answering[url] = first if began - last <= STEADY_GAP_S else at, at
@@ -247,7 +249,7 @@ class RestServers:
         return all(now - last <= STEADY_GAP_S and now - first >= seconds for first, last in times)
 
     def forget_answers(self) -> None:
-        """Take no server for steady."""
+        """Forget that any server has answered steadily."""
         self._answering.clear()
 
     def half_way(self, seconds: float, deadline: float) -> float:
@@ -256,7 +258,7 @@ class RestServers:
         return now + max(0.0, min(seconds, (deadline - now) / 2))
 
     def pause_towards(self, end: float, most: float) -> bool:
-        """Pause for at most `most` seconds before another call; return whether it is `end` then."""
+        """Pause for at most `most` seconds before another call; return whether `end` is reached."""
         self._clock.pause(max(0.0, min(most, end - self._clock.now())))
         return self._clock.now() >= end
 
@@ -267,7 +269,7 @@ class RestServers:
     def _asked(
         self, url: str, method: str, path: str, data: bytes | None, deadline: float
     ) -> RestAnswer:
-        """One server's answer, whatever its status."""
+        """Return one server's response, whatever its status."""
         place, secrets = shown(url), self._headers()
         request = urllib.request.Request(  # noqa: S310 - `opener` knows http and https only
             url + path, data, method=method
@@ -302,12 +304,12 @@ class _WaitLog:
         self._clock = clock
         self._spacing = Spacing()
         self._since: float | None = None
-        """Start of the first call that a line has reported since the last answer."""
+        """Start of the first call that was logged as waiting since the last response."""
         self.last = ""
         """Result of the last attempts."""
 
     def waits(self, began: float) -> None:
-        """Report that a call waits; `began`: its start."""
+        """Log that a call waits; `began`: its start."""
         now = self._clock.now()
         self._since = began if self._since is None else self._since
         if self._spacing.allows(now):
@@ -319,7 +321,7 @@ class _WaitLog:
             )
 
     def answered(self) -> None:
-        """Report the end of what a line has reported."""
+        """Log that the servers answer again, if a line said that a call waits."""
         since, self._since = self._since, None
         if since is not None:
             logger.warning("schema registry: answers again after %.0f s", self._clock.now() - since)

@@ -48,7 +48,7 @@ class SystemClock:
     """Monotonic seconds, and a way to wait."""
 
     def now(self) -> float:
-        """Give monotonic seconds."""
+        """Return monotonic seconds."""
         return monotonic()
 
     def date_ms(self) -> int:

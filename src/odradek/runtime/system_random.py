@@ -1,7 +1,7 @@
 """Return unpredictable random bytes, for nonces.
 
-In: nothing. Out: bytes of the operating system. Must not: be used for jitter; clients have a
-generator of their own for that.
+In: the number of bytes. Out: random bytes of the operating system. Must not: be used for jitter;
+clients have their own generator for that.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ import os
 
 
 def random_bytes(count: int) -> bytes:
-    """So many bytes."""
+    """Return `count` random bytes."""
     return os.urandom(count)

@@ -1,11 +1,11 @@
-"""Handle unclosed clients: drop them with a warning, and flush them at the program's end.
+"""Handle unclosed clients: warn when one is dropped, and flush them at the program's end.
 
-In: new clients. Out: a `ResourceWarning` with the line that created each (R-HO-4). When `atexit`
-calls this module, no record is accepted any more, buffered records are sent and open transactions
-aborted within `close.timeout.ms`, and stderr names the records that were lost. A forked child of
-`multiprocessing` ends without `atexit`: there its last finaliser does the same. Must not: do
-anything for a parent's clients in a forked child, keep a client alive, or wait in a finaliser,
-which may run at any point of any thread.
+In: new clients. Out: a `ResourceWarning` with the line that created each dropped one (R-HO-4). When
+`atexit` calls this module, no record is accepted any more, buffered records are sent and open
+transactions aborted within `close.timeout.ms`, and stderr names the records that were lost. A
+forked child of `multiprocessing` ends without `atexit`: there its last finaliser does the same.
+Must not: do anything for a parent's clients in a forked child, keep a client alive, or wait in a
+finaliser, which may run at any point of any thread.
 
 `atexit` is registered when a client's class is imported, so the program's own handlers run first.
 Records that `logging.shutdown` or an earlier handler would send afterwards are rejected, and not
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 GRACE = 0.05
-"""Additional seconds after the deadline, in which a flush ends itself."""
+"""Seconds after the deadline in which a flush may still end by itself."""
 LAST = -(1 << 30)
 """The priority of a finalizer of `multiprocessing` that is called after all others."""
 
@@ -48,7 +48,7 @@ class Opened:
     def __init__(
         self, kind: str, name: str, host: Host, engine: ClientEngine, timeout: float | None
     ) -> None:
-        """`timeout`: seconds that a producer's records have; other clients have none."""
+        """Set `timeout`, the seconds for sending a producer's records; other clients have none."""
         self.kind = kind
         self.name = name
         self.host = host
@@ -56,7 +56,7 @@ class Opened:
         self.timeout = timeout
         self.file, self.line = _made_at()
         self.ending: LastFlush | None = None
-        """Its records are being sent, or its transaction ended."""
+        """The flush in progress: its records are sent, or its transaction is ended."""
         self.end_events: Callable[[], object] | None = None
         """Ends the thread that publishes its events; doesn't wait."""
 
@@ -65,25 +65,25 @@ class Opened:
 
     @property
     def used(self) -> bool:
-        """Something is open, and this is the process that opened it."""
+        """Whether a socket or thread is open, and this process has opened it."""
         return not self.host.cut_off and self.host.in_use
 
     @property
     def producer(self) -> ProducerEngine | None:
-        """Its engine, if it is a producer's that hasn't ended."""
+        """The engine of a producer that hasn't ended; otherwise None."""
         if self.timeout is None or self.engine.ended is not None:
             return None
         return cast("ProducerEngine", self.engine)
 
     def warn(self) -> None:
-        """Warn, with the line that created it."""
+        """Warn, with the line that created the client."""
         cure = "call close(), or use it in a `with` block"
         if self.kind.startswith("Async"):
             cure = "call `await close()`, or use it in an `async with` block"
         warnings.warn_explicit(f"unclosed {self}: {cure}", ResourceWarning, self.file, self.line)
 
     def closed(self) -> None:
-        """Note that it was closed properly."""
+        """Note that the client was closed properly."""
         if (watch := _open.pop(self, None)) is not None:
             watch.detach()
 
@@ -115,11 +115,12 @@ _in_children = False
 
 
 def opened(client: object, what: Opened) -> None:
-    """Watch over a client until it is `closed`."""
+    """Watch a client until it is `closed`."""
     _open[what] = when_collected(client, _dropped, what)
     util: Any = sys.modules.get("multiprocessing.util")
-    if util is not None and not _in_children:  # without, this is none of its children
-        util.register_after_fork(_watch_child, _watch_child)  # which forgets its finalisers
+    if util is not None and not _in_children:  # otherwise this is no child of multiprocessing
+        # A child forgets the parent's finalisers.
+        util.register_after_fork(_watch_child, _watch_child)
         _watch_child()
 
 
@@ -163,9 +164,9 @@ def _dropped(what: Opened) -> None:
 
 
 def _ended(what: Opened) -> None:
-    if what in _open and what.ending is not None:  # or else the exit handler reports it
+    if what in _open and what.ending is not None:  # otherwise the exit handler reports it
         what.ending.tell(logger.error)
-        _open.pop(what, None)  # last: the program's end may stop this thread anywhere
+        _open.pop(what, None)  # last, as the program's end may stop this thread at any point
         what.shut()
 
 
@@ -173,10 +174,10 @@ def _ended(what: Opened) -> None:
 def _at_exit() -> None:
     """Flush all clients at the interpreter's end, while the threads of hosts still run.
 
-    Handlers that were registered before this one run later: `send` raises in them.
+    Handlers that were registered earlier run later: `send` raises in them.
     """
     known: dict[Opened, bool] = {}
-    """Clients, each with whether it wasn't dropped before."""
+    """Clients, each with whether the program still refers to it."""
     try:
         for what in list(_open):
             if not what.host.cut_off and (watch := _open.pop(what, None)) is not None:
@@ -206,7 +207,7 @@ def _end(what: Opened) -> None:
     producer.accumulator.close_all()  # `send` doesn't check open batches
     if what.host.in_use:
         what.host.surfacing = False  # no error of a callback may interrupt this
-        # One with nothing left to send may be in the callbacks of the records that it has sent.
+        # A client with nothing left to send may still run the callbacks of its records.
         what.ending = what.ending or LastFlush(what, producer)
         what.host.wake()
 
@@ -222,7 +223,7 @@ def _watch_child(_: object = None) -> None:
 
 
 def _child_ends() -> None:
-    """Flush in a child; this is called in the parent as well, where `atexit` runs later."""
+    """Flush in a child; this also runs in the parent, where `atexit` runs later."""
     if sys.modules["multiprocessing.process"].parent_process() is not None:
         _at_exit()
 
@@ -234,7 +235,7 @@ def _transaction(producer: ProducerEngine) -> TransactionManager | None:
 
 
 class LastFlush:
-    """The end of an unclosed producer: buffered records are sent, or its transaction ended."""
+    """The flush of an unclosed producer: buffered records are sent, or its transaction is ended."""
 
     def __init__(self, what: Opened, producer: ProducerEngine) -> None:
         self.what = what
@@ -245,7 +246,7 @@ class LastFlush:
         self.committing = pending is not None and pending.name == "commit_transaction"
         if manager is None:
             flow = producer.flush(deadline)
-        elif self.committing:  # it isn't waited for any more, and continues
+        elif self.committing:  # the commit isn't waited for any more, and continues
             flow = manager.commit(deadline)
         else:
             flow = manager.abort(deadline)
@@ -267,10 +268,8 @@ class LastFlush:
         lost = open_still | refused
         if not lost:
             return ""
-        from odradek.clients.producer.uncertain_writes import (  # only where something was lost
-            counted,
-            were,
-        )
+        # Imported only if records were lost.
+        from odradek.clients.producer.uncertain_writes import counted, were
 
         if what.host.gone:
             blame = "its event loop had already ended; use an `async with` block"

@@ -267,8 +267,7 @@ class ConsumerCalls(GroupCalls):
         delivery, group = engine.delivery, engine.group
         now = yield START
         deadline = now + seconds
-        # A caller that returned at once will do so again: the next fetch is sent then.
-        if not host.on_its_own:
+        if not host.on_its_own:  # a caller that returned at once will do so again
             engine.fetcher.readers_first = now - self._left_at < LULL
         try:
             delivery.take_back()
@@ -301,8 +300,7 @@ class ConsumerCalls(GroupCalls):
                             raise
                         came = False  # a host that is late delivers nothing
                     except (IllegalStateError, ClientClosedError):
-                        # Another caller has left the group, and closes the client next.
-                        if self.closing:
+                        if self.closing:  # by another caller, which has left the group
                             raise ClientClosedError(f"this {self.kind} is closed") from None
                         raise
                     now = yield START
@@ -327,8 +325,7 @@ class ConsumerCalls(GroupCalls):
             if isinstance(error, AuthorizationError):
                 error.of(engine.network.user)
             if group is not None:
-                # The caller abandoned the flow, and sends no time.
-                left = isinstance(error, GeneratorExit)
+                left = isinstance(error, GeneratorExit)  # abandoned: the caller sends no time
                 group.left(max(now, engine.now) if left else (yield START))
             raise
         if group is not None:

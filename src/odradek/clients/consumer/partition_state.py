@@ -74,35 +74,19 @@ class PartitionState:
         """The offset that is returned next; None until a reset has found one."""
         self.position_epoch = -1  # leader epoch of the record before it, if known
         self.consumed: int | None = None
-        """The offset that auto-commit may commit.
-
-        The caller has processed all records before it.
-        """
+        """Offset for auto-commit: the caller has processed all records before it."""
         self.consumed_epoch = -1
         self.committed: OffsetAndMetadata | None = None
         self.committed_since = math.inf
         """The group's committed offset, if known, and the time of its commit (inf: in doubt)."""
         self._said: list[tuple[OffsetAndMetadata, int | None]] = []
-        """The caller's own commits; the last counts unless it is refused.
-
-        Each with the position at that time, if it was less than `consumed` or more than what was
-        returned.
-        """
+        """The caller's own commits, each with the position then unless it equalled `consumed`."""
         self.taken: int | None = None
-        """Offset that a reset found, while no commit of the partition is known.
-
-        Without a commit the next reader would reset to another, later offset (R-GR-6).
-        """
+        """Offset that a reset found, to be committed while no commit is known (R-GR-6)."""
         self.revoked = False
-        """Whether the partition is being revoked.
-
-        It isn't fetched, and its records aren't returned.
-        """
+        """Whether it is being revoked: it isn't fetched, and no record of it is returned."""
         self.log_end: int | None = None
-        """The log's end when a reset by duration began.
-
-        It is looked up before the time, so that no record in between is missed.
-        """
+        """The log's end when a reset by duration began, before the time is looked up."""
         self.seen_end: int | None = None
         """The log's end in the last fetch response (read_committed: last stable offset)."""
         self.answered: tuple[int, int, float] | None = None
@@ -111,15 +95,9 @@ class PartitionState:
         """The first offset not wanted, and the epoch of a leader whose log had all before it."""
         self.paused = False
         self.unread = False
-        """Whether waiting callers read only other partitions.
-
-        Then one response at most is buffered.
-        """
+        """Whether waiting callers read other partitions: at most one response is buffered."""
         self.fetch_offset: int | None = None
-        """The offset to fetch next: ahead of the position by the buffered records.
-
-        None: fetch from the position once the buffered records have been returned.
-        """
+        """Offset to fetch next; None: the position, once the buffered records are returned."""
         self.fetch_epoch = -1
         """Leader epoch of the record before it (-1 if unknown)."""
         self.checked_under = -1
@@ -127,10 +105,7 @@ class PartitionState:
         self.confirmed = False
         """Whether a leader has answered a fetch without an error since the last move."""
         self.generation = 0
-        """Number of seeks and resets.
-
-        Responses to requests of an earlier generation are dropped.
-        """
+        """Number of seeks and resets, by which outdated responses are recognized."""
         self.moves = 0
         """Number of moves to another position, except for returned records."""
         self.asked: OpenFetch | None = None

@@ -23,7 +23,7 @@ class KafkaError(Exception):
     """Base class of all errors that Odradek raises."""
 
     code: ClassVar[int | None] = None
-    """Kafka's error code; None if the error isn't a broker's answer."""
+    """Kafka's error code; None if the error isn't a broker's response."""
     retriable: ClassVar[bool] = False
     """Whether the same request may succeed later, without a change by the caller."""
     refresh_metadata: ClassVar[bool] = False
@@ -73,7 +73,7 @@ class KafkaError(Exception):
 
 
 def _restored(cls: type[KafkaError], *args: Any) -> KafkaError:
-    """Create an error without its `__init__`, which would make a text of its text."""
+    """Create an error without its `__init__`, which would format the finished text again."""
     made = cls.__new__(cls, *args)
     made.args = args
     return made
@@ -88,7 +88,7 @@ class ExplainedError(KafkaError):
     usual_cure: ClassVar[str] = ""
 
     def __init__(self, what: str, address: Address | None = None, cure: str | None = None) -> None:
-        super().__init__(what, address, cure)  # as given, so that copies and pickles are the same
+        super().__init__(what, address, cure)  # unchanged, so that copies and pickles are the same
         self.what, self.address = what, address
         self.cure = self.usual_cure if cure is None else cure
 
@@ -115,7 +115,7 @@ class ExplainedError(KafkaError):
 
 
 class BrokerError(KafkaError):
-    """Error code in a broker's answer; `errors.kafka` has a subclass for each code."""
+    """Error code in a broker's response; `errors.kafka` has a subclass for each code."""
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     cure: str | None = None
@@ -176,7 +176,7 @@ class AuthorizationError(BrokerError):
 
 
 class UnknownErrorCodeError(BrokerError):
-    """A broker answered with an error code that this release doesn't know."""
+    """A broker returned an error code that this release doesn't know."""
 
     name = "UNKNOWN_ERROR_CODE"
 

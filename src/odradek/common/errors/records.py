@@ -25,7 +25,7 @@ class RecordLimitError(CorruptRecordError):
     def __init__(
         self, message: str, option: str = "", found: int = 0, record: int | None = None
     ) -> None:
-        super().__init__(message, option, found, record)  # as given, for copies and pickles
+        super().__init__(message, option, found, record)  # unchanged, for copies and pickles
         self.option, self.found = option, found
         self.record = record
         """Offset of the record; None if the whole batch exceeds the limit."""
@@ -43,7 +43,7 @@ class FetchTooLargeError(RecordTooLargeError):
     option = "fetch.max.bytes"
 
     def __init__(self, partition: TopicPartition, offset: int, size: int, limit: int) -> None:
-        super().__init__(partition, offset, size, limit)  # as given, for copies and pickles
+        super().__init__(partition, offset, size, limit)  # unchanged, for copies and pickles
         self.partition, self.offset, self.size, self.limit = partition, offset, size, limit
 
     def __str__(self) -> str:

@@ -32,7 +32,7 @@ class TopicRecreatedError(UnknownTopicIdError):
     ) -> None:
         """Create the error; `outcome` describes the result if the operation isn't a commit."""
         given = partition, what, read_id, current_id, maybe_stored, outcome
-        super().__init__(*given)  # as given, for copies and pickles
+        super().__init__(*given)  # unchanged, for copies and pickles
         self.partition, self.what = partition, what
         self.read_id, self.current_id = read_id, current_id
         self.maybe_stored = maybe_stored

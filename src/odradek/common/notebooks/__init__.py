@@ -1,1 +1,4 @@
-"""Results as notebooks show them."""
+"""Show results as tables in notebooks.
+
+In: results of calls. Out: HTML.
+"""

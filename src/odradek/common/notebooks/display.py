@@ -23,7 +23,7 @@ class Shown:
 
 
 class ShownDict(dict[Any, Any], Shown):
-    """A dict in every other way; a copy or pickle of it is one."""
+    """A dict that notebooks show as a table; a copy or pickle of it is a plain dict."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ def shown(value: T) -> T:
 
 
 def show_arrow(shell: Any) -> None:
-    """Have an IPython shell show schemas and batches of Arrow as tables, once it has pyarrow."""
+    """Let IPython show Arrow schemas and batches as tables, once pyarrow is imported."""
     from odradek.common.notebooks.html_tables import arrow_html
 
     formatter = shell.display_formatter.formatters["text/html"]

@@ -17,22 +17,22 @@ from typing import Any
 from odradek.common.printable import printable
 
 LONGEST = 100_000
-"""Characters after which no row is begun."""
+"""Number of characters after which no further row is added."""
 ROWS = 100
-"""Rows of a table; of a table in a cell a tenth of that."""
+"""Maximum number of rows of a table; of a table in a cell a tenth of that."""
 CELL = 300
 ITEMS = 30
-"""Of a list in a cell."""
+"""Maximum number of items of a list in a cell."""
 DEPTH = 3
-"""Tables in tables."""
+"""Maximum depth of tables in tables."""
 TAGS = len("<td></td>")
 NONE = "–"
 
 
 def html(value: Any) -> str | None:
-    """Return a result as HTML, or None for an empty result and for a list that is no table.
+    """Return a result as HTML; None for an empty result or a list that isn't a table.
 
-    Python's own form suits both better.
+    Python's repr is better for both.
     """
     if isinstance(value, list) and not _names(value):
         return None
@@ -46,7 +46,7 @@ def html(value: Any) -> str | None:
 def arrow_html(data: Any) -> str:
     """Return a pyarrow Schema, or the schema and size of a RecordBatch or Table, as HTML.
 
-    The values are left to Polars and pandas.
+    Polars and pandas show the values.
     """
     schema = getattr(data, "schema", data)
     rows = [(f.name, str(f.type), "yes" if f.nullable else "no") for f in schema]
@@ -78,13 +78,13 @@ def _explanation(value: Any) -> str:
 
 
 class _Page:
-    """HTML of one result, and how much there may still be of it."""
+    """HTML of one result, and the number of characters that it may still add."""
 
     def __init__(self) -> None:
         self._left = LONGEST
 
     def of(self, value: Any, depth: int = 0) -> str:
-        """Any value: a table, or a line."""
+        """Return any value as HTML: a table or a line."""
         if is_dataclass(value) and not isinstance(value, type):
             return self._fields(value, depth)
         if isinstance(value, Mapping):
@@ -99,7 +99,7 @@ class _Page:
         return self.text(value)
 
     def text(self, value: Any, limit: int = CELL) -> str:
-        """One escaped text."""
+        """Return one escaped text."""
         if value is None:
             return NONE
         if isinstance(value, float):
@@ -109,7 +109,7 @@ class _Page:
         return found
 
     def table(self, heads: Iterable[str], rows: Iterable[Iterable[Any]], depth: int = 0) -> str:
-        """Rows under heads, as far as there is room."""
+        """Return a table with these heads, and rows as long as they fit."""
         most = ROWS if depth == 0 else ROWS // 10
         found = [f"<tr>{''.join(f'<th>{self.text(head)}</th>' for head in heads)}</tr>"]
         for n, row in enumerate(rows):
@@ -117,7 +117,7 @@ class _Page:
                 found.append("<tr><td>… and more rows</td></tr>")
                 break
             cells = [f"<td>{self.of(cell, depth + 1)}</td>" for cell in row]
-            self._left -= TAGS * (1 + len(cells))  # of empty cells there may be very many
+            self._left -= TAGS * (1 + len(cells))  # there may be very many empty cells
             found.append(f"<tr>{''.join(cells)}</tr>")
         return f"<table>{''.join(found)}</table>"
 
@@ -142,13 +142,13 @@ class _Page:
         return self.table(("", *(names or [""])), rows, depth)
 
     def _objects(self, names: tuple[str, ...], values: Iterable[Any], depth: int) -> str:
-        """Dataclasses of one kind: a row for each."""
+        """Return dataclasses of one kind as a table, with a row for each."""
         if depth >= DEPTH:
             return self._list(list(values))
         return self.table(names, ([getattr(one, n) for n in names] for one in values), depth)
 
     def _list(self, items: list[Any]) -> str:
-        """Items with commas between."""
+        """Return items separated by commas."""
         told = [self.text(one) for one in items[:ITEMS]]
         return (
             ", ".join([*told, f"… ({len(items)} in total)"] if len(items) > ITEMS else told) or NONE
@@ -156,7 +156,7 @@ class _Page:
 
 
 def _names(values: Iterable[Any]) -> tuple[str, ...]:
-    """Fields that a repr shows, where all values are of one dataclass; else none."""
+    """Return the fields in a repr if all values are of one dataclass; otherwise none."""
     kinds = {type(one) for one in values}
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None or not is_dataclass(kind):

@@ -1,6 +1,6 @@
-"""The options of connections, metadata and events: all clients have them.
+"""Define the options of connections, metadata and events, which all clients have.
 
-Out: tuples of options, which `options` puts together. Must not: hold values of a client.
+Out: tuples of options, which `table` combines. Must not: hold values of a client.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odradek.common.options.values import (
 from odradek.common.proxy import proxy_url
 
 RECONNECT_BACKOFF = 0.05
-"""Seconds; the value of `reconnect.backoff.ms` that changes nothing, set or not."""
+"""Default of `reconnect.backoff.ms` in seconds; setting this value changes nothing."""
 
 CONNECTION_OPTIONS = (
     Option("bootstrap.servers", addresses, None, "high").says(

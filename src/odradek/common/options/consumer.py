@@ -1,6 +1,6 @@
-"""The options of consumers, but for those of groups.
+"""Define the options of consumers, except for those of groups.
 
-Out: a tuple of options, which `options` puts together. Must not: hold values of a client.
+Out: a tuple of options, which `table` combines. Must not: hold values of a client.
 """
 
 from __future__ import annotations

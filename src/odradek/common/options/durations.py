@@ -1,8 +1,8 @@
-"""Durations as ISO 8601 writes them, read as `java.time.Duration.parse` reads them.
+"""Parse ISO 8601 durations as `java.time.Duration.parse` does.
 
-In: a text such as `P7D` or `PT1H30M`. Out: seconds. Must not: know what they are for.
-Weeks, months and years aren't durations there, and so they aren't here: Kafka's tools would refuse
-the same configuration.
+In: a text such as `P7D` or `PT1H30M`. Out: seconds. Must not: know their purpose. Weeks, months and
+years aren't durations in Java, and so they aren't here: Kafka's tools would refuse the same
+configuration.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _ISO = (
     r"([-+]?)P(?:([-+]?[0-9]{1,19})D)?"
     r"(T(?:([-+]?[0-9]{1,19})H)?(?:([-+]?[0-9]{1,19})M)?(?:([-+]?[0-9]{1,19})(?:[.,]([0-9]{0,9}))?S)?)?"
 )
-"""Compiled where one is read: that takes two milliseconds, and few clients read any."""
+"""Compiled on first use: that takes two milliseconds, and few clients need it."""
 _LONGEST = 2**63 - 1
-"""Seconds that a Java duration can hold."""
+"""Maximum number of seconds of a Java duration."""
 
 
 def parse_duration(name: str, text: str) -> float:

@@ -31,7 +31,7 @@ ASSIGNORS = {
     "StickyAssignor": "sticky",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""The ends of Java's class names, and what groups call those assignors."""
+"""Short names of the assignors, by the ends of Java's class names."""
 JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 NOT_WITH_NEW = {
     "session.timeout.ms": "the broker sets it (group.consumer.session.timeout.ms)",
@@ -94,7 +94,8 @@ class AnyName(str):
 @reads("text", "1 to 249 letters (a to z, A to Z), digits, dots, dashes and underscores")
 def instance_id(name: str, value: Any) -> str:
     """Read a `group.instance.id`, which Java's client checks like a topic name."""
-    from odradek.common.topic_names import is_topic_name  # most consumers aren't static
+    # Imported here: most consumers aren't static.
+    from odradek.common.topic_names import is_topic_name
 
     found = sent_name(name, value)
     if isinstance(value, AnyName) or is_topic_name(found):

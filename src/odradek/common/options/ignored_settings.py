@@ -1,8 +1,8 @@
-"""Settings that are accepted and have no effect on a client, and how a program learns of each.
+"""Report settings that are accepted and have no effect on a client.
 
-In: names in dots: other clients' settings that mean nothing here, and options of another kind of
+In: names in dots: other clients' settings without a meaning here, and options of another kind of
 client, because services share one dict. Out: whether a setting has an effect on a kind of client;
-one line in the log if it has none, and the error for an unknown one. A line is DEBUG for `HARMLESS`
+one log line if it has none, and the error for an unknown one. A line is DEBUG for `HARMLESS`
 settings, WARNING for all others. Must not: read or show values.
 """
 
@@ -55,12 +55,12 @@ COSTLY: dict[str, str] = {
     "for if the broker supports it (Kafka 2.5), without an error otherwise",
     "bootstrap.controllers": "the client connects to brokers only: bootstrap.servers",
     "broker.address.family": "the client tries all addresses of a broker, IPv4 and IPv6",
-    # Missed by a program or an operator
+    # A program or an operator would miss these
     "metric.reporters": "client.metrics() returns all metrics, PrometheusCollector and "
     "OpenTelemetryMetrics export them, and events.topic or events.dir export events",
     "kafka.client": "this client loads no third-party code",
 }
-"""Settings that cost money or safety, with the reason why they have no effect."""
+"""Settings whose missing effect costs money or safety, with the reason."""
 _AVERAGES = "averages cover the last 30 to 60 s, as with the defaults of Java's clients"
 _LOG = "the client logs to logging.getLogger('odradek')"
 _RECEIVED = "each response is received into a buffer of its own size"
@@ -122,7 +122,7 @@ HARMLESS: dict[str, str] = {
     "sock.chunk.bytes": _RECEIVED,
     "sock.chunk.buffer.count": _RECEIVED,
 }
-"""Settings without which nothing is lost, with the reason."""
+"""Settings whose missing effect loses nothing, with the reason."""
 IN_FILES = frozenset(
     (
         *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
@@ -130,8 +130,10 @@ IN_FILES = frozenset(
         *("queue.buffering.max.messages", "queue.buffering.max.kbytes"),
     )
 )
-"""Settings that are left out of a properties file with a WARNING, as a program of another client
-reads them there for itself; in a dict they are errors."""
+"""Settings that are left out of a properties file with a WARNING; in a dict they are errors.
+
+A program of another client reads them from the file by itself.
+"""
 OF_SERIALIZERS = frozenset(
     (
         *("auto.register.schemas", "use.latest.version", "normalize.schemas"),
@@ -143,7 +145,7 @@ OF_REGISTRIES = ("schema.registry.", "basic.auth.", "bearer.auth.")
 """Prefixes of the settings of a registry client."""
 KINDS = frozenset((ADMIN, CONSUMER, PRODUCER))
 _told: set[str] = set()
-"""Names that have had their line in this process."""
+"""Names that were reported in this process."""
 
 
 def reason(name: str) -> str | None:
@@ -172,12 +174,12 @@ def owners(name: str) -> frozenset[str]:
 
 
 def in_words(kinds: Iterable[str]) -> str:
-    """Return the kinds of clients as they fit into a sentence: consumers and producers."""
+    """Return the kinds of clients as a phrase: consumers and producers."""
     return " and ".join(f"{kind}s" for kind in sorted(kinds))
 
 
 def has_effect(name: str, client: str | None) -> bool:
-    """Return whether a setting means something to this kind of client, or to any kind if None."""
+    """Return whether a setting has an effect on this kind of client, or on any kind if None."""
     if reason(name) is not None:
         return False
     kinds = owners(name)
@@ -189,7 +191,7 @@ def unknown(name: str, client: str) -> ConfigurationError:
     text = f"unknown option {name!r} for {_one(client)}"
     if name in CURES:
         return ConfigurationError(f"{text}: {CURES[name]}")
-    from difflib import get_close_matches  # few programs need it
+    from difflib import get_close_matches  # imported here: few programs need it
 
     close = get_close_matches(name, [*OPTIONS, *ALIASES], n=1)
     hint = f"; did you mean {close[0]}?" if close else ""

@@ -1,11 +1,11 @@
-"""Reads `sasl.jaas.config`, so that settings written for Java clients work as they are.
+"""Read `sasl.jaas.config`, so that settings written for Java clients work unchanged.
 
 In: the text of one login module with its options. Out: `LoginModule`: the module's short name, its
-options, all of them secrets. Must not: know what the options mean (`security_options` does); put
-any part of the text into an error, as it holds a password.
+options, all of them secrets. Must not: know the meaning of the options (`security_options` does);
+put any part of the text into an error, as it contains a password.
 
-The text is read as Java's own tokenizer does: words, quoted texts with backslashes, `//`, `/* */`
-and `/` comments; numbers and words with other characters have to be in quotes.
+The text is read as by Java's own tokenizer: words, quoted texts with backslashes, `//`, `/* */` and
+`/` comments; numbers and words with other characters have to be in quotes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LoginModule:
 
 
 class _JaasError(Exception):
-    """Error in the text, in words that contain none of it."""
+    """An error in the text; its message contains nothing of it."""
 
 
 def parse_jaas(jaas: Secret) -> LoginModule:
@@ -90,7 +90,7 @@ def _read(jaas: Secret) -> LoginModule | str:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Kinds with their texts: word, text (it was quoted) and single characters."""
+    """Yield tokens with their kinds: word, text (it was quoted) and single characters."""
     for match in _TOKEN.finditer(text):
         kind, found = match.lastgroup, match.group()
         if kind in ("space", "comment"):

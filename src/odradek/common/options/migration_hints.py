@@ -1,9 +1,9 @@
-"""Suggest what to write instead of names from other Kafka clients.
+"""Suggest replacements for names from other Kafka clients.
 
-In: names of settings, methods and classes, as Java's client, librdkafka with confluent-kafka,
-kafka-python and aiokafka have them. Out: the cure for what isn't taken. Must not: repeat what
-`option_aliases` has, names that mean one of our options, nor `ignored_settings`, settings that are
-accepted without effect.
+In: names of settings, methods and classes of Java's client, librdkafka with confluent-kafka,
+kafka-python and aiokafka. Out: the cure for a name that isn't supported. Must not: repeat
+`option_aliases`, names with the same meaning as an option here, or `ignored_settings`, settings
+that are accepted without effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.common.errors import ArgumentError
 from odradek.common.options.values import CONSUMER, PRODUCER
 
 CO_COROUTINE = 0x80
-"""Of an `async def`, as `inspect` has it, which takes a tenth of a client's start to import."""
+"""Flag of an `async def`, as in `inspect`, whose import takes a tenth of a client's start."""
 P = ParamSpec("P")
 R = TypeVar("R")
 _BYTES_OUT = "a function can't be an option; use Producer(key_serializer=..., value_serializer=...)"
@@ -68,8 +68,10 @@ CURES_OF_KIND: dict[str, dict[str, str]] = {
         "rebalance",
     },
 }
-"""By the kind of client: what isn't taken, in dots, and what is written instead. Another kind has
-no use for it, and accepts it without effect."""
+"""By kind of client: unsupported settings, and their replacements.
+
+Other kinds of clients accept the setting without effect.
+"""
 CURES: dict[str, str] = {
     "stats.cb": _METRICS,
     **dict.fromkeys(("throttle.cb", "background.event.cb", "closesocket.cb"), _EVENTS),
@@ -180,7 +182,7 @@ METHODS: dict[str, dict[str, str]] = {
         "wait_for_topics": "nothing, because create_topics() waits until the topics have leaders",
     },
 }
-"""Methods of other clients, by our classes."""
+"""Methods of other clients, by the class here."""
 _STOP = "await close(timeout)"
 METHODS["AsyncProducer"] = {
     **METHODS["Producer"],
@@ -192,7 +194,7 @@ METHODS["AsyncProducer"] = {
     "begin": "await begin_transaction()",
     "stop": _STOP,
 }
-del METHODS["AsyncProducer"]["send_and_wait"]  # this one has it
+del METHODS["AsyncProducer"]["send_and_wait"]  # this class has it
 METHODS["AsyncConsumer"] = {
     **METHODS["Consumer"],
     "consume": "await poll(timeout, max_records), or await poll_arrow() for columns",
@@ -252,7 +254,7 @@ KEYWORDS: dict[str, dict[str, str]] = {
         "group_id": "group=consumer.group_metadata()",
     },
 }
-"""Keyword arguments of other clients, by our method."""
+"""Keyword arguments of other clients, by the method here."""
 
 
 def with_keywords(method: Callable[P, R]) -> Callable[P, R]:
@@ -296,7 +298,7 @@ _COMPAT = {
     ),
     "AdminClient": "confluent_kafka.admin",
 }
-"""Where other clients' names are, for programs that keep them."""
+"""Modules with other clients' names, for programs that keep these."""
 
 
 def missing_name(
@@ -320,7 +322,7 @@ def missing_name(
 
 
 _NO_NEED = "nothing"
-"""How replacements begin where no call is needed."""
+"""Beginning of replacements if no call is needed."""
 
 
 def missing_method(of: object, name: str, cls: type | None = None) -> AttributeError:
@@ -346,9 +348,9 @@ class _OfAnother:
 
 
 def answer_habits(cls: type) -> None:
-    """Have a class raise the errors of `missing_method` for the names of its row in `METHODS`.
+    """Let a class raise the errors of `missing_method` for the names of its row in `METHODS`.
 
-    For records: under Python 3.11 a `__getattr__` makes reading a field four times slower.
+    For records: under Python 3.11 a `__getattr__` would make reading a field four times slower.
     """
     names = METHODS[cls.__name__]
     added: dict[str, Any] = {name: _OfAnother(name) for name in names}

@@ -1,8 +1,8 @@
-"""Other clients' names for our options: librdkafka's, aiokafka's and kafka-python's.
+"""Map other clients' names of options: librdkafka's, aiokafka's and kafka-python's.
 
-In: a name as it was given (with dots) and its value. Out: Kafka's name with the value to read.
-Only names that mean the same are here; what means something else is refused by name, with what
-to use instead. Must not: check values.
+In: a name as it was set (with dots) and its value. Out: Kafka's name with the value to read. Only
+names with the same meaning are here; other names are errors that name the replacement. Must not:
+check values.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ ALIASES: dict[str, str] = {
 }
 
 SUPERSEDED: dict[str, str] = {"metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
-"""Names that mean something else in librdkafka, the age of its cache, if the second one is set."""
+"""Names with another meaning in librdkafka (the age of its cache) if the second one is set."""
 RESETS = {
     **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
     **dict.fromkeys(("largest", "latest", "end"), "latest"),
     "error": "none",
 }
-"""librdkafka's words for `auto.offset.reset`."""
+"""librdkafka's values of `auto.offset.reset`."""
 _OWN_CONTEXT = "configure this in an ssl.SSLContext and set it as ssl.context"
 REFUSED: dict[str, str] = {
     "ssl.curves.list": _OWN_CONTEXT,
@@ -92,15 +92,15 @@ def dotted(name: object) -> str:
 
 
 def spelled(name: str, value: Any) -> tuple[str, Any]:
-    """Return Kafka's name of an option, and the value as Kafka spells it."""
+    """Return Kafka's name of an option, and the value in Kafka's form."""
     if name in REFUSED:
         raise UnsupportedOptionError(f"{name} isn't supported in this release: {REFUSED[name]}")
     if name == "ssl.check.hostname":
         value = "https" if value is None or boolean(name, value) else ""
     elif name == "ssl.ca.location" and value == "probe":
-        value = None  # librdkafka's word for the system's store
+        value = None  # librdkafka's value for the system's store
     elif name == "topic.metadata.refresh.interval.ms" and str(value).strip() == "-1":
-        value = LONG_MAX  # librdkafka's word for never
+        value = LONG_MAX  # librdkafka's value for never
     elif name == "auto.offset.reset" and (word := str(value).strip().lower()) in RESETS:
         if RESETS[word] != word:
             logger.info("%s=%s is librdkafka's word for %s", name, word, RESETS[word])
@@ -113,7 +113,7 @@ def spelled(name: str, value: Any) -> tuple[str, Any]:
 def sealed(given: Any) -> dict[str, Any]:
     """Return the options with secrets wrapped, and with values in place of members of enumerations.
 
-    It comes first, before any traceback could show the secrets. Raises `ArgumentError` if the
+    Call it first, before any traceback could show the secrets. Raises `ArgumentError` if the
     argument isn't a mapping, without showing it.
     """
     if given is not None and not isinstance(given, Mapping):

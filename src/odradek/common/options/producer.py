@@ -1,6 +1,6 @@
-"""The options of producers, transactions among them.
+"""Define the options of producers, including those of transactions.
 
-Out: tuples of options, which `options` puts together. Must not: hold values of a client.
+Out: tuples of options, which `table` combines. Must not: hold values of a client.
 """
 
 from __future__ import annotations

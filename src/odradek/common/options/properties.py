@@ -1,7 +1,7 @@
-r"""Parse properties files as Java's clients and librdkafka use them.
+r"""Parse properties files of Java's clients and librdkafka.
 
-In: the text. Out: a dict with the names in the file, and the names that have no effect in one of
-our clients. Must not: read files (`runtime.properties` does), or check values (`config` does).
+In: the text. Out: a dict with the names in the file, and the names that have no effect in a client
+here. Must not: read files (`runtime.properties` does), or check values (`config` does).
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def _settings(text: str) -> Iterable[tuple[int, str, str]]:
 
 
 def _no_line(text: str) -> str:
-    """Say what is wrong with a file, without a word of it: it may be one of secrets."""
+    """Return what is wrong with a file, without any of its text: it may be a file of secrets."""
     if text.lstrip()[:1] in ("{", "["):
         return "the file is JSON, not properties (name=value): pass json.load(file) to the client"
     return "expected name=value, as in a properties file"
 
 
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
-    """Lines without comments and empty ones, joined where one ends with an odd backslash.
+    """Yield lines without comments and empty ones, with the number of each in the file.
 
-    Each with the number of its first line in the file.
+    A line that ends with an odd backslash is joined with the next one.
     """
     waiting, first = "", 0
     for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), 1):

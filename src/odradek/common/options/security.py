@@ -1,8 +1,9 @@
-"""The options of security: each is here once, by Kafka's name.
+"""Define the options of security by Kafka's names.
 
-Out: `SECURITY_OPTIONS`, which `options` adds to the others; `SECRETS`, the names whose values are
-kept as `Secret`. Other clients' names for the same are in `option_aliases`, the rules between
-options and what `sasl.jaas.config` means in `security`. Must not: hold values of a client.
+Out: `SECURITY_OPTIONS`, which `table` combines with the others; `SECRETS`, the names whose values
+are kept as `Secret`. Other clients' names for the same are in `option_aliases`; the rules between
+options, and the meaning of `sasl.jaas.config`, are in `security`. Must not: hold values of a
+client.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ SECRETS = frozenset(
         *(f"{IAM}.role.secret.access.key", f"{IAM}.role.session.token"),
     )
 )
-"""Options whose values are `Secret` from the first moment on."""
+"""Options whose values are wrapped in `Secret` before anything else."""
 
 
 _TRANSPORT = (

@@ -1,7 +1,7 @@
-"""How the values of security options are read; where one is refused, a secret isn't shown.
+"""Read the values of security options; errors don't show secrets.
 
-In: an option's name and what a user gave. Out: the value as the clients use it. Must not: read
-files, or import `ssl`: what a value means to OpenSSL is `runtime.tls_context`'s part.
+In: an option's name and the user's value. Out: the value as the clients use it. Must not: read
+files, or import `ssl`: `runtime.tls_context` knows what a value means to OpenSSL.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def ciphers(name: str, value: Any) -> tuple[str, ...] | str:
 @reads("word", "https, none, or empty")
 def endpoint_identification(name: str, value: Any) -> str:
     """Read `https`, or an empty text (librdkafka: none) that turns the host name check off."""
-    if value is None:  # a key without a value, as from os.environ.get: no wish to check less
+    if value is None:  # a key without a value, as from os.environ.get, isn't meant to check less
         return "https"
     found = str(value).strip().lower()
     if found not in ("https", "", "none"):

@@ -1,4 +1,4 @@
-"""All options of clients in one table; each is in the module of its subject.
+"""Combine all options of clients in one table.
 
 Out: `GROUPS`, the options under the headings of docs/configuration.md; `OPTIONS`, by Kafka's name.
 `config` reads a client's values by them. Must not: hold values of a client.

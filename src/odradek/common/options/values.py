@@ -1,7 +1,7 @@
-"""How the values of options are read and checked: from text or Python values to what is used.
+"""Read and check the values of options, from text or Python values.
 
-In: an option's name and what a user gave. Out: the value (times in seconds), or a
-`ConfigurationError` that names the option. Must not: know which options there are.
+In: an option's name and the user's value. Out: the value (times in seconds), or a
+`ConfigurationError` that names the option. Must not: know which options exist.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Parse(Generic[T]):
     ) -> None:
         self.read = read
         self.kind = kind
-        """Kind of the value, in words: `integer`, `milliseconds`, `file` …"""
+        """Kind of the value, as text: `integer`, `milliseconds`, `file` …"""
         self.values = values
-        """Which values there are, in words; empty where the type says it."""
+        """The allowed values, as text; empty if the type describes them."""
         self.write = write
-        """A value as the text that reads as it."""
+        """Converts a value into a text that reads as the same value."""
 
     def __call__(self, name: str, value: Any) -> T:
         return self.read(name, value)
@@ -78,13 +78,16 @@ class Option(NamedTuple):
     parse: Parse[Any]
     default: Any = None
     importance: str = "low"
-    """Java's where it has the option, else librdkafka's, else ours: high, medium or low."""
+    """Java's importance if Java has the option, else librdkafka's or Odradek's own.
+
+    High, medium or low.
+    """
     kip: str = ""
     clients: frozenset[str] = ALL
     java: str = ""
-    """The default of Java's client (Kafka 4.4) where it is another one."""
+    """Default of Java's client (Kafka 4.4), if different."""
     librdkafka: str = ""
-    """The default of librdkafka (2.15) where it is another one."""
+    """Default of librdkafka (2.15), if different."""
     doc: str = ""
     """Complete sentences that can be read on their own."""
     why: str = ""
@@ -142,8 +145,11 @@ def milliseconds(minimum: int = 0, maximum: int = LONG_MAX) -> Parse[float]:
 
 
 SHORTEST_IDLE = 100
-"""Milliseconds. With less, connections close between a login and the first request, or between two
-questions of one conversation, and nothing is ever delivered."""
+"""Minimum idle time in milliseconds.
+
+With less, connections close between a login and the first request, or between two requests of one
+exchange, and nothing is ever delivered.
+"""
 
 
 @reads("milliseconds", f"{SHORTEST_IDLE} or more; 0 or -1 for never", _as_milliseconds)
@@ -183,7 +189,7 @@ def text(name: str, value: Any) -> str:
 
 
 LONGEST_NAME = 32_767
-"""Bytes that a request's header can say at most."""
+"""Maximum length of a name in a request's header, in bytes."""
 
 
 @reads("text", f"at most {LONGEST_NAME} bytes")
@@ -249,7 +255,7 @@ def parse_address(name: str, text: str) -> Address:
     rest = text.rsplit("://", 1)[-1]
     host, colon, port = rest.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if "@" in rest:  # a password perhaps: it isn't shown
+    if "@" in rest:  # perhaps a password: it isn't shown
         raise ConfigurationError(
             f"{name}: an address must be host:port, without a user and @; set the user with "
             "sasl.username and sasl.password"

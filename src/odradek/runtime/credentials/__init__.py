@@ -1,1 +1,5 @@
-"""Tokens and credentials that SASL asks for: OIDC, AWS, Kerberos."""
+"""Obtain the credentials and tokens that SASL needs: OIDC, AWS, Kerberos.
+
+In: options, the environment, files, token servers. Out: functions and mechanisms that return
+credentials or tokens.
+"""

@@ -18,11 +18,15 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 from odradek.common.errors import ConfigurationError
 
 ALLOWED_URLS = "ODRADEK_ALLOWED_URLS"
-"""Token endpoints and schema registries, with commas between; not set: any http(s) URL. Empty:
-none."""
+"""Token endpoints and schema registries, separated by commas; not set: any http(s) URL.
+
+An empty value allows none.
+"""
 ALLOWED_FILES = "ODRADEK_ALLOWED_FILES"
-"""Files with tokens, assertions and the keys that sign those, as absolute paths with commas
-between; not set: none."""
+"""Files with tokens, assertions and their keys, as absolute paths separated by commas.
+
+Not set: none are allowed.
+"""
 _PORTS = {"http": 80, "https": 443}
 URL_OPTION = "sasl.oauthbearer.token.endpoint.url"
 
@@ -49,7 +53,7 @@ def allowed_server(option: str, url: str, environment: Mapping[str, str] | None 
         where = "" if parts is None else f", not {shown(url)!r}"
         raise ConfigurationError(f"{option} must be an http or https URL{where}")
     listed = _listed(ALLOWED_URLS, environment)
-    base = urlunsplit(parts).rstrip("/")  # a scheme in capitals is the same one
+    base = urlunsplit(parts).rstrip("/")  # a scheme in capitals is the same
     if listed is not None and _same(base) not in (_same(one.rstrip("/")) for one in listed):
         raise _not_allowed(option, url, "servers")
     return base

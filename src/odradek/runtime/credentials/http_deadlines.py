@@ -1,10 +1,11 @@
 """Open HTTP connections that end at a deadline, whatever the server does: for token servers.
 
-In: an `Until`, the instant at which everything about one exchange is over. Out: an opener for http
-and https. Each wait for the other side (the name server, TCP, TLS, a piece of the request, of the
-head or the body, of an error's body or of "100 Continue" without end) gets the remaining time, and
-none continues without any: so a server that drips holds neither thread nor socket. Must not: follow
-a redirect or the environment's proxies (both would send the client's secret to another place).
+In: an `Until`, the time at which everything about one exchange is over. Out: an opener for http and
+https. Each wait for the other side (the name server, TCP, TLS, a piece of the request, of the head
+or the body, of an error's body or of "100 Continue" without end) gets the remaining time, and
+without remaining time none starts. So a server that sends one byte now and then holds neither
+thread nor socket. Must not: follow a redirect or the environment's proxies (both would send the
+client's secret to another place).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Until:
 
 
 class _Incoming(io.RawIOBase):
-    """A server's response. It owns the socket: urllib drops the connection before."""
+    """A server's response, which owns the socket: urllib drops the connection before it is read."""
 
     def __init__(self, sock: socket.socket, until: Until) -> None:
         self._sock = sock
@@ -59,7 +60,7 @@ class _Incoming(io.RawIOBase):
         until = self._until
         self._sock.settimeout(until.left(until.read))
         count = self._sock.recv_into(buffer)
-        until.left()  # a wait that succeeds, again and again, must end as well
+        until.left()  # otherwise successful waits could repeat without end
         return count
 
     def close(self) -> None:
@@ -77,7 +78,7 @@ class _Socket:
         self._given_away = False
 
     def sendall(self, data: Any) -> None:
-        """Send in pieces: the deadline also holds for a server that reads one byte now and then."""
+        """Send in pieces: the deadline also applies if the server reads one byte now and then."""
         until, rest = self._until, memoryview(data)
         while rest:
             self._sock.settimeout(until.left(until.read))
@@ -85,7 +86,7 @@ class _Socket:
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         self._given_away = True
-        # Python's own size is 128 KiB from 3.14 on: too much for an answer of a few hundred bytes.
+        # Python's default is 128 KiB from 3.14 on, too much for a response of a few hundred bytes.
         return io.BufferedReader(_Incoming(self._sock, self._until), 8192)
 
     def close(self) -> None:
@@ -121,7 +122,10 @@ class _Connection(http.client.HTTPConnection):
         self.sock = _Socket(sock, self._until)  # the part of a socket that is used
 
     def _addresses(self) -> list[str]:
-        """`getaddrinfo` can't be interrupted; a look-up that is late is left alone."""
+        """Resolve the host name in a thread, as `getaddrinfo` can't be interrupted.
+
+        Abandon it if late.
+        """
         if is_numeric(self.host):
             return [self.host]
         answers: list[Answer] = []
@@ -161,7 +165,7 @@ class _Connection(http.client.HTTPConnection):
         raise failed
 
     def _secured(self, context: ssl.SSLContext, plain: socket.socket) -> ssl.SSLSocket:
-        """TLS: the time of a handshake counts for all of it, not for each of its reads."""
+        """Establish TLS within the remaining time, which limits the handshake as a whole."""
         sock = context.wrap_socket(
             plain, server_hostname=self.host, do_handshake_on_connect=False
         )  # from here on `plain` has no descriptor any more
@@ -200,7 +204,7 @@ class _Https(urllib.request.HTTPSHandler):
 def opener(
     context: ssl.SSLContext, until: Until, resolver: Resolver
 ) -> urllib.request.OpenerDirector:
-    """Return an opener of http and https, directly, and no more.
+    """Return an opener for http and https alone.
 
     It uses no proxies of the environment, no `.netrc`, no other schemes.
     """

@@ -32,12 +32,12 @@ class AssertionSettings:
     claims: Mapping[str, str] = field(default_factory=dict)
     lifetime: float = 300.0
     before: float = 60.0
-    """Seconds before now from which it counts: clocks differ."""
+    """Seconds by which the assertion's start is earlier than now, as clocks differ."""
     with_jti: bool = False
 
 
 def encoded(value: bytes) -> str:
-    """Base64url without padding."""
+    """Encode as base64url without padding."""
     return urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
 

@@ -48,7 +48,7 @@ IMPLIED = (
     "sasl.password, or OAUTHBEARER, as configured on the brokers. Without it, the client uses "
     "Kerberos, as Java's does: "
 )
-"""Beginning of an error about GSSAPI that no option asked for."""
+"""Beginning of errors about GSSAPI if no option selected it."""
 USUAL_CURE = "Check krb5.conf, sasl.kerberos.* and the tickets (klist)."
 
 
@@ -114,14 +114,14 @@ class Kerberos:
 
 
 class KerberosContext:
-    """One conversation, its errors in our words."""
+    """One authentication with a broker, whose errors name the cure."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
 
     @property
     def complete(self) -> bool:
-        """Both sides are known to each other."""
+        """Whether both sides have authenticated each other."""
         return bool(self._context.complete)
 
     def step(self, token: bytes | None) -> bytes | None:
@@ -168,7 +168,7 @@ def words_of(error: Exception) -> str:
 
 
 def _cure(said: str, instead: str) -> str:
-    """Return the cure; `instead` with a keytab, for which kinit doesn't help."""
+    """Return the cure; `instead` if there is a keytab, for which kinit doesn't help."""
     lower = said.lower()
     found = next((cure for marks, cure in CURES if any(m in lower for m in marks)), USUAL_CURE)
     return instead if instead and found in (TICKET, USUAL_CURE) else found

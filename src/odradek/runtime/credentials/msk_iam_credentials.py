@@ -27,7 +27,7 @@ from odradek.runtime.locks import new_lock
 OPTIONS = "sasl.aws.msk.iam"
 SESSION_NAME = "odradek"
 AHEAD = 300.0
-"""Seconds before its expiry from which on a role is assumed again."""
+"""Seconds before its expiry at which a role is assumed again."""
 CURE = (
     "Set sasl.aws.msk.iam.access.key.id and .secret.access.key, or AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY in the environment. For profiles, roles and instance credentials: pip "
@@ -36,7 +36,7 @@ CURE = (
 
 
 def msk_iam_mechanism(config: Config) -> MskIam:
-    """AWS_MSK_IAM with this configuration's credentials."""
+    """Return the mechanism AWS_MSK_IAM with this configuration's credentials."""
     source = CredentialSource(config)
 
     def sign(address: Address) -> Secret:
@@ -86,7 +86,10 @@ class CredentialSource:
             raise ConfigurationError(f"{missing} is missing: {given[0]} needs it")
 
     def region(self, address: Address | None) -> str:
-        """Return the option, else the region in the broker's name, the environment, a profile."""
+        """Return the region.
+
+        From the option, else the broker's name, the environment, a profile.
+        """
         bootstrap: tuple[Address, ...] = self._config["bootstrap.servers"] or ()
         hosts = [address.host] if address is not None else [one.host for one in bootstrap]
         found = self._option("region") or next(filter(None, map(region_of, hosts)), None)
@@ -107,7 +110,7 @@ class CredentialSource:
             return self._shared()
         except (TokenError, ConfigurationError, TimeoutError):
             raise
-        except Exception as error:  # botocore's many
+        except Exception as error:  # botocore raises many kinds
             raise TokenError(
                 f"getting AWS credentials failed: {type(error).__name__}", cure=CURE
             ) from error.with_traceback(None)
@@ -149,7 +152,7 @@ class CredentialSource:
         return _credentials(frozen.access_key, frozen.secret_key, frozen.token)
 
     def _of_role(self) -> AwsCredentials:
-        """Take on a role, and again shortly before its end."""
+        """Return credentials of an assumed role; assume it again shortly before its expiry."""
         if self._role is not None and time.time() < self._role[1] - AHEAD:
             return self._role[0]
         own = self._given("role.access.key.id", "role.secret.access.key", "role.session.token")

@@ -34,11 +34,11 @@ from odradek.runtime.resolver import Resolver
 from odradek.runtime.system_clock import SystemClock
 
 LONGEST_ANSWER = 1 << 20
-"""Bytes of a token server's answer."""
+"""Maximum size of a token server's response in bytes."""
 SAID = 300
-"""Characters of the server's words that an error repeats."""
+"""Maximum number of characters of the server's text in an error."""
 RETRIED = frozenset((408, 425, 429))
-"""With all of 5xx: states that may pass by themselves. The rest of 4xx is the client's fault."""
+"""Statuses that may pass by themselves, besides all 5xx; other 4xx are the client's fault."""
 CLIENT_CREDENTIALS = "client_credentials"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -48,15 +48,15 @@ class TokenTimeouts:
     """Timeouts in seconds."""
 
     budget: float
-    """For all attempts and the waits between them."""
+    """Seconds for all attempts and the waits between them."""
     connect: float | None = None
     """`sasl.login.connect.timeout.ms`; None: the rest of the budget."""
     read: float | None = None
-    """`sasl.login.read.timeout.ms`: for one wait for bytes."""
+    """`sasl.login.read.timeout.ms`: limits one wait for bytes."""
 
 
 class TryAgain(Exception):  # noqa: N818 - never leaves this module
-    """An attempt failed in a way that may pass."""
+    """An attempt failed for a reason that may pass."""
 
     def __init__(self, error: TokenError) -> None:
         super().__init__(str(error))
@@ -132,7 +132,7 @@ class TokenServer:
         raise failure
 
     def _body(self, answer: Any) -> Secret:
-        """Read the answer, but not without end."""
+        """Read the response up to the maximum size."""
         pieces, size = [], 0
         while piece := answer.read1(65536):
             pieces.append(piece)
@@ -145,7 +145,7 @@ class TokenServer:
     def _json(self, body: Secret) -> dict[str, Any]:
         try:
             found = json.loads(body.reveal())
-        except (ValueError, RecursionError):  # its text would show the answer
+        except (ValueError, RecursionError):  # the error's text would show the response
             found = None
         if isinstance(found, dict):
             return found
@@ -161,7 +161,7 @@ class TokenServer:
             refused = TokenError(what, cure="The token server failed; ask its operator.")
             return TryAgain(refused)
         # Without its cause: the server has chosen the reason in it (R-IN-3), and may have put the
-        # header with our secret into it.
+        # header with this client's secret into it.
         return TokenError(what, cure=_cure(code, said))
 
     def _failure(self, error: Exception) -> Exception:
@@ -242,7 +242,7 @@ def _cure(code: int, said: str) -> str:
 
 
 def basic(client_id: str, secret: Secret, *, url_encode: bool) -> Secret:
-    """Return the header of RFC 7617; url-encoded first, if servers follow RFC 6749 in that."""
+    """Return the header of RFC 7617; url-encoded first, for servers that follow RFC 6749 there."""
     pair = (client_id, secret.reveal())
     if url_encode:
         pair = (quote_plus(pair[0]), quote_plus(pair[1]))
@@ -252,8 +252,8 @@ def basic(client_id: str, secret: Secret, *, url_encode: bool) -> Secret:
 def token_of(answer: Mapping[str, Any], place: str, now: float) -> Token:
     """Return the token of a server's response.
 
-    `expires_in` takes precedence, as it doesn't depend on this machine's clock; else a JWT's own
-    expiry.
+    Its expiry is `expires_in`, which doesn't depend on this machine's clock; without that, a JWT's
+    own expiry.
     """
     text = answer.get("access_token") or answer.get("id_token")
     if not isinstance(text, str) or not text.strip():

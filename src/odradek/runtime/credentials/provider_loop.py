@@ -29,7 +29,7 @@ def result_in(loop: asyncio.AbstractEventLoop | None, given: Awaitable[Any]) -> 
         future = asyncio.run_coroutine_threadsafe(call, loop)
     except RuntimeError:  # the program has closed its loop
         call.close()
-        getattr(given, "close", bool)()  # or Python warns that it was never awaited
+        getattr(given, "close", bool)()  # otherwise Python warns that it was never awaited
         raise
     try:
         found, error = future.result(LONGEST_CALL)
@@ -42,7 +42,7 @@ def result_in(loop: asyncio.AbstractEventLoop | None, given: Awaitable[Any]) -> 
 
 
 async def _awaited(given: Awaitable[Any]) -> tuple[object, BaseException | None]:
-    """Return the result or the error: a raised SystemExit would end the loop."""
+    """Return the result or the error: an exception like SystemExit would end the loop."""
     try:
         return (await given), None
     except BaseException as error:

@@ -1,9 +1,9 @@
 """Run a slow function once for all threads that need its result at the same time.
 
 In: calls from the worker threads of one client's connections. Out: the result of the running call,
-or of a new one. A call that hangs is given up after a while, and the next caller starts another;
+or of a new one. A call that hangs is abandoned after a while, and the next caller starts another;
 but only a few may hang at once, because a thread can't be ended from outside. Must not: keep a
-result for later callers, who know how long one is valid.
+result for later callers, which know how long it is valid.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Create the function that returns OAUTHBEARER's tokens from a configuration.
 
 In: the user's function in any of its forms, or a token server, or signing by AWS. Out: one function
-without arguments, for worker threads; connections that ask at once share one call of it.
-`network/sasl/oauthbearer` reads the result of a user's function and reports its errors. Must not:
-contact a server before it is called.
+without arguments, for worker threads; connections that need a token at the same time share one call
+of it. `network/sasl/oauthbearer` reads the result of a user's function and reports its errors. Must
+not: contact a server before it is called.
 """
 
 from __future__ import annotations
@@ -53,11 +53,13 @@ TokenFunction = Callable[[], object]
 ClientLoop = Callable[[], "asyncio.AbstractEventLoop | None"]
 
 SHARE_OF_SETUP = 0.6
-"""Share of the setup timeout for the token server: its error must be known before the setup ends,
-even if jitter makes the setup a fifth shorter."""
+"""Share of the setup timeout for the token server.
+
+Its error must be known before the setup ends, even if jitter makes the setup a fifth shorter.
+"""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 UNSECURED_LIFETIME = 3600.0
-"""Seconds, as in Java."""
+"""Default lifetime of an unsecured token in seconds, as in Java."""
 
 
 def token_function(config: Config, loop: ClientLoop = lambda: None) -> TokenFunction:
@@ -107,7 +109,7 @@ def user_function(provider: Any, argument: Secret | None, loop: ClientLoop) -> T
 
 
 def _contained(function: TokenFunction) -> object:
-    """SystemExit and a cancelled coroutine are failures of the function, not ends of the client."""
+    """Wrap a function so that SystemExit and cancellation count as its failures."""
     try:
         return function()
     except Exception:
@@ -127,7 +129,7 @@ def _of_object(provider: Any, awaited: Callable[[Any], object]) -> object:
 
 
 def _takes_text(provider: Callable[..., Any]) -> bool:
-    """Whether it has a parameter that must be given, in its place."""
+    """Return whether a function has a required positional parameter."""
     try:
         parameters = inspect.signature(provider).parameters.values()
     except (TypeError, ValueError):
@@ -137,7 +139,10 @@ def _takes_text(provider: Callable[..., Any]) -> bool:
 
 
 def oidc(config: Config) -> TokenFunction:
-    """Tokens of the server (or in the file) at `sasl.oauthbearer.token.endpoint.url`."""
+    """Return a function for tokens from `sasl.oauthbearer.token.endpoint.url`.
+
+    The URL names a server or a file.
+    """
     url = allowed_url(config["sasl.oauthbearer.token.endpoint.url"])
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -169,7 +174,7 @@ def oidc(config: Config) -> TokenFunction:
     form, authorization = _grant(config)
 
     def fetch() -> Token:
-        # One line: an answer in a variable would be seen in a traceback's locals.
+        # One expression: a traceback's locals would show a response in a variable.
         return token_of(server.post(form, authorization), server.place, time.time())
 
     return fetch
@@ -242,8 +247,8 @@ def unsecured(settings: Mapping[str, str], wall_clock: Callable[[], float]) -> T
     lifetime = _number("LifetimeSeconds", settings.get("LifetimeSeconds", UNSECURED_LIFETIME))
 
     def fetch() -> Token:
-        # Rounded down to a millisecond: brokers round the time, and refuse a token of the future,
-        # even by half a millisecond.
+        # Rounded down to a millisecond: brokers round the time, and reject a token that is half a
+        # millisecond ahead.
         now = math.floor(wall_clock() * 1000) / 1000
         body = {**claims, "iat": now, "exp": now + lifetime}
         parts = [encoded(json.dumps(part).encode()) for part in ({"alg": "none"}, body)]

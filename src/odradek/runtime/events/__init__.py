@@ -1,1 +1,4 @@
-"""A client's events on their way out of it: to a topic, or to files."""
+"""Write a client's events (R-EV-1) to a topic or to files.
+
+In: events, as a listener of a client's `EventLog`. Out: records or lines.
+"""

@@ -39,7 +39,7 @@ DROPPED = "events_dropped"
 
 
 class EventSink(Protocol):
-    """Where the lines go."""
+    """Destination of the lines."""
 
     def send(self, line: bytes, at: float) -> None:
         """Send one line; after a refusal or a retriable error, it is sent again."""
@@ -62,7 +62,7 @@ class EventQueue:
         quiet: float = QUIET_S,
     ) -> None:
         self.dropped = 0
-        """Events that found no room, or no sink."""
+        """Number of events that didn't fit into the queue or had no sink."""
         self._open_sink = open_sink
         self._client = client
         self._where = where
@@ -122,7 +122,7 @@ class EventQueue:
     def _line(self, event: Event, at: float) -> bytes:
         return event_line(event, at, self._host, self._pid, self._client)
 
-    # In the thread
+    # The thread
 
     def _run(self) -> None:
         try:
@@ -136,12 +136,12 @@ class EventQueue:
             self._give_up(error)
         try:
             sink.close(self._left())
-        except Exception as error:  # brokers that are down: events that they didn't get are missing
+        except Exception as error:  # brokers that are down: their events are lost
             if not self._failed:
                 self._give_up(error)
 
     def _empty(self, sink: EventSink) -> None:
-        """Send lines until the client is closed and all are sent, or its time is over."""
+        """Send lines until the client is closed and all are sent, or the close times out."""
         while True:
             self._sleep.acquire()
             while self._waiting:

@@ -23,11 +23,13 @@ logger = logging.getLogger("odradek")
 OWN = {
     "linger.ms": 100,
     "buffer.memory": 4 << 20,
-    "max.block.ms": 1000,  # then the queue's thread looks whether the client was closed
+    "max.block.ms": 1000,  # the queue's thread then checks whether the client was closed
     "delivery.timeout.ms": 3_600_000,
 }
-"""Events mostly report outages, so they wait for the end of one: up to an hour, in four
-megabytes."""
+"""Options of the events' producer.
+
+Events mostly report outages, so they wait for an outage's end: up to an hour, in four megabytes.
+"""
 
 
 class EventProducer(Protocol):
@@ -78,8 +80,9 @@ class EventTopic:
 
     def _open(self) -> _TopicSink:
         self._producer = made = self._make(self._settings)
-        # Only now: credentials that were replaced before are passed here, later ones by the caller.
-        # The producer connects at its first call, so the old password isn't used.
+        # Passed only now: credentials that were replaced before the producer existed are set here,
+        # later ones by the caller. The producer connects at its first call, so the old password
+        # isn't used.
         self._tell(made)
         return _TopicSink(made, self._topic, self._client)
 

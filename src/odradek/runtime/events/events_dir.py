@@ -68,7 +68,7 @@ class EventFile:
             self._descriptor = descriptor = append_privately(self.path)
             self._close = when_collected(self, _close, descriptor)
             watch(self)
-        if self._torn:  # a full disk has cut the previous line: begin a new one
+        if self._torn:  # a full disk has cut the previous line: start a new one
             line = b"\n" + line
         count = os.write(self._descriptor, line)
         self._torn = count < len(line)
@@ -80,7 +80,7 @@ class EventFile:
             close()
 
     def abandon(self) -> None:
-        """In a forked child: close the child's copy of the descriptor."""
+        """Close a forked child's copy of the descriptor."""
         close, self._close, self._descriptor = self._close, None, None
         if close is not None:
             close()

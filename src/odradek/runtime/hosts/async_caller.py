@@ -58,7 +58,7 @@ async def block(
         yield producer
         stage = COMMIT
         await end(None)
-    except GeneratorExit:  # dropped without its end, which isn't waited for
+    except GeneratorExit:  # dropped before its end, which isn't awaited
         raise
     except BaseException as error:
         if left_open(stage, error):
@@ -67,7 +67,7 @@ async def block(
 
 
 def this_task() -> object:
-    """Whoever calls."""
+    """Return the running task, or the thread without one."""
     return asyncio.current_task()
 
 
@@ -99,7 +99,7 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
-    except StopIteration as end:  # the flow's end: that of a callback was raised in the flow
+    except StopIteration as end:  # of the flow itself: a callback's was raised in the flow
         result: T = end.value
         return result
     except RaisedGeneratorExitError as error:
@@ -131,7 +131,7 @@ async def _awaited(outcome: Awaitable[object]) -> None:
 
 @coroutine
 def _own(awaited: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
-    """Await it, and tell a `GeneratorExit` that it raises from that of a caller that is closed."""
+    """Await it; distinguish a `GeneratorExit` that it raises from that of a closed caller."""
     resume: Callable[[Any], Any] = awaited.send
     given: Any = None
     while True:

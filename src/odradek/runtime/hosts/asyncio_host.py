@@ -2,15 +2,15 @@
 
 In: the engine's effects. Out: the engine's inputs: sockets that the loop reports as ready, its
 timers, responses of name servers. The first call binds the client to the running loop; the engine
-then steps whenever something happens, also without calls. Must not block the loop, decide anything
+then steps whenever something happens, also without calls. Must not: block the loop, decide anything
 about Kafka, or do the loop's work: sockets are watched (`add_reader`), bytes are read directly from
 the socket into the engine's buffers and written from them.
 
 An exception from outside during a step (a second Ctrl-C) breaks the host as it breaks
 `SelectorHost`.
 
-A sender yields to the loop only if something was scheduled and couldn't run: a program that sends
-rarely has always been away for long, and its record needn't wait for another iteration.
+A sender yields to the loop only if something was scheduled and couldn't run. A program that sends
+rarely has run the loop in between, so its record needn't wait for another iteration.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ OTHER_LOOP = (
     "asyncio.run(); from other threads, use asyncio.run_coroutine_threadsafe()"
 )
 LOOKS_AGAIN = 0.05
-"""Seconds by which a timer may be early; an earlier one is set again and costs no step."""
+"""Seconds by which a timer may be early; the timer is set again then, without a step."""
 BREATH = 0.001
-"""Seconds for which a caller that always has results may keep the loop from running other tasks."""
+"""Seconds for which a caller that always has results may keep the loop from other tasks."""
 AWAY = 0.01
-"""Lateness of the loop in seconds from which on all sockets are read before the engine checks its
-deadlines."""
+"""Lateness of the loop in seconds after which sockets are read before deadlines count."""
 TICK = 0.001
-"""Resolution of uvloop's clock in seconds: its timers fire up to this much too early, and at once
-if they are due in less than half of it."""
+"""Resolution of uvloop's clock in seconds.
+
+Its timers fire up to this much too early, and at once if they are due in less than half of it.
+"""
 EXACT = 1e-8
 """Seconds by which the timers of a loop with a finer clock may be early."""
 READ_BUDGET = 512 << 10
@@ -80,15 +81,15 @@ class AsyncioHost(EngineHost):
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due: float | None = None
-        """When the timer rings, by our clock."""
+        """When the timer fires, by this host's clock."""
         self._wanted: float | None = None
-        """When the engine is to step at the latest."""
+        """Latest time of the engine's next step."""
         self._early = False
         """Whether the loop's timers fire too early."""
         self._turned = self._stepped = 0.0
         """When the loop last ran this host, and when the engine last stepped."""
         self._asked = 0.0
-        """When the loop was asked to run it, while `_soon` is pending."""
+        """When the loop was asked to run the host, while `_soon` is pending."""
         self._stepping = False
         self._written: asyncio.Event | None = None
         self._ended: asyncio.Event | None = None
@@ -122,7 +123,7 @@ class AsyncioHost(EngineHost):
 
     @property
     def inside(self) -> bool:
-        """A callback of the client calls, amid its step."""
+        """Whether a callback of the client is calling, during a step."""
         return self._stepping and threading.get_ident() == self._thread
 
     @property
@@ -132,7 +133,7 @@ class AsyncioHost(EngineHost):
 
     @property
     def in_use(self) -> bool:
-        """The client was used, and not closed."""
+        """Whether the client was used, and not closed."""
         return self._loop is not None and not self._closed
 
     @property
@@ -150,7 +151,7 @@ class AsyncioHost(EngineHost):
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            loop = running_loop()  # raises, with a cure
+            loop = running_loop()  # raises an error with a cure
         if loop is self._loop:
             return self._clock()
         if self._loop is not None:
@@ -178,11 +179,11 @@ class AsyncioHost(EngineHost):
         return self._soon is not None and self._clock() - self._asked > BREATH
 
     async def breathe(self) -> None:
-        """Let the event loop run, if it wasn't free for long."""
+        """Let the event loop run, if it hasn't run for long."""
         if self.overdue or self._clock() - self._turned > BREATH:
-            running_loop()  # raises in other frameworks, which can't do anything with a pause
+            running_loop()  # raises in other frameworks, which can't handle a pause
             await asyncio.sleep(0)
-            # Others may have asked meanwhile: a task that has waited once continues.
+            # Another task may have set it meanwhile, which needn't wait again.
             self._turned = self._asked = self._clock()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
@@ -198,7 +199,7 @@ class AsyncioHost(EngineHost):
         """Let the engine step at the loop's next turn; any thread may call this."""
         self.guard.check()
         loop = self._loop
-        if loop is None or self._closed or loop.is_closed():  # the first call's `enter` does it
+        if loop is None or self._closed or loop.is_closed():  # `enter` of the first call does it
             return
         if threading.get_ident() != self._thread:
             self.nudge()
@@ -206,7 +207,7 @@ class AsyncioHost(EngineHost):
             self._soon, self._asked = loop.call_soon(self._step_soon), self._clock()
 
     def nudge(self) -> None:
-        """Wake from another thread or a signal handler, which don't end the loop's sleep."""
+        """Wake from another thread or a signal handler: the loop's sleep must be interrupted."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the loop was closed
@@ -251,7 +252,7 @@ class AsyncioHost(EngineHost):
         engine.effects.clear()
 
     async def _end(self, deadline: float) -> None:
-        if self._ended is not None:  # another call does it, within this call's time
+        if self._ended is not None:  # another call closes, within this call's time
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), max(0.0, deadline - self._clock()))
             return
@@ -282,7 +283,7 @@ class AsyncioHost(EngineHost):
         loop = self._loop
         if self.guard.forked or self._closed or loop is None:
             return
-        with suppress(RuntimeError):  # closed: its end isn't waited for
+        with suppress(RuntimeError):  # closed: its end isn't awaited
             loop.call_soon_threadsafe(self._dropped)
             return
         self._dropped()
@@ -314,7 +315,7 @@ class AsyncioHost(EngineHost):
         if self._soon is not None:
             return  # the loop runs this host anyway, after the tasks that the last step has woken
         if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
-            self._ring_at(self._wanted, now)  # it was set for something that is over
+            self._ring_at(self._wanted, now)  # the timer was set for a wait that is over
         else:
             self._advance()
 
@@ -377,7 +378,8 @@ class AsyncioHost(EngineHost):
             timer.cancel()
         if self._loop is not None and not self.gone:
             self._due = when
-            patience = max(TICK if self._early else 0.0, when - now)  # or it would turn in circles
+            # Otherwise the timer would fire again and again.
+            patience = max(TICK if self._early else 0.0, when - now)
             self._timer = self._loop.call_later(patience, self._rings)
 
     # Sockets
@@ -398,12 +400,12 @@ class AsyncioHost(EngineHost):
         soon, engine = self._stepped + PIECES, self._engine
         if engine is None or engine.inputs or self._deferred or self._turned >= soon:
             self._advance()
-        else:  # it ends no answer: the engine would only note when it heard something
+        else:  # it completes no response: the engine would only note the time
             self._wanted = soon if self._wanted is None else min(soon, self._wanted)
             self._ring_at(self._wanted, self._turned)
 
     def _go_on_reading(self, transport: Transport) -> None:
-        """No loop knows of bytes that OpenSSL has decrypted already."""
+        """Read on: no loop knows of bytes that OpenSSL has decrypted already."""
         if transport.tls and transport.established and transport.pending and self._loop:
             self._loop.call_soon(self._ready, transport, READ)
 
@@ -450,6 +452,6 @@ class AsyncioHost(EngineHost):
         transport.now_watched(0)
 
     def call_here(self, call: Call) -> None:
-        """Run a call within the step, because no caller's thread waits."""
+        """Run a call within the step, as no caller's thread waits."""
         self.expect_call(call)
         self.outsiders.run(call.token, call.function, call.arguments)

@@ -34,10 +34,10 @@ T = TypeVar("T")
 
 
 class Surfacing(Protocol):
-    """The producer that gave a future."""
+    """The producer that returned a future."""
 
     def _check_loop(self) -> None:
-        """Raise where another event loop runs than the producer's."""
+        """Raise if the running event loop isn't the producer's."""
 
     def _surface(self, error: BaseException) -> None:
         """Raise an error of a callback in a call of the program (R-HO-5)."""
@@ -217,7 +217,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
     def __init__(
         self, producer: Surfacing, batch: ProducerBatch, index: int, timestamp_ms: int
     ) -> None:
-        self._producer = producer  # without a call of super(): one is created for each record
+        self._producer = producer  # without a call of super(), as one is created for each record
         self._cancelled = False
         self._listeners = None
         self._batch = batch
@@ -240,7 +240,8 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         over = batch.done.done
         if not over and not self._cancelled and self._listeners is None:
             self._producer._check_loop()  # noqa: SLF001
-            waiter = asyncio.get_running_loop().create_future()  # the check has found it
+            # The check has found a running loop.
+            waiter = asyncio.get_running_loop().create_future()
             self._listeners = [(waiter, partial(_arrived, waiter))]
             batch.done.when_done(self._look)
             try:

@@ -47,7 +47,7 @@ class EngineHost(HostSockets):
         self.outsiders = Outsiders(self.wake)
         self._clock = clock
         self.now = clock
-        """Monotonic seconds; without a call between."""
+        """Monotonic seconds, without a Python call in between."""
         self._seed = seed
         self._tls = tls
         self._rng: random.Random | None = None
@@ -61,7 +61,7 @@ class EngineHost(HostSockets):
         self._closing = False
         self._closed = False
 
-    if TYPE_CHECKING:  # the host's
+    if TYPE_CHECKING:  # defined in subclasses
 
         def wake(self) -> None: ...
         def call_here(self, call: Call) -> None: ...
@@ -143,7 +143,7 @@ class EngineHost(HostSockets):
                 self.outsiders.run_in_thread(effect.token, effect.function, effect.arguments)
 
     def expect_call(self, call: Call) -> None:
-        """Note that a call's end is to be reported."""
+        """Note that a call's end has to be reported."""
         engine = self._attached()
         self.outsiders.expect(
             call.token,

@@ -14,14 +14,14 @@ Report = Callable[[Any, BaseException | None], None]
 
 
 class Outsiders:
-    """Who still owes an answer. Any thread may call `answer`, the rest is for the host's."""
+    """Pending results by token. Any thread may call `answer`; the other methods are the host's."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self.owed: dict[int, tuple[float, Report]] = {}
 
     def expect(self, token: int, deadline: float, report: Report) -> None:
-        """Note that an answer is owed until `deadline`."""
+        """Note that a result is due by `deadline`."""
         self.owed[token] = (deadline, report)
 
     def answer(self, token: int, result: Any, error: BaseException | None) -> None:
@@ -32,17 +32,17 @@ class Outsiders:
             self._wake()
 
     def owes(self, token: int) -> bool:
-        """Whether the answer is still wanted."""
+        """Return whether the result is still needed."""
         return token in self.owed
 
     def next_deadline(self) -> float | None:
-        """When the next answer will be late."""
+        """Return when the next result will be late."""
         if not self.owed:
             return None
         return min((deadline for deadline, _ in list(self.owed.values())), default=None)
 
     def expire(self, now: float) -> None:
-        """Report everything that is late."""
+        """Report all results that are late."""
         if not self.owed:
             return
         for token, (deadline, _) in list(self.owed.items()):
@@ -50,11 +50,11 @@ class Outsiders:
                 self.answer(token, None, TimeoutError("no result in time"))
 
     def clear(self) -> None:
-        """Drop all answers."""
+        """Drop all pending results."""
         self.owed.clear()
 
     def run(self, token: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Run a function and report its end. `KeyboardInterrupt` and the like are raised again."""
+        """Run a function and report its end; raise `KeyboardInterrupt` and the like again."""
         try:
             result = function(*arguments)
         except Exception as error:

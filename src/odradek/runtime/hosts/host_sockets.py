@@ -1,4 +1,4 @@
-"""The half of a selector host that faces its sockets: what is ready is read, written, reported.
+"""Read and write the sockets of a selector host, and report to the engine.
 
 In: sockets that the selector found ready, effects that were queued for them. Out: the engine's
 inputs. Must not: wait, or decide about Kafka.
@@ -40,14 +40,14 @@ class HostSockets:
     plain_transport: Callable[[int, Address, Tunnel | None], Transport] = Transport
     """Creates a connection without TLS: a simulation uses other sockets."""
 
-    if TYPE_CHECKING:  # the host's
+    if TYPE_CHECKING:  # defined in subclasses
 
         def _attached(self) -> EngineInputs: ...
         def _opened_selector(self) -> selectors.BaseSelector: ...
 
     def _send(self, effect: Send) -> None:
         transport = self._transports.get(effect.connection)
-        if transport is None:  # lost meanwhile; the engine will be notified, or was
+        if transport is None:  # the connection is lost; the engine will be notified, or was
             return
         request, idle = effect.request, not transport.queued
         at_once = idle and transport.established and request.answered and not transport.tls
@@ -55,7 +55,7 @@ class HostSockets:
             buffers = request.encode()
             if not at_once or len(buffers) > IOV_MAX:
                 transport.queue(buffers)
-            elif transport.write(buffers):  # nearly always
+            elif transport.write(buffers):  # the usual case
                 return
         except OSError as error:
             self._broken(transport, error)
@@ -135,7 +135,7 @@ class HostSockets:
         if not transport.established:
             self._connecting(transport)
             return
-        if mask == READ and not transport.tls:  # nearly always; no queue changes by it
+        if mask == READ and not transport.tls:  # the usual case; it changes no queue
             self._receive(transport)
             return
         if mask & WRITE or transport.tls:
@@ -203,9 +203,9 @@ class HostSockets:
                 return
             budget -= count
             if count < room and count < MUCH:
-                # Nothing is left, or the end: that is read at the next call, when the engine has
-                # seen the last bytes (a broker reports why it refuses a password, and closes the
-                # connection).
+                # Nothing is left, or the stream has ended. The end is read at the next call, when
+                # the engine has processed the last bytes: a broker reports why it refuses a
+                # password, and closes the connection.
                 return
 
     def _lost(self, transport: Transport, error: BaseException | None) -> None:

@@ -51,7 +51,7 @@ def host_from_sources(config: Config) -> Host | None:
 
 
 def _tls(config: Config) -> TlsSource | None:
-    """Without TLS `ssl` isn't even imported."""
+    """Return the TLS contexts; without TLS `ssl` isn't even imported."""
     if not config["security.protocol"].endswith("SSL"):
         return None
     from odradek.runtime.tls.tls_context import tls_source

@@ -17,14 +17,17 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
-    """Call a function in a thread of the loop's; a cancelled wait leaves it to itself."""
+    """Call a function in a thread of the loop's executor.
+
+    If the wait is cancelled, it continues.
+    """
     return await asyncio.to_thread(function, *arguments, **keywords)
 
 
 async def at_hand(call: Callable[[], Awaitable[T]]) -> T:
-    """Await a call, and again after each schema that it needed and that a thread has fetched.
+    """Await a call; repeat it after each schema that it needed and that a thread has fetched.
 
-    All fetches together have the time of one.
+    All fetches together share one time limit.
     """
     with one_patience():
         while True:

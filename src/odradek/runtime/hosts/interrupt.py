@@ -80,7 +80,7 @@ def _handlers() -> set[CodeType]:
 
 
 class InterruptGuard:
-    """Holds `KeyboardInterrupt` back while `amid()`."""
+    """Delays `KeyboardInterrupt` inside `amid()`."""
 
     def __init__(self, amid: Callable[[], bool]) -> None:
         self._amid = amid

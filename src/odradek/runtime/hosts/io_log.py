@@ -1,12 +1,12 @@
 """Pass log lines of I/O threads to handlers in another thread, without waiting (R-HO-2).
 
-In: records of this package's loggers, logged in a thread that has entered itself. Out: the same
-records, in their order, to their logger's filters and handlers, in a thread of its own, which ends
-when it is idle. So a handler may hold its lock for as long as it likes: one that sends to Kafka
-waits for memory under it, which the thread that logged frees. Levels were checked before. Records
-that find the queue full are dropped and counted, and the count is a line. Must not: run a handler
-in an I/O thread, touch lines of other threads, start a thread if nothing is logged, or do anything
-for the parent in a forked child.
+In: records of this package's loggers, logged in a thread that was marked by `enter`. Out: the same
+records, in their order, to their logger's filters and handlers, in a separate thread, which ends
+when it is idle. So a handler may hold its lock for any time: one that sends to Kafka waits for
+memory under its lock, which the thread that logged frees. Levels were checked before. If the queue
+is full, records are dropped and counted, and the count is logged. Must not: run a handler in an I/O
+thread, touch lines of other threads, start a thread if nothing is logged, or do anything for the
+parent in a forked child.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.runtime.locks import new_lock
 logger = logging.getLogger("odradek")
 
 LIMIT = 10_000
-"""Lines that wait, at most."""
+"""Maximum number of waiting lines."""
 IDLE_S = 0.2
 """Seconds without a line after which the thread ends."""
 DRAIN_S = 1.0
@@ -63,15 +63,15 @@ class IoLog(logging.Filter):
             filters = logging.getLogger(name).filters
             if self not in filters:
                 filters.insert(0, self)  # the other filters see a record when it is passed on
-        watch(self)  # a child's threads have the numbers of its parent's, also if none has logged
+        watch(self)  # a child's threads may have the ids of the parent's
         self._io_threads.add(threading.get_ident())
 
     def leave(self) -> None:
-        """Its number may be another thread's from now on."""
+        """Unmark the calling thread, as another thread may get its id."""
         self._io_threads.discard(threading.get_ident())
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let lines of all other threads through."""
+        """Queue records of I/O threads; let those of all other threads through."""
         if threading.get_ident() not in self._io_threads:
             return True
         if self._waiting.qsize() >= self._limit:
@@ -95,7 +95,7 @@ class IoLog(logging.Filter):
             threading.Thread(target=self._run, name="odradek-log", daemon=True).start()
         except RuntimeError:
             self._running = False
-        # from outside: the thread may have started or not, and a second one only waits
+        # from outside: the thread may have started or not; a second one would only wait
         except BaseException:
             self._running = False
             raise
@@ -106,7 +106,7 @@ class IoLog(logging.Filter):
     def _run(self) -> None:
         with self._turn:
             self._thread = threading.get_ident()
-            # of an I/O thread that has ended without leaving
+            # of an I/O thread that has ended without `leave`
             self._io_threads.discard(self._thread)
             self._running = True
             while True:
@@ -116,14 +116,14 @@ class IoLog(logging.Filter):
                     self._running = False
                     if self._waiting.empty():
                         break
-                    self._running = True  # it was put in before that could be seen
+                    self._running = True  # a record was queued before `_running` was cleared
                     continue
                 self._hand_on(line)
             self._thread = -1
 
     def _hand_on(self, line: logging.LogRecord | threading.Lock) -> None:
         if not isinstance(line, logging.LogRecord):
-            line.release()  # all records before have been passed on
+            line.release()  # all earlier records were passed on
             return
         try:
             logging.getLogger(line.name).handle(line)
@@ -147,7 +147,7 @@ class IoLog(logging.Filter):
         if not self._running and self._waiting.empty():
             return
         if threading.get_ident() in (self._thread, *self._io_threads):
-            return  # a handler, or a callback: it can't wait for itself
+            return  # called from a handler or a callback: it can't wait for itself
         done = threading.Lock()
         done.acquire()
         self._waiting.put(done)

@@ -1,8 +1,8 @@
 """Allow one thread at a time in calls that return records (R-HO-3).
 
 In: a claim at the beginning of such a call, its end. Out: an error that names both threads, before
-any record is returned. Must not: remain after an exception: a claim counts only while its call is
-on its thread's stack.
+any record is returned. Must not: remain claimed after an exception: a claim is only valid while its
+call is on its thread's stack.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ T = TypeVar("T")
 NAME = "claim"
 """Name of the local variable with the claim in a call."""
 NOBODY = -1
-"""Not the number of any thread."""
+"""A number that no thread has."""
 
 
 class Claim:
-    """A call of one thread."""
+    """The claim of one thread's call."""
 
     __slots__ = ("ident", "iterates")
 
     def __init__(self) -> None:
         self.ident = threading.get_ident()
         self.iterates = self.ident
-        """The thread that continues an iteration without another check; none after a `wake`."""
+        """The thread that continues an iteration without another check; NOBODY after a `wake`."""
 
     @property
     def thread(self) -> str:
@@ -46,9 +46,9 @@ class Claim:
 
     @property
     def stands(self) -> bool:
-        """Return whether the call is running: an interrupted one may not have released its claim.
+        """Whether the call is running: an interrupted one may not have released its claim.
 
-        Without a GIL, CPython can't inspect a running thread: for another one the answer is true
+        Without a GIL, CPython can't inspect a running thread: for another one the result is true
         until it has ended, or calls again.
         """
         frame: FrameType | None = sys._current_frames().get(self.ident)  # noqa: SLF001
@@ -62,14 +62,14 @@ class Claim:
 
 
 class OneReader:
-    """Who is inside."""
+    """Holds the claim of the call that is inside."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
         self._held: Claim | None = None
         self._last: Claim | None = None
         self.woken = False
-        """Whether the reader that is inside, or the next one, shall return without a record."""
+        """Whether the current reader, or the next one, must return without a record."""
 
     def wake(self) -> None:
         """Let iterations end before their next record; callable anywhere, in any thread."""
@@ -99,7 +99,7 @@ class OneReader:
         )
 
     def leave(self, claim: Claim) -> None:
-        """Go out."""
+        """Release the claim."""
         if self._held is claim:
             self._held = None
 
@@ -119,7 +119,7 @@ class OneReader:
     ) -> Iterator[T]:
         """Iterate over records until there are no more.
 
-        A group is told the time after each, and its callbacks run before the next one.
+        A group is given the time after each record, and its callbacks run before the next one.
         """
         while found := more():
             calls.engine.delivery.handed_over()
@@ -168,8 +168,8 @@ class OneReader:
     def _giving_back(self, found: Iterator[T]) -> Iterator[T]:
         """Iterate, and release the claim if the iteration's creation is interrupted.
 
-        In that case the claim can't know. There is no `finally`: it would also run when a loop is
-        left, could be interrupted there, and its exception would be lost.
+        In that case the claim can't detect its end. There is no `finally`: it would also run when a
+        loop is left, could be interrupted there, and its exception would be lost.
         """
         try:
             yield from found

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STRETCH = 128
-"""Records of a loop after which the clock is looked at."""
+"""Number of records of a loop after which the clock is read."""
 
 
 class OneTask:
-    """Who is inside."""
+    """Holds the task that is inside."""
 
     def __init__(self) -> None:
         self.woken = False
-        """Whether the task that is inside, or the next one, shall return without a record."""
+        """Whether the current task, or the next one, must return without a record."""
         self._held: asyncio.Task[object] | None = None
         self._wakes = 0
 
     def wake(self) -> None:
-        """Have iterations end before their next record; at any place, in any thread."""
+        """End iterations before their next record; possible at any place, in any thread."""
         self.woken = True
         self._wakes += 1
 
@@ -77,7 +77,7 @@ class OneTask:
     ) -> AsyncIterator[T]:
         """Iterate over records until there are no more.
 
-        A group is told the time after each, and its callbacks run before the next one.
+        A group is given the time after each record, and its callbacks run before the next one.
         """
         while (found := await more()) is not None:
             calls.engine.delivery.handed_over()

@@ -61,7 +61,7 @@ class Watch:
         self.waiters: list[Any] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As `threading.Condition` has it."""
+        """Acquire the lock, like `threading.Condition`."""
         return bool(self._lock.acquire(blocking, timeout))
 
     def release(self) -> None:
@@ -126,7 +126,7 @@ class OutcomeFuture(Future[T], Generic[T]):
         raise NotImplementedError
 
     def _too_late(self) -> BaseException:
-        """Return the error that an `await` raises then."""
+        """Return the error of an `await` that timed out."""
         raise NotImplementedError
 
     # Common methods
@@ -217,8 +217,8 @@ class OutcomeFuture(Future[T], Generic[T]):
             if not self.done():
                 self._begin_waiting()
         watch = Watch()
-        # First: an exception from outside may interrupt in between, and a watch without this
-        # callback would never get the outcome.
+        # First, because an exception from outside may interrupt in between, and a watch without
+        # this callback would never get the outcome.
         self.add_done_callback(watch.over)
         with _making:  # the first of two threads wins
             with suppress(AttributeError):

@@ -29,7 +29,7 @@ F = TypeVar("F")
 
 
 class SendingClient(Protocol):
-    """The producer that gave a future."""
+    """The producer that returned a future."""
 
     def _surface(self, error: BaseException) -> None:
         """Raise an error of a callback in a call of the program (R-HO-5)."""
@@ -41,7 +41,7 @@ class SendingClient(Protocol):
         """Return the error of a wait that ended before there was an outcome."""
 
     def _watched(self) -> float:
-        """Return the seconds that a call would wait, for a caller that waits on its own."""
+        """Return the seconds that a call would wait, for a caller that waits by itself."""
 
 
 class RecordFuture(OutcomeFuture[RecordMetadata]):
@@ -246,7 +246,7 @@ def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
 
 
 def called(callback: Callable[[F], object], future: F, producer: SendingClient) -> None:
-    """Call a user's callback in the engine's step, out of which no error may be raised.
+    """Call a user's callback in the engine's step, which no error may leave.
 
     An error that isn't an `Exception` is raised in the program's next call (R-HO-5).
     """

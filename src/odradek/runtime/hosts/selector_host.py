@@ -68,8 +68,7 @@ class SelectorHost(EngineHost):
         self._busy = new_mark()
         """Held together with `_at_work`: shows other threads whether the host is working."""
         self._amid = False
-        """Whether a pass is at a place where no call may come in between; remains set after a
-        tear."""
+        """Whether a pass is at a point where no other call may run; remains set after a tear."""
         self._interrupts = InterruptGuard(lambda: self._amid and self._at_work.is_mine())
         self._wake_up = WakeUp()
         self.nudge = self._wake_up.wake
@@ -116,7 +115,7 @@ class SelectorHost(EngineHost):
 
     @property
     def in_use(self) -> bool:
-        """Sockets are open."""
+        """Whether sockets are open."""
         return self._selector is not None
 
     def renew(self, engine: EngineInputs) -> None:
@@ -125,7 +124,7 @@ class SelectorHost(EngineHost):
         self._amid = False
 
     def open(self) -> None:
-        """Open what it waits with, for a thread that is to run it; raises `SystemLimitError`."""
+        """Open selector and wake-up for the thread that will run this; raise `SystemLimitError`."""
         self.guard.check()
         self._opened_selector()
 
@@ -157,7 +156,7 @@ class SelectorHost(EngineHost):
                     soon = wanted
                 if not brought or self._clock() >= soon or self._interrupts.pending:
                     break
-                if self._selector is None:  # a signal handler closed the client as this slept
+                if self._selector is None:  # a signal handler closed the client during the sleep
                     break
                 engine = self._engine
                 if engine is None or engine.inputs or self._deferred or self._close_at is not None:
@@ -176,7 +175,7 @@ class SelectorHost(EngineHost):
         wanted = self._advance()
         if self._closed or (self._quiet and (wanted is None or wanted > self._clock())):
             return
-        self._poll(0.0)  # the requests just sent may already have effects
+        self._poll(0.0)  # the requests just sent may already have responses
         self._advance()
 
     def wake(self) -> None:
@@ -247,13 +246,13 @@ class SelectorHost(EngineHost):
         self._wake_up.abandon()
         selector, self._selector = self._selector, None
         if selector is not None:
-            selector.close()  # closes the epoll descriptor; unregisters nothing
+            selector.close()  # closes the epoll descriptor without unregistering anything
         super().abandon()
 
     # The loop
 
     def _work(self, job: Callable[[], T]) -> T:
-        """Run a job as the working thread; also from inside of it at safe points."""
+        """Run a job as the working thread; at safe points also from inside of it."""
         if self._engine is None:
             self._attached()
         if self._at_work.is_mine():
@@ -287,7 +286,7 @@ class SelectorHost(EngineHost):
             result = job()
             self._amid = False
         except BaseException:
-            if self._amid:  # the host expects no such error: it came from outside
+            if self._amid:  # the host expects no such error here: it came from outside
                 self._torn = not self._closed
             self._amid = False
             raise
@@ -296,7 +295,7 @@ class SelectorHost(EngineHost):
         return result
 
     def _safe(self, action: Callable[[], T]) -> T:
-        """Run code that may be interrupted, and may use the client."""
+        """Run code that may be interrupted, and that may use the client."""
         self._amid = False
         result = action()  # its errors leave nothing half done
         self._amid = True
@@ -328,7 +327,7 @@ class SelectorHost(EngineHost):
         return wanted
 
     def _patience(self, now: float, wanted: float | None, deadline: float | None) -> float | None:
-        """How long to sleep; None without end."""
+        """Return how long to sleep; None for no limit."""
         outsiders = self.outsiders
         late = outsiders.next_deadline() if outsiders.owed else None
         first = math.inf if wanted is None else wanted
@@ -379,7 +378,7 @@ class SelectorHost(EngineHost):
             # An input before `sleeping` was set is seen here, a later one wakes the selector.
             engine = self._engine or self._attached()
             early = engine.inputs or self._deferred or self._close_at is not None
-            self._amid = False  # as `_safe` does it
+            self._amid = False  # in line, as in `_safe`
             ready = self._select(selector, 0.0 if early or self._wake_up.pending else timeout)
             self._amid = True
             return ready
@@ -429,7 +428,7 @@ class SelectorHost(EngineHost):
         self.expect_call(call)
         self._safe(lambda: self.outsiders.run(call.token, call.function, call.arguments))
 
-    # The end
+    # Closing
 
     def _flush(self, deadline: float) -> None:
         waiting = [t for t in [*self._leaving, *self._transports.values()] if t.established]

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 NOBODY = 0
-"""In place of the number of a thread."""
+"""A number that no thread has."""
 JOIN_GRACE = 0.05
-"""Seconds beyond the deadline of `close` for the thread to see that its time is up."""
+"""Seconds after the deadline of `close` in which the thread may still notice it."""
 
 
 class _Waiter:
@@ -73,11 +73,11 @@ class ThreadHost:
         self.lock: Lock = self._inner.lock
         self._clock = clock
         self.now = clock
-        """Monotonic seconds; without a call between."""
+        """Monotonic seconds, without a Python call in between."""
         self._start_lock = new_lock()
         self._thread: threading.Thread | None = None
         self._runs: dict[str, int] = {}
-        """The only thread that runs the engine: the first that entered itself."""
+        """The only thread that runs the engine: the first one that stored itself here."""
         self.raised: deque[BaseException] = deque()
         """Exceptions of callbacks that are for the program: the next caller raises them.
         """
@@ -89,7 +89,7 @@ class ThreadHost:
         self._waiters: list[_Waiter] = []
 
     def attach(self, engine: EngineInputs) -> None:
-        """Take the engine; the thread starts at the first `run` or `wake`."""
+        """Set the engine; the thread starts at the first `run` or `wake`."""
         self._inner.attach(engine)
 
     wall_clock = staticmethod(wall_clock())
@@ -97,7 +97,7 @@ class ThreadHost:
     record."""
 
     def _check(self) -> None:
-        # Without another Python function: this runs three times for a record that is waited for.
+        # Without another Python function, as this runs three times for a record that is waited for.
         if os.getpid() != self._guard.pid or sys.is_finalizing():
             self._guard.check()
             raise ClientClosedError(
@@ -124,12 +124,12 @@ class ThreadHost:
 
     def _raise(self) -> None:
         if not self.inside:
-            with suppress(IndexError):  # another thread has just got it
+            with suppress(IndexError):  # another thread has just taken it
                 raise self.raised.popleft()
 
     @property
     def interrupted(self) -> bool:
-        """This very thread has the client's lock, or just starts its thread (R-HO-2)."""
+        """Whether this thread holds the client's lock, or is starting its thread (R-HO-2)."""
         return self.lock.is_mine() or self._start_lock.is_mine()
 
     @property
@@ -143,7 +143,7 @@ class ThreadHost:
 
     @property
     def in_use(self) -> bool:
-        """The thread runs."""
+        """Whether the thread runs."""
         return self._thread is not None and not self._ended
 
     torn = False
@@ -202,7 +202,7 @@ class ThreadHost:
                 completion.forget(waiter.wake)
 
     def drive(self) -> None:
-        """Nothing: the thread does what is due."""
+        """Do nothing: the thread does what is due."""
         self._check()
 
     def wake(self) -> None:
@@ -221,9 +221,9 @@ class ThreadHost:
     def close(self, deadline: float) -> None:
         """End the thread after it wrote the queued bytes; wait for it until the deadline.
 
-        Its log records have reached the handlers then, unless those are slow. If a callback calls
-        this in the thread itself, the thread ends a moment later. If this is cut off, only this
-        process's copies of the file descriptors are closed.
+        Handlers have its log records then, unless they are slow. If a callback calls this in the
+        thread itself, the thread ends a moment later. If this is cut off, only this process's
+        copies of the file descriptors are closed.
         """
         if self.cut_off:
             self._inner.abandon()
@@ -236,7 +236,7 @@ class ThreadHost:
             thread = self._thread
             dead = thread is not None and not thread.is_alive()
             if dead and self._runs.setdefault("thread", NOBODY) == NOBODY:
-                thread = None  # its start was interrupted: should it live yet, it isn't wanted
+                thread = None  # its start was interrupted; if it runs nevertheless, it isn't needed
             if thread is None:
                 self._ended = True
         if thread is None:
@@ -251,7 +251,7 @@ class ThreadHost:
         if self._close_deadline is None:
             self._close_deadline = deadline
         if not self._ended:
-            self._inner.defer(self._finish)  # again does no harm
+            self._inner.defer(self._finish)  # repeating this does no harm
 
     def drop(self) -> None:
         """Let the thread end by itself, because this client isn't referenced any more (R-HO-4)."""
@@ -281,7 +281,7 @@ class ThreadHost:
         if self._runs:
             return not self._ended
         if self._start_lock.is_mine():
-            return True  # this was interrupted, and continues afterwards
+            return True  # this call was interrupted, and continues later
         with self._start_lock:
             thread = self._thread
             if not self._ended and (thread is None or not (self._runs or thread.is_alive())):
@@ -341,7 +341,7 @@ class ThreadHost:
         while self._calls:
             try:
                 call = self._calls.popleft()
-            except IndexError:  # another waiting thread was quicker
+            except IndexError:  # another waiting thread took it
                 return
             if outsiders.owes(call.token):
                 outsiders.run(call.token, call.function, call.arguments)

@@ -29,8 +29,11 @@ KEEPALIVE = tuple(
     for name, seconds_or_count in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
     if hasattr(socket, name)
 )
-"""A broker may hold a JoinGroup for minutes. If the peer's host vanished, or a firewall dropped the
-connection, the kernel finds out within 40 s, not after its default of two hours."""
+"""Keepalive options.
+
+A broker may hold a JoinGroup for minutes. If the peer's host vanished, or a firewall dropped the
+connection, the kernel finds out within 40 s, not after its default of two hours.
+"""
 SEND_BUDGET = 4 << 20
 """Bytes that one connection writes before the other connections do."""
 HIGH_WATER = 16 << 20
@@ -52,7 +55,7 @@ class Transport:
         """The conversation with a proxy, which comes first."""
         self.sock: socket.socket | None = None
         self.fd = -1
-        """The selector knows it by this: TLS replaces the socket object, not the descriptor."""
+        """The descriptor; the selector uses it, as TLS replaces the socket object."""
         self.tcp_up = False
         self.established = False
         self.queued = 0
@@ -108,7 +111,7 @@ class Transport:
         return self.tunnel is None or self.tunnel.advance(self._socket())
 
     def came_up(self) -> None:
-        """Note that the first byte may be sent."""
+        """Note that TCP and a proxy's conversation are done, so bytes may be sent."""
         self.established = True
 
     def _socket(self) -> socket.socket:
@@ -167,7 +170,7 @@ class Transport:
         return self.full != before
 
     def mark(self, identity: int) -> None:
-        """Let `marked` return this once all bytes queued so far are written."""
+        """Let `marked` return this number once all bytes queued so far are written."""
         self._marks.append((self._written + self.queued, identity))
 
     def marked(self) -> list[int]:
@@ -207,13 +210,13 @@ class Transport:
         return sock.recv_into(buffer) if sock is not None else self._socket().recv_into(buffer)
 
     def drop(self) -> None:
-        """Forget what is still queued."""
+        """Drop the queued bytes."""
         self._queue.clear()
         self._marks.clear()
         self.queued = 0
 
     def close(self) -> None:
-        """Close the socket; what is still queued is dropped."""
+        """Close the socket, and drop the queued bytes."""
         sock, self.sock = self.sock, None
         self.drop()
         if sock is not None:

@@ -17,12 +17,12 @@ from odradek.network.proxies import END_OF_HEAD, Exchange, conversation
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 LONGEST_HEAD = 16 << 10
-"""Bytes of an HTTP answer's head; no proxy needs a quarter of it."""
+"""Maximum size of a proxy's HTTP response head in bytes; none needs a quarter of it."""
 AWAY_CURE = "Check host and port of proxy.url, and whether the proxy is running."
 
 
 class Tunnel:
-    """One conversation, from TCP to the first byte that is the broker's."""
+    """One conversation with a proxy, from TCP to the broker's first byte."""
 
     def __init__(self, hop: Hop) -> None:
         self._proxy = hop.proxy
@@ -40,7 +40,7 @@ class Tunnel:
         return ProxyError(f"the proxy {self._proxy} can't be reached: {why}", cure=AWAY_CURE)
 
     def advance(self, sock: socket.socket) -> bool:
-        """Continue; return whether the connection is the broker's now.
+        """Continue; return whether the connection leads to the broker now.
 
         Raises `ProxyError` and `ValueError`.
         """
@@ -90,7 +90,7 @@ class Tunnel:
         return True
 
     def _heard_head(self, sock: socket.socket) -> bool:
-        """Look for an empty line before reading: the bytes after it are the broker's."""
+        """Search for an empty line before reading, as the bytes after it are the broker's."""
         while not self._got.endswith(END_OF_HEAD):
             seen = sock.recv(LONGEST_HEAD, socket.MSG_PEEK)
             before = len(self._got)
@@ -98,7 +98,7 @@ class Tunnel:
             end = place + len(END_OF_HEAD) - min(before, 3) if place >= 0 else len(seen)
             self._take(sock, max(end, 1))
             if not b"HTTP/".startswith(self._got[:5]) and not self._got.startswith(b"HTTP/"):
-                return True  # never an HTTP answer: it needn't have an end
+                return True  # not an HTTP response, which may not have an end
             if len(self._got) > LONGEST_HEAD:
                 raise NotAProxyError(
                     f"{self._proxy} isn't an HTTP proxy: the end of its response is missing"

@@ -17,7 +17,7 @@ class WakeUp:
 
     def __init__(self) -> None:
         self.sleeping = False
-        """The sleeper is about to look at its inputs for the last time, or has done so."""
+        """Whether the sleeper is checking its inputs for the last time, or sleeps."""
         self.pending = False
         """Whether it was woken since the last step began: the engine's queue may lack inputs.
         """
@@ -63,7 +63,7 @@ class WakeUp:
             self._told = sleep
 
     def drain(self) -> None:
-        """Take the bytes out."""
+        """Read all pending bytes."""
         if self._pair is not None:
             try:
                 self._pair[0].recv(4096)
@@ -71,7 +71,7 @@ class WakeUp:
                 return
 
     def close(self) -> None:
-        """Close the pair; where this was interrupted, once more does no harm."""
+        """Close the pair; calling it again after an interruption does no harm."""
         for end in self._pair or ():
             end.close()
         self._pair = None

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 NOTHING = nullcontext()
 CLOSE_TIMEOUT = 1.0
-"""Seconds that cancelled tasks have for their end."""
+"""Seconds that cancelled tasks have to end."""
 
 
 class WorkerTasks:
@@ -86,7 +86,7 @@ class WorkerTasks:
         self._outcome()
 
     async def taken(self) -> list[Outcome]:
-        """Return the current results; tasks have their turn before."""
+        """Return the current results, after letting tasks run."""
         self._owner = self._owner or asyncio.current_task()
         await asyncio.sleep(0)
         came, self._came = self._came, []
@@ -103,7 +103,7 @@ class WorkerTasks:
         return await self.taken()
 
     def abandon(self, items: Collection[WorkItem]) -> None:
-        """Cancel these."""
+        """Cancel the tasks of these records."""
         for item in items:
             self.busy[item].cancel()
 
@@ -148,7 +148,7 @@ async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
-    except StopIteration as end:  # the flow's end: that of an action was raised in the flow
+    except StopIteration as end:  # of the flow itself: an action's was raised in the flow
         result: T = end.value
         return result
     finally:

@@ -72,8 +72,8 @@ class WorkerThreads:
         while (job := self._jobs.get()) is not None:
             context, item = job
             self._came.put((item, context.run(self._attempted, item)))
-            # Here, so that a result which Ctrl-C took from the loop isn't waited for; and after the
-            # result, so that a reader that sees no busy thread finds all of them.
+            # Done here, so that the loop doesn't wait for a result that a Ctrl-C has lost; and
+            # after the result, so that a reader that sees no busy thread finds all results.
             self.busy.pop(item, None)
             del job, context, item  # don't keep them alive while waiting
             self._outcome()
@@ -129,7 +129,7 @@ class WorkerThreads:
         """Return a rebalance callback.
 
         If a worker's thread closes the consumer of the run, the callback does nothing: the run
-        decides about its records, and it ends thereby.
+        decides about its records, and ends because of the close.
         """
 
         def call(_: Any, partitions: list[TopicPartition]) -> None:

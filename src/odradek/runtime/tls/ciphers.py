@@ -1,7 +1,7 @@
-"""Cipher suites: Java's (IANA's) names in OpenSSL's words.
+"""Convert Java's (IANA's) names of cipher suites to OpenSSL's.
 
 In: the value of `ssl.cipher.suites`. Out: OpenSSL's list for TLS 1.2, and whether TLS 1.3 is in it.
-Must not: judge which suites are good; OpenSSL's security level refuses what is broken.
+Must not: judge which suites are good; OpenSSL's security level refuses broken ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BLOCK = re.compile(
     r"(?P<family>AES|ARIA|CAMELLIA)_(?P<bits>128|256)_(?P<mode>CBC|GCM|CCM_8|CCM)(?:_(?P<mac>SHA\d*))?"
 )
 NOT_SUITES = frozenset(("TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV"))
-"""Signals in Java's lists, which OpenSSL always sends."""
+"""Entries of Java's lists that aren't suites; OpenSSL always sends these signals."""
 
 
 def openssl_name(name: str) -> str | None:

@@ -1,8 +1,8 @@
 """Create a TLS context again when one of its files changes.
 
 In: files, a function that reads them. Out: `FileContexts.context()`, called for each connection, so
-that files that are replaced on disk count from the next connection on. Must not: let a broken new
-file end what works: the old context is kept, with a warning.
+that files that are replaced on disk are used from the next connection on. Must not: let an invalid
+new file break a working client: the old context is kept, with a warning.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class FileContexts:
     def __init__(
         self, files: Sequence[str], build: TlsSource, given: ssl.SSLContext | None = None
     ) -> None:
-        """`given`: a context that the user made, which is never replaced."""
+        """Set `given`, a context from the user, which is never replaced."""
         self._files = () if given is not None else tuple(files)
         self._build = build
-        # One value, so that threads that read at once never pair a context with other files.
+        # One value, so that threads that read it at once never pair a context with other files.
         self._now: tuple[ssl.SSLContext, Signature] | None = None
         if given is not None:
             self._now = given, ()
@@ -54,7 +54,7 @@ class FileContexts:
         """
         try:
             self._now = self._build(), found
-        # file descriptors may be short, or a mount missing, for a moment
+        # Descriptors may be exhausted, or a mount missing, for a moment.
         except Exception as error:
             if found != self._told:
                 self._told = found

@@ -41,7 +41,7 @@ class _Reader:
         self._at = 0
 
     def take(self, count: int) -> bytes:
-        """So many bytes."""
+        """Return the next `count` bytes."""
         if count > len(self._data) - self._at:
             raise StoreError("it is truncated or has wrong lengths")
         self._at += count
@@ -90,7 +90,7 @@ def read_jks(
     for _ in range(reader.number(4)):
         tag = reader.number(4)
         alias = reader.text()
-        reader.take(8)  # when it was put in
+        reader.take(8)  # time at which it was added
         if tag == CERTIFICATE:
             certificates.append(_certificate(reader, version))
         elif tag == KEY:

@@ -1,7 +1,7 @@
-"""A TLS context of three PEM files, for servers that aren't brokers.
+"""Create a TLS context from three PEM files, for servers that aren't brokers.
 
-In: files of authorities, of a certificate and of its key. Out: a context. Must not: check less than
-chain and host name.
+In: files of authorities, of a certificate and of its key. Out: a context. Must not: verify less
+than chain and host name.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from odradek.runtime.tls.store_contents import Store, StoreError, WrongPasswordE
 logger = logging.getLogger("odradek")
 
 LARGEST = 16 << 20
-"""Bytes of a store, at most: a log or a disk that was named by mistake isn't read."""
+"""Maximum size of a store in bytes: a log named by mistake isn't read."""
 OTHERS_MAGIC = {b"\xce\xce\xce\xce": "JCEKS"}
 _EDGE = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
 CERTIFICATES = frozenset(("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"))
@@ -36,7 +36,7 @@ CERTIFICATES = frozenset(("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICAT
 _HEADERS = re.compile(r"\s*Proc-Type:\s*(\S+)\s+DEK-Info:\s*(\S+)\s")
 _KEY_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----")
 _told: set[str] = set()
-"""Key files that were warned of: once in a process is enough."""
+"""Key files that were warned of in this process; one warning is enough."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def tls_source(config: Config) -> TlsSource | None:
 def https_source(config: Config) -> TlsSource:
     """Return the source of contexts for HTTPS to a token endpoint, which follows its file.
 
-    The system's trust is read for each use: there is no telling when it changes.
+    The system's trust store is read for each use, because its changes can't be noticed.
     """
     path, build = config["https.ca.location"], partial(https_context, config)
     return build if path is None else FileContexts([path], build).context
@@ -91,7 +91,7 @@ class TlsContexts(FileContexts):
 
 
 def build(config: Config) -> ssl.SSLContext:
-    """Make a context; whatever is wrong is a `ConfigurationError`."""
+    """Create a context; raise every problem as `ConfigurationError`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version, context.maximum_version = _versions(context, config)
     context.check_hostname = bool(config["ssl.endpoint.identification.algorithm"])
@@ -185,7 +185,7 @@ def _hand_over(context: ssl.SSLContext, text: str) -> None:
         raise ConfigurationError(f"ssl.cipher.suites: OpenSSL rejects {text!r}: {error}") from None
 
 
-# Whom to trust
+# Trusted certificates
 
 
 def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) -> bool:
@@ -211,7 +211,7 @@ def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) 
     return True
 
 
-# Who we are
+# This client's certificate
 
 
 def _take_key(context: ssl.SSLContext, config: Config) -> None:

@@ -81,7 +81,7 @@ class TlsTransport(Transport):
 
     @property
     def wanted(self) -> int:
-        """Reading may have to write, and the other way round (key updates)."""
+        """Events to watch: with key updates, reading may have to write, and the other way round."""
         if not self.established:
             return self._wanted
         write = self._read_wants_write or (self._queue and not self._write_wants_read)
@@ -123,9 +123,9 @@ class TlsTransport(Transport):
     def receive(self, buffer: memoryview) -> int:
         """Decrypt into a buffer until it is full or nothing is left; return 0 at the end.
 
-        OpenSSL returns a record of 16 KiB at a time: continuing here saves the engine's steps
-        between. An end without close_notify counts as well: Kafka frames carry their length, so a
-        cut stream can't pass for a whole response. An error after bytes is raised by the next call.
+        OpenSSL returns a record of 16 KiB at a time: continuing here saves engine steps in between.
+        An end without close_notify is accepted: Kafka frames carry their length, so a cut stream
+        can't pass for a complete response. An error after bytes is raised by the next call.
         """
         self._read_wants_write = False
         if self._broken is not None:
@@ -150,7 +150,7 @@ class TlsTransport(Transport):
         return got
 
     def close(self) -> None:
-        """Say goodbye if that can be done at once, then close."""
+        """Send close_notify if that is possible at once, then close."""
         if self._tls is not None and self.established and not self._queue:
             with suppress(OSError, ValueError):
                 self._tls.unwrap()
@@ -158,6 +158,6 @@ class TlsTransport(Transport):
         super().close()
 
     def abandon(self) -> None:
-        """In a forked child: not a byte may go out, the keys are the parent's."""
+        """Close the descriptor in a forked child; send nothing, as the keys are the parent's."""
         self._tls = None
         super().abandon()

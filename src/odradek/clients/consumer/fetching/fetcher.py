@@ -139,11 +139,7 @@ class Fetcher:
         self._served = 0
         self._halted = False
         self._routes: dict[PartitionState, tuple[Address, Part]] = {}
-        """The broker to ask for each partition, by the snapshot seen last.
-
-        With thousands of partitions most passes look up most of them again, while their leaders
-        have a fetch in flight.
-        """
+        """Broker to ask for each partition, cached as each pass looks most of them up again."""
         # Reasons to check again which partitions to request, see `advance`.
         self._changes = subscription.changes
         self._connections = -1
@@ -152,16 +148,9 @@ class Fetcher:
         self._wake_at = math.inf
         """When a backoff ends, or another check of a partition is due."""
         self._due = False
-        """Whether a check is due for another reason.
-
-        A response, free memory, a leader not yet reachable.
-        """
+        """Whether a check is due for another reason: a response, free memory, a new leader."""
         self._unasked = True
-        """Whether some partition may be in no request.
-
-        Otherwise only requests are repeated: a response without data needs no check of 5,000
-        partitions.
-        """
+        """Whether some partition may be in no request; if not, only requests are repeated."""
         self._reader_first = False
         """Whether a waiting reader gets records before the next fetch is sent."""
 
@@ -220,8 +209,7 @@ class Fetcher:
         groups = self._by_leader(snapshot, states, now) if states else {}
         for address, asked in self._asked.items():
             if asked.parts:
-                # So that its previous partitions are requested again.
-                groups.setdefault(address, [])
+                groups.setdefault(address, [])  # request its previous partitions again
         share = self.waiting.divide(self._budget, groups)
         for address, parts in groups.items():
             before = self._asked.get(address)
@@ -518,8 +506,7 @@ class Fetcher:
         )
         asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=wait)
-        # Applied as soon as the response arrives, before flows check for records: so poll(0)
-        # returns them.
+        # Applied when the response arrives, before flows check for records: poll(0) returns them.
         request.reply.when_done(partial(self._answered, asked))
         return False  # sending changes nothing else
 
@@ -614,8 +601,7 @@ class Fetcher:
                 ends = data.last_stable_offset if self._isolation else data.high_watermark
                 empty.append((found[0], -1 if data.error_code else ends))
         for state, end in empty:
-            # Partitions that aren't at their end didn't fit into the response, and are fetched
-            # again.
+            # Partitions that aren't at their end didn't fit into the response: fetch them again.
             left = self.fetched_bytes > came and (state.fetch_offset or 0) < end
             if not left and state.wants_fetch():
                 asked.keep(state)
