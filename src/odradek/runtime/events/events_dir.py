@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.common.events import Event, event_line
 from odradek.runtime.fork import ForkGuard, watch
-from odradek.runtime.left_open import when_collected
 from odradek.runtime.private_files import append_privately
+from odradek.runtime.unclosed_clients import when_collected
 
 if TYPE_CHECKING:
     import weakref
