@@ -246,8 +246,8 @@ class GroupUnderTest:
             try:
                 act()
                 return
-            except confluent_kafka.KafkaException as error:
-                code = error.args[0].code()
+            except (confluent_kafka.KafkaException, TimeoutError) as error:
+                code = None if isinstance(error, TimeoutError) else error.args[0].code()
                 if unanswered and code == done:
                     return
                 unanswered = unanswered or code != done

@@ -332,7 +332,8 @@ class Soak:
 
     def _lost(self) -> dict[str, str]:
         readers = [f"readers-{protocol}" for protocol in self.plan.protocols]
-        self.report.lost_groups |= self._witness.lost_groups([*self._chains, *readers])
+        others = [] if self.companions is None else [g.group for g in self.companions.groups]
+        self.report.lost_groups |= self._witness.lost_groups([*self._chains, *readers, *others])
         return self.report.lost_groups
 
     def _wind_down(self) -> None:
@@ -398,7 +399,8 @@ class Soak:
             self._conclude_companions(self.companions)
         try:
             chains = [c for c in self._chains if c not in report.lost_groups]
-            self._judge.compare(chains, SEEN_WITHIN)
+            # Records of a lost group's topic remain unread.
+            self._judge.compare(chains, None if report.lost_groups else SEEN_WITHIN)
         except Exception as error:
             report.failures.append(f"the judgement itself: {error!r}")
         report.failures += self._judge.failures
@@ -430,7 +432,9 @@ class Soak:
         groups = companions.join((a, b) for _, a, b in self.troubles.times)
         group_soak.add_to_history(self.history, companions.groups)
         report.groups = asdict(groups)
-        report.failures += [*groups.failures, *companions.failures, *companions.samples.failures()]
+        lost = tuple(f"{g.kind}: " for g in companions.groups if g.group in report.lost_groups)
+        report.failures += [f for f in groups.failures if not f.startswith(lost)]
+        report.failures += [*companions.failures, *companions.samples.failures()]
         report.slopes = companions.samples.judged()
         companions.cover(self.coverage, groups)
         for admin in self.admins:

@@ -20,6 +20,7 @@ from tests.soak.judgement import Rows
 
 from odradek.api.consumer import Consumer
 from odradek.common.types import TopicPartition
+from odradek.simulation.coordinators.shards import partition_for
 from odradek.testing import LocalCluster
 
 PATIENCE = 60.0
@@ -96,7 +97,7 @@ class ClusterWitness:
         if not self._group_partitions:
             with Consumer(self._ours) as consumer:
                 self._group_partitions = len(consumer.partitions_for(GROUPS, timeout=PATIENCE))
-        places = {g: coordinator_partition(g, self._group_partitions) for g in groups}
+        places = {g: partition_for(g, self._group_partitions) for g in groups}
         return {group: refused[place] for group, place in places.items() if place in refused}
 
     def offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
@@ -117,14 +118,6 @@ class ClusterWitness:
             }
         finally:
             consumer.close()
-
-
-def coordinator_partition(group: str, count: int) -> int:
-    """Return the group's partition of the groups' topic, by Java's `String.hashCode`."""
-    value = 0
-    for unit in memoryview(group.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % count
 
 
 def _patiently(ask: Callable[[], T]) -> T:

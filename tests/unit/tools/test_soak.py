@@ -335,18 +335,11 @@ def test_groups_that_kafka_itself_has_lost_are_told_from_its_logs(
     monkeypatch.setattr(witness, "Consumer", FakeConsumer)
     there: Any = FakeCluster("all is well\n", log)
     found = witness.ClusterWitness(there, "in", 1, 1.0).lost_groups(
-        ["chain-classic", "chain-consumer"]
+        # The last one's hash is negative: it is in partition 1.
+        ["chain-classic", "chain-consumer", "group-cooperative"]
     )
     assert list(found) == lost
     assert all("still owned at epoch 759" in line for line in found.values())
-
-
-@pytest.mark.parametrize(
-    ("group", "hashed"), [("", 0), ("a", 97), ("Aa", 2112), ("BB", 2112), ("\U0001f600", 1772899)]
-)
-def test_the_partition_of_a_group_is_javas(group: str, hashed: int) -> None:
-    assert witness.coordinator_partition(group, 50) == hashed % 50
-    assert witness.coordinator_partition(group, 1 << 31) == hashed
 
 
 def test_threads_share_one_history() -> None:

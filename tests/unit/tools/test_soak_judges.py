@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import confluent_kafka
 import pytest
 from tests.proxy_server import take
 from tests.soak import page, slopes
@@ -269,3 +270,16 @@ def test_brokers_that_start_slowly_do_not_end_the_faults() -> None:
     faults.cause("move", lambda _: None)
     assert cluster.calls == [STARTED_WITHIN, "lead"]
     assert [kind for kind, *_ in faults.times] == ["move"]
+
+
+def test_a_request_for_a_topic_without_an_answer_is_repeated() -> None:
+    """`result(30)` of librdkafka's future raises TimeoutError while all brokers are down."""
+    group = GroupUnderTest.__new__(GroupUnderTest)
+    done = confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
+    answers = [TimeoutError(), confluent_kafka.KafkaException(confluent_kafka.KafkaError(done))]
+
+    def act() -> None:
+        raise answers.pop(0)
+
+    group._again(act, done)
+    assert not answers
