@@ -11,7 +11,7 @@ from odradek.testing.simulated import KafkaSimulation
 def resumed(flow: CallerFlow[None], given: float | None = None) -> bool:
     """Carry out one step of a flow and return whether there are more."""
     try:
-        wanted = flow.send(given)  # None first, as for any generator
+        wanted = flow.send(given)  # type: ignore[arg-type]  # None first, as for any generator
     except StopIteration:
         return False
     if isinstance(wanted, Do):
