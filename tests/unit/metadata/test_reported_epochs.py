@@ -80,8 +80,8 @@ def test_a_position_with_an_epoch_before_the_first_metadata() -> None:
     ("brokers", "times", "at", "until"),
     [
         pytest.param((1, 2, 3), range(1, 13), [B1, B2], 10, id="two of three, for 10 s"),
-        pytest.param((1, 2, 3), range(1, 60), [B1], None, id="one of three isn't enough"),
-        pytest.param((1, 2), range(1, 60), [B1], None, id="one of two isn't enough"),
+        pytest.param((1, 2, 3), range(1, 60), [B1], None, id="one of three brokers"),
+        pytest.param((1, 2), range(1, 60), [B1], None, id="one of two brokers"),
         pytest.param(
             (1, 2), range(1, 60), [B1, FRONT], None, id="a bootstrap address may be any broker"
         ),
