@@ -32,7 +32,7 @@ if FREE_THREADS:  # two locks per record are taken in Python from 3.14 on
     MOST |= {"a record of a loop": 8, "a record of a group's loop": 8}
 
 
-def counted(action: Callable[[], object]) -> int:
+def count_calls(action: Callable[[], object]) -> int:
     count = 0
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -95,4 +95,4 @@ def test_a_call_runs_at_most_this_many_python_functions(what: str) -> None:
     with KafkaSimulation(seed=3) as simulation:
         action = actions(simulation)[what]
         action()
-        assert counted(action) <= MOST[what]
+        assert count_calls(action) <= MOST[what]

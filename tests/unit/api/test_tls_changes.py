@@ -32,7 +32,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("second"), "the second authority")
 
 
-def broker_of(authority: Authority, clients: Authority | None = None) -> ssl.SSLContext:
+def broker_context(authority: Authority, clients: Authority | None = None) -> ssl.SSLContext:
     return server_context(authority.issue("broker", hosts=["127.0.0.1"]), clients)
 
 
@@ -85,10 +85,10 @@ def test_a_producer_reads_the_changed_ca_file(
 ) -> None:
     trust = tmp_path / "trust.pem"
     trust.write_bytes(first.certificate.read_bytes())
-    with scene(broker_of(first)) as now, Producer(now.settings(trust)) as producer:
+    with scene(broker_context(first)) as now, Producer(now.settings(trust)) as producer:
         producer.listen(now.events.append)
         producer.send("t", b"0").result(PATIENCE)
-        now.server.tls = broker_of(second)
+        now.server.tls = broker_context(second)
         now.cut()
         waiting = producer.send("t", b"1")
         wait_for(now.failures)
@@ -133,7 +133,7 @@ def test_a_clients_key_files_are_replaced_while_it_runs(
         more["ssl.keystore.password"] = STORE_PASSWORD
     trust = first.certificate
     with (
-        scene(broker_of(first, first)) as now,
+        scene(broker_context(first, first)) as now,
         Producer(now.settings(trust, **more)) as producer,
         Consumer(now.settings(trust, **more)) as consumer,
     ):
@@ -142,7 +142,7 @@ def test_a_clients_key_files_are_replaced_while_it_runs(
         consumer.seek(TopicPartition("t", 0), 0)
         producer.send("t", b"0").result(PATIENCE)
         assert [r.value for r in consumer.poll(PATIENCE)] == [b"0"]
-        now.server.tls = broker_of(first, second)
+        now.server.tls = broker_context(first, second)
         now.cut()
         waiting = producer.send("t", b"1")
         wait_for(now.failures)
@@ -174,13 +174,13 @@ def test_sessions_are_never_resumed(first: Authority, version: ssl.TLSVersion) -
 
     A broker offers session tickets; another one with other ticket keys would reject them.
     """
-    tls = broker_of(first)
+    tls = broker_context(first)
     tls.minimum_version = tls.maximum_version = version
     with scene(tls) as now, Producer(now.settings(first.certificate)) as producer:
         for number in range(4):
             producer.send("t", b"%d" % number).result(PATIENCE)
             now.cut()
-        now.server.tls = broker_of(first)  # other keys for tickets
+        now.server.tls = broker_context(first)  # other keys for tickets
         now.cut()
         producer.send("t", b"4").result(PATIENCE)
     counts = tls.session_stats()

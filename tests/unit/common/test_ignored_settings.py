@@ -27,7 +27,7 @@ def _no_setting_was_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ignored_settings, "_told", set())
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def log_lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     found = [(record.levelname, record.getMessage()) for record in caplog.records]
     caplog.clear()
     return found
@@ -52,13 +52,13 @@ def test_one_dict_serves_all_kinds_of_clients(caplog: pytest.LogCaptureFixture) 
         "linger.ms, acks, queue.buffering.max.ms have an effect only on producers; "
         "allow.auto.create.topics has an effect only on consumers and producers"
     )
-    assert said(caplog) == [("WARNING", text)]
+    assert log_lines(caplog) == [("WARNING", text)]
 
 
 def test_keywords_are_treated_like_the_dict(caplog: pytest.LogCaptureFixture) -> None:
     more: dict[str, Any] = {"linger_ms": 5}
     odradek.Consumer(BROKER, **more).close()
-    assert said(caplog) == [
+    assert log_lines(caplog) == [
         ("WARNING", "linger.ms has no effect on a consumer, only on producers"),
     ]
 
@@ -69,7 +69,7 @@ def test_the_value_of_an_option_without_effect_is_neither_read_nor_shown(
     found = Config(CONSUMER, {**BROKER, "linger.ms": object(), "transactional.id": "hunter2"})
     assert "transactional.id" not in found.stated
     assert "transactional.id" not in found.given
-    assert len(said(caplog)) == 1
+    assert len(log_lines(caplog)) == 1
     assert "hunter2" not in f"{found!r} {caplog.text}"
     with pytest.raises(ConfigurationError) as caught:
         Config(PRODUCER, {**BROKER, "transactional.id": "hunter2", "lingre.ms": "hunter2"})
@@ -85,11 +85,11 @@ def test_an_error_for_one_kind_of_client_is_a_warning_for_the_others(
     """For example a delivery callback, which a consumer would never call."""
     with pytest.raises(ConfigurationError, match=re.escape(f"{kind}: {CURES[name]}")):
         Config(kind, {**BROKER, name: print})
-    assert said(caplog) == []
+    assert log_lines(caplog) == []
     for client in set(KINDS) - {kind}:
         ignored_settings._told.clear()
         Config(client, {**BROKER, name: print})
-        ((level, text),) = said(caplog)
+        ((level, text),) = log_lines(caplog)
         assert level == "WARNING"
         assert re.match(rf"{name} has no effect on an? {client}, only on {kind}s$", text)
 
@@ -128,7 +128,7 @@ def test_a_setting_of_other_clients_is_logged_at_its_level_with_the_reason(
     for _ in range(2):
         Config(PRODUCER, {**BROKER, name: 1})
     level, why = ("WARNING", COSTLY[name]) if name in COSTLY else ("DEBUG", HARMLESS[name])
-    assert said(caplog) == [(level, f"{name} has no effect on a producer: {why}")]
+    assert log_lines(caplog) == [(level, f"{name} has no effect on a producer: {why}")]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_settings_that_cost_money_or_safety_cause_a_warning(
     client: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Config(client, {**BROKER, name: "s3cr3t"})
-    ((level, text),) = said(caplog)
+    ((level, text),) = log_lines(caplog)
     assert (level, "s3cr3t" in text) == ("WARNING", False)
     assert text.startswith(f"{name} has no effect on ")
 
@@ -187,7 +187,7 @@ def test_librdkafkas_refresh_interval_is_the_age_of_metadata(
     caplog.set_level(logging.DEBUG)
     for client in KINDS:
         assert Config(client, {**BROKER, **given})[AGE] == seconds
-    assert said(caplog) == []
+    assert log_lines(caplog) == []
 
 
 def test_the_tables_are_consistent() -> None:

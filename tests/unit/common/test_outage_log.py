@@ -389,7 +389,7 @@ def test_any_events_cause_few_lines(answers: bool, caplog: pytest.LogCaptureFixt
     check()
 
 
-def test_minimum_intervals_of_lines() -> None:
+def test_repeated_lines_have_growing_intervals() -> None:
     spacing = Spacing()
     times = [t / 10 for t in range(1000)]
     assert [t for t in times if spacing.allows(t)] == [0.0, 5.0, 15.0, 35.0, 75.0]

@@ -18,7 +18,7 @@ def test_the_first_call_sets_the_deadline_for_all() -> None:
 
 
 def test_a_task_started_inside_that_lasts_longer_has_its_own_deadline() -> None:
-    """A task or timer keeps a copy of the context, whose deadline would have passed for ever."""
+    """A task keeps a copy of the context; it must not keep a deadline that has passed."""
     with one_patience():
         assert shared(10.0) == 10.0
         kept = copy_context()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.unit.api.test_python_calls import counted
+from tests.unit.api.test_python_calls import count_calls
 
 from odradek.common.types import FREE_THREADS
 from odradek.compat import aiokafka, confluent_kafka
@@ -29,11 +29,11 @@ def simulation() -> Iterator[KafkaSimulation]:
         yield simulation
 
 
-def each(action: Callable[[], object]) -> int:
+def calls_per_record(action: Callable[[], object]) -> int:
     """Return the number of calls per record.
 
     Calls for all records together, or of clients that the collector ends, round down to zero."""
-    return counted(action) // N
+    return count_calls(action) // N
 
 
 def confluent_consumer(simulation: KafkaSimulation) -> Any:
@@ -60,10 +60,10 @@ def test_calls_of_confluent_kafkas_produce(simulation: KafkaSimulation) -> None:
             producer.produce("t", b"-", b"k", on_delivery=on_delivery)
 
     # produce, its place in the queue, send, the offset, and the batch's reports
-    assert each(produce) <= 5
+    assert calls_per_record(produce) <= 5
     producer._producer.flush()
     # each report's message; the program's function isn't counted
-    assert each(lambda: producer.poll(1)) <= 1
+    assert calls_per_record(lambda: producer.poll(1)) <= 1
     assert len(told) == N + 2
 
 
@@ -75,13 +75,13 @@ def test_calls_of_confluent_kafkas_poll(simulation: KafkaSimulation) -> None:
             assert consumer.poll(1.0) is not None
 
     # poll, its fast path, the buffered message, its iterator, the time for the group
-    assert each(poll) <= 5 + TWO_LOCKS
+    assert calls_per_record(poll) <= 5 + TWO_LOCKS
     found: list[Any] = []
-    calls = counted(lambda: found.extend(consumer.consume(3 * N, 1.0)))
+    calls = count_calls(lambda: found.extend(consumer.consume(3 * N, 1.0)))
     assert len(found) == 3 * N
     assert calls < 2 * N  # for all of them together
     message = found[0]
-    assert counted(lambda: (message.error(), message.key(), message.value(), len(message))) == 4
+    assert count_calls(lambda: (message.error(), message.key(), message.value(), len(message))) == 4
 
 
 def stepped(awaitable: Awaitable[Any]) -> Any:
@@ -103,7 +103,7 @@ def test_calls_of_aiokafkas_send(simulation: KafkaSimulation) -> None:
                 futures.extend([stepped(producer.send("t", b"-", b"k")) for _ in range(N)])
 
             # send, the wrapped client's send, the future
-            assert each(send) <= 3
+            assert calls_per_record(send) <= 3
             places: list[Any] = await asyncio.gather(*futures)
             assert [place.offset for place in places] == list(range(1, N + 2))
 
@@ -129,15 +129,15 @@ def test_calls_of_aiokafkas_getone(simulation: KafkaSimulation) -> None:
                     stepped(anext(consumer))
 
             # getone, its fast path, the buffered record, its iterator
-            assert each(getone) <= 4 + TWO_LOCKS
-            assert each(loop) <= 4 + TWO_LOCKS
+            assert calls_per_record(getone) <= 4 + TWO_LOCKS
+            assert calls_per_record(loop) <= 4 + TWO_LOCKS
             found: list[Any] = []
 
             def getmany() -> None:
                 many = stepped(consumer.getmany(timeout_ms=10, max_records=3 * N))
                 found.extend(many.values())
 
-            assert counted(getmany) < 2 * N  # for all of them together
+            assert count_calls(getmany) < 2 * N  # for all of them together
             assert [len(run) for run in found] == [3 * N]
 
     simulation.run(run())

@@ -62,7 +62,7 @@ def test_five_silent_brokers_and_two_unanswered_requests_make_a_general_silence(
     assert not silence.general(20, heard_at=7.0)
 
 
-def test_one_unanswered_request_is_enough_without_any_other_response() -> None:
+def test_silence_is_general_after_one_request_if_nothing_else_arrived() -> None:
     silence = silent(ENOUGH)
     assert not silence.general(20, heard_at=6.0)  # writes may be delayed because of a dead replica
     silence.asked()

@@ -22,9 +22,9 @@ class Leaders(Known):
     def __init__(self, id_: bytes = NO_ID) -> None:
         super().__init__()
         self.id = id_
-        self.told(0.0, 1, 10)
+        self.respond(0.0, 1, 10)
 
-    def told(self, now: float, leader: int, epoch: int, *brokers: int) -> int | None:
+    def respond(self, now: float, leader: int, epoch: int, *brokers: int) -> int | None:
         """Apply a response with a leader and an epoch; return the second partition's leader."""
         found = topic("t", [leader] * 2, epoch=epoch, id_=self.id)
         return self.refresh(now, answer(found, brokers=brokers or (1, 2)))
@@ -40,7 +40,7 @@ class Leaders(Known):
         found = []
         for now in times:
             self.refuse(error)
-            found.append(self.told(now, 2, 3, *brokers))
+            found.append(self.respond(now, 2, 3, *brokers))
         return found
 
 
@@ -71,14 +71,14 @@ def test_an_accepted_lower_epoch_is_the_new_minimum_and_counts_as_progress() -> 
     known = Leaders()
     known.after(range(1, 12))
     assert known.allowed_at == pytest.approx(11.1)
-    assert known.told(12.0, 1, 2) == 2
-    assert known.told(13.0, 1, 4) == 1
+    assert known.respond(12.0, 1, 2) == 2
+    assert known.respond(13.0, 1, 4) == 1
 
 
 def test_a_response_with_the_known_epoch_resets_the_count() -> None:
     known = Leaders()
     assert set(known.after(range(1, 10))) == {1}
-    assert known.told(10.0, 1, 10) == 1
+    assert known.respond(10.0, 1, 10) == 1
     assert set(known.after(range(11, 21))) == {1}
 
 

@@ -21,9 +21,9 @@ class Heard(Known):
     def __init__(self, id_: bytes = ID, brokers: tuple[int, ...] = (1, 2, 3)) -> None:
         super().__init__()
         self.id, self.brokers = id_, brokers
-        self.told(0.0, B1)
+        self.respond(0.0, B1)
 
-    def told(
+    def respond(
         self, now: float, at: Address | None, leader: int = 1, epoch: int = 3, id_: bytes = b""
     ) -> int | None:
         """Apply a response from an address and return the leader of partition 1."""
@@ -48,9 +48,9 @@ def test_a_partition_with_older_metadata_has_no_leader_until_a_newer_response() 
     assert metadata.heard.why(P0) is None
     said = "metadata of b1:9092 is older (epoch 3) than the position (epoch 5)"
     assert str(metadata.heard.why(P1)).startswith(said)
-    assert metadata.told(0.2, B2) == -1
+    assert metadata.respond(0.2, B2) == -1
     assert list(metadata.heard.older) == [B1, B2]
-    assert metadata.told(0.4, B3, leader=2, epoch=5) == 2
+    assert metadata.respond(0.4, B3, leader=2, epoch=5) == 2
     assert not metadata.heard
     assert not metadata.heard.older
     assert not metadata.is_older(P1, 5)
@@ -59,7 +59,7 @@ def test_a_partition_with_older_metadata_has_no_leader_until_a_newer_response() 
 @pytest.mark.parametrize("known", [5, 6, -1])
 def test_metadata_of_the_same_epoch_or_without_epochs_is_used(known: int) -> None:
     metadata = Heard()
-    metadata.told(0.1, B1, epoch=known) if known > 0 else None
+    metadata.respond(0.1, B1, epoch=known) if known > 0 else None
     if known < 0:
         metadata = Known()  # type: ignore[assignment]
         metadata.refresh(0.0, answer(topic("t", [1, 1], epoch=-1)))
@@ -80,8 +80,8 @@ def test_a_position_with_an_epoch_before_the_first_metadata() -> None:
     ("brokers", "times", "at", "until"),
     [
         pytest.param((1, 2, 3), range(1, 13), [B1, B2], 10, id="two of three, for 10 s"),
-        pytest.param((1, 2, 3), range(1, 60), [B1], None, id="one of three isn't enough"),
-        pytest.param((1, 2), range(1, 60), [B1], None, id="one of two isn't enough"),
+        pytest.param((1, 2, 3), range(1, 60), [B1], None, id="one of three brokers"),
+        pytest.param((1, 2), range(1, 60), [B1], None, id="one of two brokers"),
         pytest.param(
             (1, 2), range(1, 60), [B1, FRONT], None, id="a bootstrap address may be any broker"
         ),
@@ -106,7 +106,7 @@ def test_older_metadata_is_accepted_after_enough_responses(
 ) -> None:
     metadata = Heard(id_, brokers)
     assert metadata.is_older(P1, 5)
-    led = {now: metadata.told(now, at[n % len(at)]) for n, now in enumerate(times)}
+    led = {now: metadata.respond(now, at[n % len(at)]) for n, now in enumerate(times)}
     assert [now for now, leader in led.items() if leader == 1] == [
         now for now in times if until is not None and now >= until
     ]
@@ -118,7 +118,7 @@ def test_older_metadata_is_accepted_after_enough_responses(
 def test_a_recreated_topic_has_its_own_epochs() -> None:
     metadata = Heard()
     assert metadata.is_older(P1, 5, ID)
-    assert metadata.told(1.0, B1, epoch=0, id_=OTHER) == 1
+    assert metadata.respond(1.0, B1, epoch=0, id_=OTHER) == 1
     assert not metadata.heard
     # The position may belong to the topic with this id, because its id isn't known.
     assert metadata.is_older(P1, 5)
@@ -129,7 +129,7 @@ def test_an_epoch_of_a_topic_accepted_as_recreated_is_not_rejected() -> None:
     metadata = Heard(NO_ID)
     for now in range(1, 13):
         metadata.refused(P1, NotLeaderOrFollowerError("no"))
-        metadata.told(now, B2, leader=2, epoch=0)
+        metadata.respond(now, B2, leader=2, epoch=0)
     assert metadata.leads(P1) == 2
     assert not metadata.is_older(P1, 3)
     assert metadata.is_older(P1, 4)

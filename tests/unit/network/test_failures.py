@@ -137,7 +137,7 @@ def test_no_common_version_or_cipher(authority: Authority, client: Change, serve
     assert "ssl." in str(error)
 
 
-def answer_to_hello(authority: Authority, answer: bytes, *, end: bool = False) -> ssl.SSLError:
+def error_after_hello(authority: Authority, answer: bytes, *, end: bool = False) -> ssl.SSLError:
     """Return the error of a client that receives these bytes after its ClientHello."""
     received = ssl.MemoryBIO()
     client = trusting(authority).wrap_bio(received, ssl.MemoryBIO(), server_hostname=NAME)
@@ -153,7 +153,7 @@ def answer_to_hello(authority: Authority, answer: bytes, *, end: bool = False) -
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", bytes(64)]
 )
 def test_a_response_without_tls(authority: Authority, answer: bytes) -> None:
-    error = as_error(answer_to_hello(authority, answer), setting_up=True, address=WHERE)
+    error = as_error(error_after_hello(authority, answer), setting_up=True, address=WHERE)
     assert type(error) is errors.PlaintextPortError
     assert error.sticky
     assert "doesn't speak TLS" in str(error)
@@ -165,14 +165,14 @@ ALERT = b"\x15\x03\x03\x00\x02\x02"
 
 def test_tls_alerts(authority: Authority) -> None:
     """Test alerts: unknown name, transient failure, failure of a connection in use."""
-    seen = answer_to_hello(authority, ALERT + b"\x70")
+    seen = error_after_hello(authority, ALERT + b"\x70")
     assert type(as_error(seen, setting_up=True)) is errors.HostNameMismatchError
-    error = as_error(answer_to_hello(authority, ALERT + b"\x50"), setting_up=True)
+    error = as_error(error_after_hello(authority, ALERT + b"\x50"), setting_up=True)
     assert type(error) is errors.TlsError
     assert error.retriable
     assert not error.sticky
     assert str(error) == "the TLS handshake failed: tlsv1 alert internal error"
-    lost = as_error(answer_to_hello(authority, ALERT + b"\x14"), setting_up=False)
+    lost = as_error(error_after_hello(authority, ALERT + b"\x14"), setting_up=False)
     assert type(lost) is errors.DisconnectedError
     assert lost.refresh_metadata
     # OpenSSL 3.5 says ssl/tls
@@ -181,12 +181,12 @@ def test_tls_alerts(authority: Authority) -> None:
 
 def test_a_silent_end_of_the_handshake_is_retried(authority: Authority) -> None:
     """A proxy whose broker is down closes the connection like this, and may recover."""
-    seen = answer_to_hello(authority, b"", end=True)
+    seen = error_after_hello(authority, b"", end=True)
     error = as_error(seen, setting_up=True, address=WHERE)
     assert ended_unexplained(seen)
     assert ended_unexplained(None)
     assert ended_unexplained(ConnectionResetError(104, "reset"))
-    assert not ended_unexplained(answer_to_hello(authority, b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    assert not ended_unexplained(error_after_hello(authority, b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     assert type(error) is errors.TlsError
     assert error.retriable
     assert not error.sticky

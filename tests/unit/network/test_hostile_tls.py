@@ -40,7 +40,7 @@ def flight(request: pytest.FixtureRequest, authority: Authority, client: ssl.SSL
     return to_client.read()
 
 
-def answered(client: ssl.SSLContext, data: bytes) -> KafkaError:
+def error_after_hello(client: ssl.SSLContext, data: bytes) -> KafkaError:
     """Return the error of a client that receives these bytes after its ClientHello, then EOF."""
     received = ssl.MemoryBIO()
     end = client.wrap_bio(received, ssl.MemoryBIO(), server_hostname=NAME)
@@ -57,7 +57,7 @@ def answered(client: ssl.SSLContext, data: bytes) -> KafkaError:
 def test_a_handshake_truncated_at_every_byte(client: ssl.SSLContext, flight: bytes) -> None:
     assert len(flight) > 500
     for length in range(len(flight)):
-        error = answered(client, flight[:length])
+        error = error_after_hello(client, flight[:length])
         assert isinstance(error, TlsError)
         if length < 5:  # not one whole record: nothing is known about the peer
             assert error.retriable
@@ -69,7 +69,7 @@ def test_a_handshake_with_changed_bytes(client: ssl.SSLContext, flight: bytes) -
     @settings(max_examples=examples(60))
     def check(at: int, byte: int) -> None:
         changed = flight[:at] + bytes([byte]) + flight[at + 1 :]
-        assert isinstance(answered(client, changed), TlsError)
+        assert isinstance(error_after_hello(client, changed), TlsError)
 
     check()
 
@@ -80,4 +80,4 @@ def test_a_handshake_with_changed_bytes(client: ssl.SSLContext, flight: bytes) -
 )
 @settings(max_examples=examples(60))
 def test_random_bytes(data: bytes, record: bytes) -> None:
-    assert isinstance(answered(ssl.create_default_context(), record + data), TlsError)
+    assert isinstance(error_after_hello(ssl.create_default_context(), record + data), TlsError)

@@ -62,17 +62,17 @@ def connection_of(w: World) -> Connection:
     return found
 
 
-def do(w: World, action: Callable[[float], object]) -> None:
+def post(w: World, action: Callable[[float], object]) -> None:
     w.engine.post(lambda now: (action(now), None)[1])
 
 
-def asking(w: World, timeout: float) -> Any:
+def list_offsets(w: World, timeout: float) -> Any:
     request = ListOffsetsRequest()
     return w.engine.ask(parse("b1:9092"), request, ListOffsetsResponse, w.now + timeout)
 
 
 def ask(w: World, timeout: float = 5.0) -> Any:
-    return w.wait(asking(w, timeout), timeout + 1)
+    return w.wait(list_offsets(w, timeout), timeout + 1)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100000])
@@ -90,7 +90,7 @@ def test_bytes_and_messages_lead_to_the_same_events(piece: int) -> None:
 def test_garbage_fails_the_connection_and_disconnects_its_requests() -> None:
     w, connection = connected(ByteWorld)
     w.delays["b1:9092"] = 3.0
-    lost = w.engine.start(asking(w, 9.0))
+    lost = w.engine.start(list_offsets(w, 9.0))
     w.run(w.now + 0.1)
     w.engine.get_buffer(connection.id)[:8] = b"HTTP/1.1"
     w.engine.buffer_updated(connection.id, 8)
@@ -128,7 +128,7 @@ def test_input_for_a_connection_that_has_ended_is_ignored() -> None:
 def test_the_late_response_to_a_cancelled_call_keeps_the_connection() -> None:
     w, _ = connected()
     w.delays["b1:9092"] = 1.0
-    call = w.engine.start(asking(w, 9))
+    call = w.engine.start(list_offsets(w, 9))
     w.run(w.now + 0.1)
     w.engine.cancel(call, DisconnectedError("not wanted any more"))
     w.run(w.now + 2)
@@ -152,7 +152,7 @@ def test_a_response_in_pieces_keeps_a_connection_only_at_the_minimum_rate(piece:
     """R-TI-1: a piece arrives every 0.9 s."""
     w, connection = connected(ByteWorld, **{"request.timeout.ms": 5000})
     w.delays["b1:9092"] = 1e6
-    call = w.engine.start(asking(w, 60))
+    call = w.engine.start(list_offsets(w, 60))
     w.run(w.now + 0.01)
     waits = connection.in_flight.head
     assert waits is not None
@@ -180,7 +180,7 @@ def test_a_request_during_a_throttle_is_silent_only_after_it() -> None:
     w.delays["b1:9092"] = 30.0
     start = w.now
     connection.throttle(start + 10.0, start)
-    do(w, lambda now: w.engine.network.send(connection, ListOffsetsRequest(), now))
+    post(w, lambda now: w.engine.network.send(connection, ListOffsetsRequest(), now))
     w.run(start + 11.9)
     assert not connection.suspect
     w.run(start + 12.1)
@@ -190,7 +190,7 @@ def test_a_request_during_a_throttle_is_silent_only_after_it() -> None:
 def test_a_long_poll_may_be_silent_for_its_wait_time() -> None:
     w, connection = connected()
     w.delays["b1:9092"] = 30.0
-    do(w, lambda now: w.engine.network.send(connection, ListOffsetsRequest(), now, patience=3.0))
+    post(w, lambda now: w.engine.network.send(connection, ListOffsetsRequest(), now, patience=3.0))
     start = w.now
     w.run(start + 4.9)
     assert not connection.suspect
@@ -201,7 +201,7 @@ def test_a_long_poll_may_be_silent_for_its_wait_time() -> None:
 def test_purposes_have_separate_connections_and_one_backoff() -> None:
     w, _ = connected()
     network, address = w.engine.network, parse("b1:9092")
-    do(w, lambda now: network.ready(address, now, purpose=COORDINATOR))
+    post(w, lambda now: network.ready(address, now, purpose=COORDINATOR))
     w.run(w.now + 1)
     data, coordinator = (network.connection(address, p) for p in (DATA, COORDINATOR))
     assert data is not None
@@ -215,7 +215,7 @@ def test_purposes_have_separate_connections_and_one_backoff() -> None:
 def test_an_unwritable_connection_is_not_used_until_it_drains() -> None:
     w, connection = connected()
     w.engine.writable(connection.id, False)
-    call = w.engine.start(asking(w, 9))
+    call = w.engine.start(list_offsets(w, 9))
     steps = w.steps
     w.run(w.now + 2)
     assert not call.done
@@ -235,7 +235,7 @@ def test_an_api_that_the_broker_lacks_raises_unsupported_version() -> None:
 def test_shutdown_closes_connections_and_pending_attempts() -> None:
     w, _ = connected()
     w.modes["b2:9092"] = "black_hole"
-    do(w, lambda now: w.engine.network.ready(parse("b2:9092"), now))
+    post(w, lambda now: w.engine.network.ready(parse("b2:9092"), now))
     w.run(w.now + 0.1)
     assert len(links(w)) == 2
     w.engine.shut()

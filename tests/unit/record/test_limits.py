@@ -28,7 +28,7 @@ def record(delta: int, headers: int) -> bytes:
     return write_varint(len(body)) + body
 
 
-def batch(records: bytes, count: int = 1, codec: str = "zstd", base: int = 0) -> memoryview:
+def sealed_batch(records: bytes, count: int = 1, codec: str = "zstd", base: int = 0) -> memoryview:
     number = codec_number(codec)
     packed = compress(number, None, memoryview(records)) if number else records
     made = bytearray(HEADER_SIZE) + packed
@@ -40,7 +40,7 @@ def batch(records: bytes, count: int = 1, codec: str = "zstd", base: int = 0) ->
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_millions_of_headers_in_a_few_bytes_are_rejected(raw: bool) -> None:
-    made = batch(record(0, 8_400_000))
+    made = sealed_batch(record(0, 8_400_000))
     assert len(made) < 2000
     with (
         peak_below(80 * MB),  # only the 17 MB of decompressed data; no header is parsed
@@ -57,26 +57,26 @@ def test_millions_of_headers_in_a_few_bytes_are_rejected(raw: bool) -> None:
 
 
 def test_headers_that_are_not_requested_are_not_limited() -> None:
-    made = batch(record(0, 100_000))
+    made = sealed_batch(record(0, 100_000))
     found = decode(made, start_offset=0, want_headers=False, limits=Limits(headers=10))
     assert found.columns.count == 1
 
 
 def test_the_limit_of_headers_is_exact() -> None:
-    made = batch(record(0, 10) + record(1, 11), 2)
+    made = sealed_batch(record(0, 10) + record(1, 11), 2)
     assert decode(made, start_offset=0, until_offset=1, limits=Limits(headers=10)).columns.count
     with pytest.raises(RecordLimitError, match="the record at offset 1 has 11 headers"):
         decode(made, start_offset=0, limits=Limits(headers=10))
     assert decode(made, start_offset=0, limits=Limits(headers=11)).columns.count == 2
     # A record before the start offset isn't checked, so a seek can skip it.
-    after = batch(record(0, 11) + record(1, 1), 2)
+    after = sealed_batch(record(0, 11) + record(1, 1), 2)
     assert [r[0] for r in decode(after, start_offset=1, limits=Limits(headers=10)).columns] == [1]
 
 
 def test_header_columns_count_towards_the_decompressed_limit() -> None:
     """A header of two bytes takes two numbers in columns."""
     records = b"".join(record(n, 100) for n in range(10))
-    made = batch(records, 10)
+    made = sealed_batch(records, 10)
     fits = Limits(decompressed=len(records) + 1000 * HEADER_COST)
     assert decode(made, start_offset=0, limits=fits).columns.count == 10
     less = Limits(decompressed=len(records) + 1000 * HEADER_COST - 1)
@@ -94,7 +94,7 @@ def test_header_columns_count_towards_the_decompressed_limit() -> None:
     assert decode(made, start_offset=0, raw_headers=True, limits=less).columns.count == 10
     assert decode(made, start_offset=0, want_headers=False, limits=less).columns.count == 10
     # An uncompressed batch was counted when it was fetched, but not its header columns.
-    plain = batch(records, 10, "none")
+    plain = sealed_batch(records, 10, "none")
     assert decode(plain, start_offset=0, limits=Limits(decompressed=16_000)).columns.count == 10
     with pytest.raises(RecordLimitError, match="offset 9, the batch has 1000 headers"):
         decode(plain, start_offset=0, limits=Limits(decompressed=15_999))
@@ -106,7 +106,7 @@ def test_many_empty_headers_are_rejected_before_they_fill_memory() -> None:
 
     Batch and limits are a sixteenth of the real ones.
     """
-    made = batch(b"".join(record(n, 10_000) for n in range(64)), 64)
+    made = sealed_batch(b"".join(record(n, 10_000) for n in range(64)), 64)
     limits = Limits(decompressed=2 * MB, headers=10_000)
     with peak_below(7 * MB), pytest.raises(RecordLimitError, match="max.decompressed.batch"):
         decode(made, start_offset=0, limits=limits)
@@ -114,7 +114,7 @@ def test_many_empty_headers_are_rejected_before_they_fill_memory() -> None:
 
 def test_header_columns_end_a_call_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "COLUMNS_LIMIT", 4000)
-    both = bytes(batch(record(0, 200))) + bytes(batch(record(0, 200), base=1))
+    both = bytes(sealed_batch(record(0, 200))) + bytes(sealed_batch(record(0, 200), base=1))
     found = decode(memoryview(both), start_offset=0)
     assert (found.columns.count, found.finished, found.batches) == (2, True, 2)
     monkeypatch.setattr(reference, "COLUMNS_LIMIT", 3000)
@@ -126,7 +126,7 @@ def test_header_columns_end_a_call_between_batches(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_too_many_records_in_a_batch_are_rejected(codec: str) -> None:
-    made = batch(b"".join(record(n, 0) for n in range(100)), 100, codec)
+    made = sealed_batch(b"".join(record(n, 0) for n in range(100)), 100, codec)
     assert decode(made, start_offset=0, limits=Limits(records=100)).columns.count == 100
     with pytest.raises(
         RecordLimitError, match="it has 100 records, but max.records.per.batch is 99"
@@ -164,7 +164,7 @@ def test_a_decompression_ratio_is_limited_above_a_free_size() -> None:
 
 def test_good_batches_before_a_rejected_one_are_returned() -> None:
     good = encode([(n, 0, 0, None, b"v", (("n", b"x"),)) for n in range(3)])
-    both = memoryview(good + bytes(batch(record(0, 50), base=3)))
+    both = memoryview(good + bytes(sealed_batch(record(0, 50), base=3)))
     limits = Limits(headers=10)
     for raw in (True, False):
         found = decode(both, start_offset=0, limits=limits, raw_headers=raw)
@@ -187,7 +187,7 @@ def test_raw_headers_are_parsed_on_access() -> None:
         assert list(found) == rows == list(decode(made, start_offset=0).columns)
         assert [r[5] for r in found.slice(1, 3)] == [r[5] for r in rows[1:]]
         assert found.headers.lists(1, 2)[0] == ()
-    many = decode(batch(record(0, 100_000)), start_offset=0, raw_headers=True).columns
+    many = decode(sealed_batch(record(0, 100_000)), start_offset=0, raw_headers=True).columns
     with peak_below(2 * MB):
         (headers,) = many.headers.lists(0, 1) if many.headers is not None else ((),)
     assert len(headers) == 100_000

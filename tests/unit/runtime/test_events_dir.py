@@ -16,7 +16,7 @@ from odradek.common.types import Address
 from odradek.runtime.events.events_dir import EventFile
 
 
-def lines(events: EventFile) -> list[dict[str, object]]:
+def events_in(events: EventFile) -> list[dict[str, object]]:
     return [json.loads(line) for line in events.path.read_text().splitlines()]
 
 
@@ -29,7 +29,7 @@ def test_one_line_per_event(tmp_path: Path) -> None:
     before = time.time()
     log.emit(1.5, "dial", address=Address("b", 9092), purpose="data", ip=None, seconds=math.inf)
     log.emit(1.6, "closed")
-    first, second = lines(events)
+    first, second = events_in(events)
     assert before <= float(str(first.pop("time"))) <= time.time()
     assert first.pop("address")
     assert first.pop("host")
@@ -49,7 +49,7 @@ def test_clients_of_a_process_share_the_file(tmp_path: Path) -> None:
     both = [EventFile(tmp_path, "a"), EventFile(tmp_path, "b")]
     for events in both * 2:
         events(Event(0.0, "closed"))
-    assert [line["client"] for line in lines(both[0])] == ["a", "b", "a", "b"]
+    assert [line["client"] for line in events_in(both[0])] == ["a", "b", "a", "b"]
     assert len(list(tmp_path.iterdir())) == 1
     for events in both:
         events.close()
@@ -61,7 +61,7 @@ def test_after_close_the_file_is_opened_again(tmp_path: Path) -> None:
         events(Event(0.0, "closed"))
         events.close()
         events.close()
-    assert len(lines(events)) == 2
+    assert len(events_in(events)) == 2
 
 
 def test_the_file_is_closed_when_nothing_refers_to_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from odradek.runtime.tls.tls_context import TlsContexts, https_context, tls_sour
 from odradek.testing.brokers.authority import Authority, KeyAndCertificate
 
 
-def asked(authority: Authority, **given: Any) -> dict[str, Any]:
+def settings_of(authority: Authority, **given: Any) -> dict[str, Any]:
     return {"ssl.truststore.location": authority.certificate, **given}
 
 
@@ -28,7 +28,7 @@ def test_session_keys_are_written_to_the_configured_file(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     path = tmp_path / "keys.log"
-    source = tls_source(config(asked(authority, **{"ssl.keylog.file": path})))
+    source = tls_source(config(settings_of(authority, **{"ssl.keylog.file": path})))
     assert source is not None
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "the traffic, including passwords, can be decrypted" in caplog.text
@@ -49,7 +49,7 @@ def test_the_environment_variable_counts_only_on_request(
 ) -> None:
     path = tmp_path / "keys.log"
     monkeypatch.setenv("SSLKEYLOGFILE", str(path))
-    wanted = config(asked(authority, **{"ssl.keylog.file": word}))
+    wanted = config(settings_of(authority, **{"ssl.keylog.file": word}))
     source = tls_source(wanted)
     assert source is not None
     shake(source(), server_context(broker))
@@ -69,7 +69,7 @@ def test_a_file_that_others_can_read_is_not_written(authority: Authority, tmp_pa
     path.chmod(0o640)
     for place, what in ((path, "chmod 600"), (tmp_path, "can't be written")):
         with pytest.raises(ConfigurationError, match=what):
-            tls_source(config(asked(authority, **{"ssl.keylog.file": place})))
+            tls_source(config(settings_of(authority, **{"ssl.keylog.file": place})))
 
 
 def test_changes_in_a_folder_of_authorities_take_effect(

@@ -12,7 +12,7 @@ ALL: dict[Key, Wanted] = {(T, 0): (5, 10, 99), (T, 1): (5, 11, 99), (U, 0): (5, 
 NOT_FOUND, BAD_EPOCH, WRONG_TOPIC = 70, 71, 106
 
 
-def said(request: FetchRequest) -> dict[Key, tuple[int, int, int]]:
+def partitions_in(request: FetchRequest) -> dict[Key, tuple[int, int, int]]:
     return {
         (t.topic_id, p.partition): (p.current_leader_epoch, p.fetch_offset, p.partition_max_bytes)
         for t in request.topics
@@ -33,7 +33,7 @@ def ask(session: FetchSession, wanted: dict[Key, Wanted], version: int = 18) -> 
 def open_session() -> FetchSession:
     session = FetchSession()
     first = ask(session, ALL)
-    assert (first.session_id, first.session_epoch, said(first)) == (0, 0, ALL)
+    assert (first.session_id, first.session_epoch, partitions_in(first)) == (0, 0, ALL)
     session.answered(7)
     return session
 
@@ -41,12 +41,12 @@ def open_session() -> FetchSession:
 def test_after_the_first_request_only_changes_are_sent() -> None:
     session = open_session()
     quiet = ask(session, ALL)
-    assert (quiet.session_id, quiet.session_epoch, said(quiet)) == (7, 1, {})
+    assert (quiet.session_id, quiet.session_epoch, partitions_in(quiet)) == (7, 1, {})
     session.answered(7)
     changed: dict[Key, Wanted] = {(T, 0): (5, 20, 99), (U, 0): (5, 12, 99), (U, 3): (1, 0, 9)}
     request = ask(session, changed)
     assert request.session_epoch == 2
-    assert said(request) == {(T, 0): (5, 20, 99), (U, 3): (1, 0, 9)}
+    assert partitions_in(request) == {(T, 0): (5, 20, 99), (U, 3): (1, 0, 9)}
     assert forgotten(request) == {(T, 1)}
 
 
@@ -56,13 +56,13 @@ def test_the_caller_may_change_the_wanted_partitions() -> None:
     ask(session, wanted)
     session.answered(7)
     wanted[T, 0] = (5, 20, 99)
-    assert said(ask(session, wanted)) == {(T, 0): (5, 20, 99)}
+    assert partitions_in(ask(session, wanted)) == {(T, 0): (5, 20, 99)}
 
 
 def test_a_broker_without_sessions_gets_full_requests() -> None:
     session = FetchSession()
     for _ in range(2):
-        assert said(ask(session, ALL)) == ALL
+        assert partitions_in(ask(session, ALL)) == ALL
         session.answered(0)
     assert session.epoch == 0
 
@@ -72,7 +72,7 @@ def test_a_lost_response_starts_a_new_session_and_closes_the_old_one() -> None:
     ask(session, ALL)
     session.reset()
     again = ask(session, ALL)
-    assert (again.session_id, again.session_epoch, said(again)) == (7, 0, ALL)
+    assert (again.session_id, again.session_epoch, partitions_in(again)) == (7, 0, ALL)
     assert forgotten(again) == set()
 
 
@@ -82,7 +82,7 @@ def test_a_session_error_is_retried_once_without_backoff(code: int, kept: int) -
     ask(session, ALL)
     assert session.refused(code)
     again = ask(session, ALL)
-    assert (again.session_id, again.session_epoch, said(again)) == (kept, 0, ALL)
+    assert (again.session_id, again.session_epoch, partitions_in(again)) == (kept, 0, ALL)
     assert not session.refused(code)
     assert not session.refused(2)
 

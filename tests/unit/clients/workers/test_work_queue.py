@@ -45,7 +45,7 @@ def record(
     return ConsumerRecord(tp.topic, tp.partition, offset, 1000, 0, key, value, (), 7)
 
 
-def begun(work: WorkQueue, now: float = 0.0) -> list[WorkItem]:
+def start_all(work: WorkQueue, now: float = 0.0) -> list[WorkItem]:
     found = []
     while (item := work.begin(now)) is not None:
         found.append(item)
@@ -155,7 +155,7 @@ def test_a_random_history_agrees_with_the_model(seed: int) -> None:
             if not item.dropped:
                 oracle.finished.add((item.tp, item.record.offset))
         oracle.in_work.clear()
-        for item in begun(work, now):
+        for item in start_all(work, now):
             oracle.may_run(item)
             oracle.in_work.append(item)
     ends = {tp: came[-1].offset + 1 for tp, came in oracle.came.items()}
@@ -171,7 +171,7 @@ def test_committed_offsets_are_not_committed_again() -> None:
     assert first[T0].offset == 5  # so that after a crash auto.offset.reset isn't applied
     work.committed(first)
     assert work.committable() == {}
-    [item] = begun(work)
+    [item] = start_all(work)
     work.ended(item, None, 0.0)
     assert committable(work) == 6
     assert work.committable()[T0].leader_epoch == 7
@@ -180,19 +180,19 @@ def test_committed_offsets_are_not_committed_again() -> None:
 def test_a_failed_record_is_retried_and_blocks_only_its_key() -> None:
     work = queue()
     work.add([record(0, b"a"), record(1, b"a"), record(2, b"b"), record(3, None), record(4, None)])
-    items = begun(work)
+    items = start_all(work)
     assert offsets(items) == [0, 2, 3, 4]
     work.ended(items[0], ValueError("no"), 0.0)
     for item in items[1:]:
         work.ended(item, None, 0.0)
-    assert begun(work, 0.0) == []
+    assert start_all(work, 0.0) == []
     due = work.next_retry
     assert due is not None
     assert 0.08 <= due <= 0.12
-    [again] = begun(work, due)
+    [again] = start_all(work, due)
     assert again is items[0]
     work.ended(again, None, due)
-    assert offsets(begun(work, due)) == [1]
+    assert offsets(start_all(work, due)) == [1]
     assert (work.finished, work.retried, committable(work)) == (4, 1, 1)
 
 
@@ -200,41 +200,41 @@ def test_a_dead_letter_is_finished_once_it_is_written() -> None:
     work = queue(max_attempts=2)
     work.add([record(0, b"a", value=None), record(1, b"a")])
     for now in (0.0, 1.0):
-        [item] = begun(work, now)
+        [item] = start_all(work, now)
         assert item.letter is None
         work.ended(item, ValueError("no\x1b[2J"), now)
-    [item] = begun(work, 2.0)
+    [item] = start_all(work, 2.0)
     assert item.letter is not None
     assert (item.letter["topic"], item.letter["key"], item.letter["value"]) == ("dead", b"a", None)
     told = {name.removeprefix(PREFIX): value for name, value in item.letter["headers"]}
     assert told["exception.class.name"] == b"builtins.ValueError"
     assert told["class.name"] == b"odradek.Workers"
     assert told["exception.message"] == b"no\\x1b[2J"
-    assert (committable(work), begun(work, 2.0)) == (0, [])  # no record of its key starts before
+    assert (committable(work), start_all(work, 2.0)) == (0, [])  # its key is blocked until then
     work.ended(item, None, 3.0)
     assert (work.dead, committable(work)) == (1, 1)
-    assert offsets(begun(work, 3.0)) == [1]
+    assert offsets(start_all(work, 3.0)) == [1]
 
 
 def test_a_failed_write_of_a_dead_letter_ends_the_workers() -> None:
     work = queue(max_attempts=1)
     work.add([record(0), record(1, b"b")])
-    [item, other] = begun(work)
+    [item, other] = start_all(work)
     work.ended(item, ValueError("no"), 0.0)
-    [letter] = begun(work)
+    [letter] = start_all(work)
     assert letter is item
     work.ended(item, TimeoutError("late"), 1.0)
     work.ended(other, None, 1.0)
     assert work.failure is not None
     assert (work.failure.partition, work.failure.offset) == (T0, 0)
     assert "'dead' failed: TimeoutError: late" in str(work.failure)
-    assert (begun(work, 9.0), committable(work)) == ([], 0)
+    assert (start_all(work, 9.0), committable(work)) == ([], 0)
 
 
 def test_without_a_dead_letter_topic_the_record_is_named_and_work_ends() -> None:
     work = queue(max_attempts=1, dead_letter_topic=None)
     work.add([record(7), record(8, b"b"), record(9, b"c")])
-    first, *others = begun(work)
+    first, *others = start_all(work)
     error = ValueError("no")
     work.ended(first, error, 0.0)
     for item in others:
@@ -243,14 +243,14 @@ def test_without_a_dead_letter_topic_the_record_is_named_and_work_ends() -> None
     assert work.failure.__cause__ is error
     assert "t-0: the record at offset 7 was tried once: ValueError: no" in str(work.failure)
     work.add([record(10, b"d")])
-    assert begun(work) == []
+    assert start_all(work) == []
     assert committable(work) == 7
 
 
 def test_only_errors_of_retry_on_are_retried() -> None:
     work = queue(retry_on=(OSError,))
     work.add([record(0, b"a"), record(1, b"b"), record(2, b"c")])
-    one, two, three = begun(work)
+    one, two, three = start_all(work)
     work.ended(one, ConnectionError("down"), 0.0)
     work.ended(two, ValueError("bad"), 0.0)
     work.ended(three, KeyboardInterrupt(), 0.0)  # it ends the run, and isn't the record's fault
@@ -267,7 +267,7 @@ class UnprintableError(Exception):
 def test_an_error_whose_str_fails_is_named_by_its_class() -> None:
     work = queue(max_attempts=1)
     work.add([record(0)])
-    [item] = begun(work)
+    [item] = start_all(work)
     work.ended(item, UnprintableError(), 0.0)
     assert item.letter is not None
     assert dict(item.letter["headers"])[PREFIX + "exception.message"] == b"UnprintableError"
@@ -290,7 +290,7 @@ def test_attributes_of_a_programs_error_are_ignored() -> None:
     work = queue(max_attempts=2)
     work.add([record(0)])
     for now in (0.0, 1.0):
-        [item] = begun(work, now)
+        [item] = start_all(work, now)
         work.ended(item, MisleadingError("no"), now)
     assert (item.attempts, work.retried, work.failure) == (2, 1, None)
     assert item.letter is not None
@@ -300,14 +300,14 @@ def test_attributes_of_a_programs_error_are_ignored() -> None:
 def test_a_key_waits_for_a_record_that_ran_before_a_revocation() -> None:
     work = queue()
     work.add([record(0), record(1)])
-    [old] = begun(work)
+    [old] = start_all(work)
     work.drop([T0])
     assert work.waiting == 0
     work.add([record(0), record(1)])
-    assert begun(work) == []  # the same key still runs, for the old assignment
+    assert start_all(work) == []  # the same key still runs, for the old assignment
     assert committable(work) == 0
     work.ended(old, None, 0.0)
-    [new] = begun(work)
+    [new] = start_all(work)
     assert new is not old
     assert (new.record.offset, work.finished, committable(work)) == (0, 0, 0)
 
@@ -315,12 +315,12 @@ def test_a_key_waits_for_a_record_that_ran_before_a_revocation() -> None:
 def test_a_revoked_partition_finishes_running_records_and_starts_none() -> None:
     work = queue()
     work.add([record(0, b"a"), record(1, b"a"), record(2, b"b"), record(0, b"a", T1)])
-    items = begun(work)
+    items = start_all(work)
     assert len(items) == 3
     work.hold([T0])
     work.ended(items[0], None, 0.0)
     work.ended(items[1], ValueError("no"), 0.0)  # the next member retries it
-    assert begun(work, 99.0) == []
+    assert start_all(work, 99.0) == []
     assert work.committable([T0])[T0].offset == 1
     work.drop([T0])
     work.ended(items[2], None, 0.0)
@@ -330,12 +330,12 @@ def test_a_revoked_partition_finishes_running_records_and_starts_none() -> None:
 def test_after_a_truncation_the_same_offset_is_another_record() -> None:
     work = queue()
     work.add([record(10), record(11)])
-    [old] = begun(work)
+    [old] = start_all(work)
     work.add([record(10), record(11)])  # another record at offset 10, after a truncation
     assert committable(work) == 10
     work.ended(old, None, 0.0)
     assert committable(work) == 10
-    assert offsets(begun(work)) == [10]
+    assert offsets(start_all(work)) == [10]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_which_records_run_at_once_in_each_ordering(ordering: str, together: lis
     work = queue(ordering=ordering)
     keys = [b"a", b"a", b"b", None, None]
     work.add(record(offset, key) for offset, key in enumerate(keys))
-    assert offsets(begun(work)) == together
+    assert offsets(start_all(work)) == together
 
 
 def test_only_a_partition_that_fills_its_share_of_the_buffer_is_paused() -> None:
@@ -356,7 +356,7 @@ def test_only_a_partition_that_fills_its_share_of_the_buffer_is_paused() -> None
     work.add([record(0, None, T1)])
     assert work.turned() == ([T0], [])
     assert work.turned() == ([], [])
-    items = [item for item in begun(work) if item.tp == T0]
+    items = [item for item in start_all(work) if item.tp == T0]
     work.ended(items[0], None, 0.0)
     assert work.turned() == ([], [])
     work.ended(items[1], None, 0.0)
@@ -369,7 +369,7 @@ def test_large_records_pause_by_size_and_a_too_large_one_runs_alone() -> None:
     work = queue(buffer_bytes=1000)
     work.add([record(0, None, value=bytes(5000))])
     assert work.turned() == ([T0], [])
-    [item] = begun(work)
+    [item] = start_all(work)
     work.ended(item, None, 0.0)
     assert work.turned() == ([], [T0])
 
@@ -377,10 +377,10 @@ def test_large_records_pause_by_size_and_a_too_large_one_runs_alone() -> None:
 def test_a_record_that_never_ends_finally_pauses_its_partition() -> None:
     work = queue(concurrency=2)
     work.add([record(0, b"slow")])
-    begun(work)
+    start_all(work)
     for offset in range(1, AHEAD + 1):
         work.add([record(offset, None)])
-        [item] = begun(work)
+        [item] = start_all(work)
         work.ended(item, None, 0.0)
         paused = work.turned()[0]
         assert paused == ([] if offset < AHEAD - 1 else [T0] if offset == AHEAD - 1 else [])
