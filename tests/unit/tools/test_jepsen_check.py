@@ -1,4 +1,4 @@
-"""Damage of histories that our judge must find, and the table that compares it with Jepsen's."""
+"""Anomalies planted in histories, and the table that compares our checker with Jepsen's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IN, OUT, OTHER = (TopicPartition(name, 0) for name in ("in", "out", "other"))
 
 
 def history() -> History:
-    """Return a history with every place that damage needs, and without anomalies."""
+    """Return a history without anomalies that has a place for each kind of damage."""
     ticks = iter(range(1_000_000))
     made = History(lambda: next(ticks))
     for n in range(4):
@@ -67,7 +67,7 @@ def test_the_history_has_no_anomaly() -> None:
 
 @pytest.mark.parametrize("damage", spoilt.DAMAGES)
 @pytest.mark.parametrize("seed", range(5))
-def test_each_damage_is_found_by_its_kind(damage: str, seed: int) -> None:
+def test_each_planted_anomaly_is_found_by_its_kind(damage: str, seed: int) -> None:
     spoiler = spoilt.Spoiler(history(), random.Random(seed))
     expected = spoilt.DAMAGES[damage](spoiler)
     assert expected, "the history has no place for it"
@@ -88,7 +88,7 @@ def test_histories_are_written_with_and_without_damage(tmp_path: Path) -> None:
     assert len(list(tool.cases(tmp_path, "run-2", history(), wanted))) == 1
 
 
-def test_the_table_counts_what_each_judge_rejects() -> None:
+def test_the_table_counts_the_histories_that_each_checker_rejects() -> None:
     found = [
         tool.DamagedHistory("a", "run-1", "none", False, ()),
         tool.DamagedHistory("b", "run-1", "swap", True, ("order",)),
