@@ -1,4 +1,4 @@
-"""Each "Y" of ours in docs/features.md names a test that runs, imports Odradek and asserts.
+"""Each "Y" of Odradek in docs/features.md names a test that runs, imports Odradek and asserts.
 
 A name is a file or a function in one. It counts if pytest collects it, nothing skips it or allows
 it to fail, its module (or a helper) imports Odradek, and it asserts something itself or through

@@ -1,4 +1,4 @@
-"""Cost curves: slopes, verdicts, and the stand-in cluster that counts the clients' requests."""
+"""Cost curves: slopes, verdicts, and the fake cluster that counts the clients' requests."""
 
 from __future__ import annotations
 

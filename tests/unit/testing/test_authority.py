@@ -1,4 +1,4 @@
-"""The test authority's certificates, as TLS itself and Java see them."""
+"""Certificates of the test authority, verified with Python's TLS and with Java."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def client(authority: Authority, identity: KeyAndCertificate | None = None) -> s
 
 
 def shake_hands(ours: ssl.SSLContext, theirs: ssl.SSLContext, host: str) -> None:
-    """A handshake without sockets; raises what either side raises."""
+    """Perform a handshake without sockets; raise the error of either side."""
     a, b = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [ours.wrap_bio(a, b, server_hostname=host), theirs.wrap_bio(b, a, server_side=True)]
     for _ in range(4):
@@ -54,12 +54,12 @@ def shake_hands(ours: ssl.SSLContext, theirs: ssl.SSLContext, host: str) -> None
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.3.2.10", "kafka.example"])
-def test_a_server_is_trusted_at_its_hosts(authority: Authority, host: str) -> None:
+def test_a_server_certificate_is_trusted_for_its_hosts(authority: Authority, host: str) -> None:
     broker = authority.issue("broker", hosts=["localhost", "127.3.2.10", "kafka.example"])
     shake_hands(client(authority), server(broker), host)
 
 
-def test_what_is_wrong_is_refused(authority: Authority, tmp_path: Path) -> None:
+def test_wrong_certificates_are_refused(authority: Authority, tmp_path: Path) -> None:
     broker = authority.issue("broker", hosts=["127.3.2.10"])
     with pytest.raises(ssl.SSLCertVerificationError, match="IP address mismatch"):
         shake_hands(client(authority), server(broker), "127.3.2.11")
@@ -75,7 +75,7 @@ def test_what_is_wrong_is_refused(authority: Authority, tmp_path: Path) -> None:
         shake_hands(client(authority), server(young), "localhost")
 
 
-def test_clients_have_certificates_too(authority: Authority) -> None:
+def test_client_certificates_are_verified(authority: Authority) -> None:
     broker = authority.issue("broker", hosts=["localhost"])
     alice = authority.issue("alice")
     shake_hands(client(authority, alice), server(broker, authority), "localhost")
@@ -83,13 +83,13 @@ def test_clients_have_certificates_too(authority: Authority) -> None:
         shake_hands(client(authority), server(broker, authority), "localhost")
 
 
-def test_a_directory_is_taken_up_again(authority: Authority) -> None:
+def test_an_existing_directory_is_reused(authority: Authority) -> None:
     again = Authority(authority.directory, "doesn't matter now")
     broker = again.issue("broker", hosts=["localhost"])
     shake_hands(client(authority), server(broker), "localhost")
 
 
-def test_keys_are_for_their_owner_alone(authority: Authority) -> None:
+def test_private_keys_are_readable_by_their_owner_only(authority: Authority) -> None:
     alice = authority.issue("alice")
     private = [alice.key, alice.both, alice.encrypted_key("secret"), alice.keystore("PKCS12")]
     private.append(authority.directory / "authority-key.pem")
@@ -102,7 +102,7 @@ def test_keys_are_for_their_owner_alone(authority: Authority) -> None:
 
 @pytest.mark.slow
 def test_java_reads_every_store(authority: Authority) -> None:
-    """Its PKCS12 needs a mark to take a certificate for a trusted one. JKS is written by Java."""
+    """Java needs an attribute to trust a certificate in a PKCS12 store. JKS is written by Java."""
     alice = authority.issue("alice")
     for path, entry in (
         (authority.truststore("PKCS12"), "trustedCertEntry"),

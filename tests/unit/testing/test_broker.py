@@ -1,4 +1,4 @@
-"""One broker's files and command lines."""
+"""Files and command lines of one broker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from odradek.testing.brokers import broker
 from odradek.testing.brokers.broker import BROKER_CLASS, JavaSetup, LocalBroker, free_addresses
 
 
-def test_console_tools_that_a_version_lacks_are_another_versions(tmp_path: Path) -> None:
+def test_console_tools_that_a_version_lacks_come_from_another_version(tmp_path: Path) -> None:
     java = JavaSetup(tmp_path, tmp_path / "jars", tmp_path, tools=lambda: tmp_path / "fetched")
     java.archive.touch()
     tool = java.command("org.apache.kafka.tools.TopicCommand", [], tmp_path / "log4j")
-    # An archive of classes is for the brokers' jars.
+    # A class-data archive fits the brokers' own jars only.
     assert f"{tmp_path}/fetched/*" in tool
     assert "-Xshare:auto" not in tool
     for own in (BROKER_CLASS, "kafka.tools.StorageTool"):
@@ -24,7 +24,7 @@ def test_console_tools_that_a_version_lacks_are_another_versions(tmp_path: Path)
         assert "-Xshare:auto" in command
 
 
-def test_formatted_storage_is_copied_with_its_folders_under_own_ids(tmp_path: Path) -> None:
+def test_formatted_storage_is_copied_with_new_ids(tmp_path: Path) -> None:
     source = tmp_path / "kept"
     (source / "__cluster_metadata-0").mkdir(parents=True)  # from 4.4 on
     (source / "__cluster_metadata-0" / "00.checkpoint").write_bytes(b"\0snapshot")
@@ -40,8 +40,8 @@ def test_formatted_storage_is_copied_with_its_folders_under_own_ids(tmp_path: Pa
     assert lines[3].startswith("directory.id=")
 
 
-def test_no_two_listeners_of_a_cluster_share_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka refuses that, and the system may name a port twice that nobody listens on."""
+def test_listeners_of_a_cluster_never_share_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka refuses that, and the system may return the same free port twice."""
     named = iter([5, 5, 6, 5, 7])
     monkeypatch.setattr(broker, "free_port", lambda host: next(named))
     found = free_addresses(["127.9.9.1", "127.9.9.1", "127.9.9.2"])

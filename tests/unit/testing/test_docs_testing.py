@@ -1,5 +1,7 @@
-"""docs/testing.md: its examples run as printed (those with real brokers: tests/integration; those
-with other projects' plugins: tests/interop).
+"""Examples of docs/testing.md run as printed.
+
+Those with real brokers run in tests/integration, those with other projects' plugins in
+tests/interop.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-# Imported here because pytester takes back what a run inside it has imported, and `odradek` keeps
-# what it has loaded once.
+# Imported here because pytester unloads modules that its inner run imports, and `odradek` keeps
+# state of its modules.
 from odradek.testing import KafkaSimulation
 
 pytest_plugins = ["pytester"]
@@ -20,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "testing.md"
 
 
 def blocks(kind: str) -> dict[str, tuple[str, int]]:
-    """Python blocks behind comments like `<!-- test: move, passed: 1 -->`."""
+    """Return Python blocks after comments like `<!-- test: move, passed: 1 -->`."""
     pattern = rf"<!-- {kind}: ([\w.]+)(?:, passed: (\d+))? -->\n```python\n(.*?)```"
     found = re.findall(pattern, PAGE.read_text(), re.DOTALL)
     return {name: (text, int(count or 0)) for name, count, text in found}
@@ -45,7 +47,7 @@ def test_every_block_is_run() -> None:
     assert blocks("real")
 
 
-def test_every_verb_of_the_table_is_there() -> None:
+def test_every_method_of_the_table_exists() -> None:
     table = PAGE.read_text().split("| verb |")[1].split("\n\n")[0]
     names = set(re.findall(r"`(\w+)\(", table))
     assert len(names) > 15

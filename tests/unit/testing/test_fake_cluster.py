@@ -1,4 +1,4 @@
-"""`FakeCluster`: its verbs take effect at once, over real sockets, and misuse is told."""
+"""`FakeCluster`: its methods take effect at once, over real sockets, and misuse is reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refused(address: str) -> bool:
         return sock.connect_ex((host, int(port))) != 0
 
 
-def test_what_is_sent_is_there(cluster: FakeCluster) -> None:
+def test_sent_records_can_be_read(cluster: FakeCluster) -> None:
     with producer(cluster) as ours:
         assert [send(ours, b"JFK"), send(ours, b"LGA")] == [0, 1]
     assert [row[4] for row in cluster.records("flights")] == [b"JFK", b"LGA"]
@@ -70,7 +70,7 @@ def test_a_broker_is_killed_started_and_moved(cluster: FakeCluster) -> None:
         assert send(ours) == 2
 
 
-def test_a_paused_broker_answers_when_it_goes_on(cluster: FakeCluster) -> None:
+def test_a_paused_broker_answers_after_it_resumes(cluster: FakeCluster) -> None:
     leader = cluster.leader("flights")
     with producer(cluster) as ours:
         send(ours)
@@ -125,7 +125,7 @@ def test_groups_and_transactions(cluster: FakeCluster, protocol: str) -> None:
         assert consumer.committed([TopicPartition("flights", 0)])
 
 
-def test_the_oldest_records_go() -> None:
+def test_the_oldest_records_are_deleted() -> None:
     with FakeCluster(topics=["flights"], retention_bytes=2 * TRIMMED_EVERY) as small:
         with producer(small) as ours:
             offsets = [send(ours, bytes(100_000)) for _ in range(60)]
@@ -146,7 +146,7 @@ def test_the_oldest_records_go() -> None:
         ),
     ],
 )
-def test_what_admin_clients_ask_can_be_refused(
+def test_admin_requests_can_be_refused(
     cluster: FakeCluster, api: str, call: Callable[[Admin], object]
 ) -> None:
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
@@ -157,7 +157,7 @@ def test_what_admin_clients_ask_can_be_refused(
         call(admin)
 
 
-def test_misuse(cluster: FakeCluster) -> None:
+def test_misuse_raises_errors(cluster: FakeCluster) -> None:
     servers = cluster.bootstrap_servers
     with pytest.raises(IndexError, match="there is no broker 0; the ids are 1 to 3"):
         cluster.kill(0)
@@ -207,6 +207,6 @@ def test_misuse(cluster: FakeCluster) -> None:
         ({"retention_bytes": 1}, "retention_bytes must be"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, object], what: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, object], what: str) -> None:
     with pytest.raises(ValueError, match=what):
         FakeCluster(**options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Fetching Kafka's jars: what is listed and checked gets in, and nothing half-done stays."""
+"""Fetching Kafka's jars: only listed and verified jars are kept, and no partial downloads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class FakeDownload:
-    """Writes the jars as jgo would, and counts how often it was asked."""
+    """Write the jars as jgo would, and count the calls."""
 
     def __init__(self, content: dict[str, bytes]) -> None:
         self.content = content
@@ -99,10 +99,10 @@ def _open_to_all(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("meddle", [_exchange, _add, _remove, _open_to_all])
-def test_a_cache_that_somebody_changed_is_fetched_again(
+def test_a_modified_cache_is_fetched_again(
     cache: Path, monkeypatch: pytest.MonkeyPatch, meddle: Callable[[Path], str]
 ) -> None:
-    """R-IN-5: hashes are looked at when the jars are used, in each process."""
+    """R-IN-5: hashes are verified when the jars are used, in each process."""
     fake = use(monkeypatch, FakeDownload(CONTENT))
     folder = jars.fetch("4.3")
     why = meddle(folder)
@@ -118,7 +118,7 @@ def test_a_cache_that_somebody_changed_is_fetched_again(
     assert [path for path in cache.iterdir() if path.is_dir()] == [folder]
 
 
-def test_a_cache_that_others_may_fill_is_refused(cache: Path) -> None:
+def test_a_cache_that_others_may_write_to_is_refused(cache: Path) -> None:
     cache.mkdir()
     cache.chmod(0o775)
     with pytest.raises(ClusterStartError, match=r"chmod go-w"):
@@ -126,7 +126,7 @@ def test_a_cache_that_others_may_fill_is_refused(cache: Path) -> None:
     assert list(cache.iterdir()) == []
 
 
-def test_a_cache_behind_a_link_or_in_a_place_for_everybody_is_refused(
+def test_a_cache_behind_a_link_or_in_a_world_writable_place_is_refused(
     cache: Path, tmp_path: Path
 ) -> None:
     cache.symlink_to(tmp_path / "elsewhere")
@@ -140,7 +140,7 @@ def test_a_cache_behind_a_link_or_in_a_place_for_everybody_is_refused(
     tmp_path.chmod(0o700)
 
 
-def test_a_jar_with_other_content_is_refused_and_leaves_nothing(
+def test_a_jar_with_other_content_is_refused_and_deleted(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, FakeDownload({**CONTENT, "second": b"tampered"}))
@@ -153,7 +153,7 @@ def test_a_jar_with_other_content_is_refused_and_leaves_nothing(
     assert [path for path in cache.iterdir() if path.is_dir()] == []
 
 
-def test_what_a_killed_fetch_left_is_cleared_away(
+def test_files_of_an_interrupted_fetch_are_deleted(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, FakeDownload(CONTENT))
@@ -164,7 +164,7 @@ def test_what_a_killed_fetch_left_is_cleared_away(
     assert [path for path in cache.iterdir() if path.is_dir()] == [folder]
 
 
-def test_two_at_once_fetch_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_fetches_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = use(monkeypatch, FakeDownload(CONTENT))
     fake.go_on.clear()
     found: list[Path] = []
@@ -179,7 +179,7 @@ def test_two_at_once_fetch_once(cache: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert found == [cache / found[0].name] * 2
 
 
-def test_an_unlisted_jar_never_gets_in(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unlisted_jar_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Generous(FakeDownload):
         def __call__(self, work: Path, wanted: list[Jar]) -> None:
             super().__call__(work, wanted)
@@ -189,31 +189,31 @@ def test_an_unlisted_jar_never_gets_in(cache: Path, monkeypatch: pytest.MonkeyPa
     assert not (jars.fetch("4.3") / "extra.jar").exists()
 
 
-def test_a_short_version_is_the_newest_that_fits() -> None:
+def test_a_short_version_selects_the_newest_match() -> None:
     assert jars.resolve_version("4") == jars.versions()[-1]
     assert jars.resolve_version("4.1").startswith("4.1.")
 
 
 @pytest.mark.parametrize("version", ["3.8", "4.30", ""])
-def test_a_version_without_a_list_names_those_that_have_one(version: str) -> None:
+def test_the_error_for_an_unknown_version_lists_the_known_ones(version: str) -> None:
     with pytest.raises(JarsError, match=jars.DEFAULT_VERSION.replace(".", r"\.")):
         jars.resolve_version(version)
 
 
 @pytest.mark.parametrize("version", jars.versions())
-def test_the_committed_lists_hold_all_that_a_broker_needs(version: str) -> None:
+def test_the_committed_lists_contain_all_jars_of_a_broker(version: str) -> None:
     listed = jars.read_list(jars.LISTS / f"kafka-{version}.txt")
     assert all(len(bytes.fromhex(one.sha256)) == 32 for one in listed)
     kafka = {one.artifact for one in listed if one.version == version}
     assert {"kafka_2.13", "kafka-clients", "kafka-server"} <= kafka
     assert ("kafka-tools" in kafka) == (version not in jars.TOOLS_OF)
     assert set(jars.TOOLS_OF.values()) <= set(jars.versions()) - set(jars.TOOLS_OF)
-    # Without a binding a broker's log is empty.
+    # Without an SLF4J binding a broker writes no log.
     assert "log4j-slf4j-impl" in {one.artifact for one in listed}
 
 
 class Repository(BaseHTTPRequestHandler):
-    """A Maven repository on loopback that has what `files` contains, by path."""
+    """Serve `files` by path like a Maven repository, on loopback."""
 
     files: ClassVar[dict[str, bytes]] = {}
 
@@ -229,7 +229,7 @@ class Repository(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def repository(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
-    """The files of the repository that jgo's settings name instead of Maven Central."""
+    """Return the files of the repository that jgo's settings name instead of Maven Central."""
     paths = {name: f"/maven2/org/example/{name}/1.0/{name}-1.0.jar" for name in CONTENT}
     files = {paths[name]: content for name, content in CONTENT.items()}
     monkeypatch.setattr(Repository, "files", files)
@@ -260,7 +260,7 @@ def test_jars_come_from_the_repository_in_the_settings(
     assert [path for path in cache.iterdir() if path.is_dir()] == [folder]
 
 
-def test_a_classifier_and_an_extension_are_asked_for(
+def test_jars_with_a_classifier_or_an_extension_are_requested(
     repository: dict[str, bytes], tmp_path: Path
 ) -> None:
     one = dataclasses.replace(jar("first"), classifier="all", extension="tar.gz")
@@ -271,7 +271,7 @@ def test_a_classifier_and_an_extension_are_asked_for(
 
 @pytest.fixture
 def jgo_s_responses() -> Iterator[None]:
-    """Collect the response of status 404 that jgo leaves open, which another test would report."""
+    """Collect the 404 response that jgo leaves open, which another test would report."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -279,7 +279,7 @@ def jgo_s_responses() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("jgo_s_responses")
-def test_a_jar_that_no_repository_has_is_named_without_the_password(
+def test_an_unavailable_jar_is_named_without_the_password(
     cache: Path, repository: dict[str, bytes]
 ) -> None:
     del repository["/maven2/org/example/second/1.0/second-1.0.jar"]
@@ -290,7 +290,7 @@ def test_a_jar_that_no_repository_has_is_named_without_the_password(
     assert [path for path in cache.iterdir() if path.is_dir()] == []
 
 
-def test_without_a_connection_the_error_says_what_to_set(
+def test_without_a_connection_the_error_names_the_settings(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -306,7 +306,7 @@ def test_without_a_connection_the_error_says_what_to_set(
 @pytest.mark.parametrize(
     "url", ["htps://user:hidden@127.0.0.1/maven2", "http://user:hidden@[127.0.0.1/maven2"]
 )
-def test_a_mirror_that_is_no_url_is_named_without_the_password(
+def test_an_invalid_mirror_is_named_without_the_password(
     cache: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     """The errors of requests repeat the whole URL."""
@@ -316,7 +316,7 @@ def test_a_mirror_that_is_no_url_is_named_without_the_password(
     assert "hidden" not in "".join(traceback.format_exception(told.value))
 
 
-def test_settings_that_can_not_be_read_are_named_without_their_text(
+def test_the_error_for_unreadable_settings_omits_their_text(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name_mirror(cache, monkeypatch, "http://user:hidden%40word@127.0.0.1/maven2")
@@ -325,7 +325,7 @@ def test_settings_that_can_not_be_read_are_named_without_their_text(
     assert "hidden" not in "".join(traceback.format_exception(told.value))
 
 
-def test_without_jgo_the_error_is_the_line_to_type(
+def test_without_jgo_the_error_has_the_pip_command(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jgo.config", None)

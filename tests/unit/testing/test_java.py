@@ -1,4 +1,4 @@
-"""Which Java is taken: JAVA_HOME, PATH, the wheel; what is too old or broken is passed over."""
+"""Choice of Java: JAVA_HOME, then PATH, then the wheel. Versions that are too old are skipped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.testing.brokers.detached import state_file
 
 @pytest.fixture(autouse=True)
 def nothing_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without Java and without the wheel; tests add what they are about."""
+    """Hide each Java of the machine, and the wheel; tests add the ones they need."""
     java._find.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_HOME", "")
@@ -27,7 +27,7 @@ def nothing_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_home(home: Path, version: str) -> Path:
-    """Make a home whose java says `version`, and else prints its arguments, one a line."""
+    """Create a home whose java reports `version`, or else prints its arguments, one a line."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(
@@ -54,7 +54,7 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2"])
-def test_too_old_a_java_home_is_passed_over(
+def test_a_java_home_of_an_old_version_is_skipped(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_home(tmp_path / "old", version)))
@@ -75,7 +75,7 @@ def test_a_link_on_path_leads_to_the_real_home(
 
 
 @pytest.mark.slow
-def test_the_wheel_is_the_last_resort_and_loses_the_option_it_lacks(
+def test_the_wheel_is_used_last_and_without_unsupported_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_home(tmp_path / "it's a wheel" / "java-runtime", "25.0.2")
@@ -93,7 +93,7 @@ def test_the_wheel_is_the_last_resort_and_loses_the_option_it_lacks(
     assert done.stdout.split("\n")[:-1] == ["-Xmx1g", "-cp", "a b/*", "Main", ""]
 
 
-def test_no_java_says_where_it_was_looked_for(
+def test_the_error_without_java_lists_the_places_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_home(tmp_path / "old", "11.0.2")))
@@ -111,7 +111,7 @@ def test_the_environment_is_set_for_spark(tmp_path: Path, monkeypatch: pytest.Mo
     assert os.environ["JAVA_HOME"] == str(good)
 
 
-def test_the_cache_follows_xdg_only_where_it_is_absolute(
+def test_only_an_absolute_xdg_path_changes_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert java.cache_directory() == tmp_path / "cache" / "odradek"
@@ -120,10 +120,10 @@ def test_the_cache_follows_xdg_only_where_it_is_absolute(
     assert java.cache_directory() == tmp_path / ".cache" / "odradek"
 
 
-def test_a_user_without_a_home_has_a_cache_that_cannot_be_created(
+def test_a_user_without_a_home_gets_a_path_that_cannot_be_created(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in a container that runs with a user id of no user."""
+    """As in a container that runs with an unknown user id."""
 
     def unknown(uid: int) -> None:
         raise KeyError(uid)

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures, markers, reports; and that it costs nothing where it isn't used."""
+"""The pytest plugin: fixtures, markers and reports, and its cost for tests that don't use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek.testing.errors import JavaNotFoundError
 pytest_plugins = ["pytester"]
 
 LOADED = simulated.KafkaSimulation
-"""Before pytester runs anything: see test_docs_testing."""
+"""Set before pytester runs anything: see test_docs_testing."""
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
@@ -33,7 +33,7 @@ def test_the_plugin_is_found_by_its_entry_point(pytester: pytest.Pytester) -> No
 
 
 @pytest.mark.slow
-def test_it_is_light_where_it_is_not_used(pytester: pytest.Pytester) -> None:
+def test_the_unused_plugin_imports_no_heavy_modules(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import sys
@@ -53,7 +53,7 @@ def test_it_is_light_where_it_is_not_used(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
-def test_the_names_of_the_room_are_there() -> None:
+def test_the_testing_package_exports_its_names() -> None:
     code = (
         "import odradek.testing, sys;"
         "assert 'odradek.testing.local_cluster' not in sys.modules;"
@@ -89,7 +89,7 @@ def test_options_of_the_marker_and_of_the_command_line(pytester: pytest.Pytester
     run(pytester, "--kafka-seed=7").assert_outcomes(passed=2)
 
 
-def test_a_failure_shows_what_went_on(pytester: pytest.Pytester) -> None:
+def test_a_failure_shows_the_events(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         def test_it(kafka_simulation):
@@ -111,7 +111,7 @@ def test_a_failure_shows_what_went_on(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_a_broken_rule_is_an_error_of_the_test(pytester: pytest.Pytester) -> None:
+def test_a_violated_rule_is_an_error_of_the_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -130,7 +130,7 @@ def test_a_broken_rule_is_an_error_of_the_test(pytester: pytest.Pytester) -> Non
     done.stdout.fnmatch_lines(["*Violation: dialled too soon"])
 
 
-def test_clients_are_closed_and_nothing_stays_behind(pytester: pytest.Pytester) -> None:
+def test_clients_are_closed_after_the_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import odradek
@@ -225,7 +225,7 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SharedClusters(brokers=2)
 
 
-def test_clusters_are_shared_by_their_options(clusters: Any) -> None:
+def test_clusters_are_shared_by_equal_options(clusters: Any) -> None:
     with clusters:
         first = clusters.shared({})
         assert clusters.shared({}) is first
@@ -238,7 +238,7 @@ def test_clusters_are_shared_by_their_options(clusters: Any) -> None:
     assert own.closed
 
 
-def test_what_a_test_broke_is_put_right(clusters: Any) -> None:
+def test_changes_of_a_test_are_undone(clusters: Any) -> None:
     cluster = clusters.shared({})
     cluster.running = (1,)
     cluster.cluster_id = "foreign"
@@ -247,7 +247,7 @@ def test_what_a_test_broke_is_put_right(clusters: Any) -> None:
     assert cluster.running == (0, 1)
 
 
-def test_what_cannot_be_put_right_is_replaced(clusters: Any) -> None:
+def test_a_cluster_that_cannot_be_restored_is_replaced(clusters: Any) -> None:
     cluster = clusters.shared({})
     cluster.running, cluster.broken = (1,), True
     with pytest.raises(RuntimeError, match="doesn't start"):

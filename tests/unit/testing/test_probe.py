@@ -1,4 +1,4 @@
-"""The probe reads Kafka's Metadata v1 answer as Kafka lays it out."""
+"""The probe parses Kafka's Metadata v1 response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def partition(leader: int, replicas: list[int]) -> MetadataResponsePartition:
     return MetadataResponsePartition(leader_id=leader, replica_nodes=replicas, isr_nodes=[leader])
 
 
-def test_brokers_controller_and_partitions_without_a_leader() -> None:
+def test_brokers_controller_and_leaderless_partitions_are_parsed() -> None:
     answer = MetadataResponse(
         brokers=[
             MetadataResponseBroker(0, "127.1.2.10", 1234),
@@ -44,13 +44,13 @@ def test_brokers_controller_and_partitions_without_a_leader() -> None:
     )
 
 
-def test_a_broker_that_knows_nobody() -> None:
+def test_a_response_without_brokers_is_parsed() -> None:
     data = b"\x00\x00\x00\x01" + b"".join(bytes(part) for part in MetadataResponse().encode(1))
     assert parse(data) == ClusterView({}, -1, 0, 0)
 
 
 @pytest.mark.parametrize(("code", "text"), [(0, None), (38, "too many copies")])
-def test_what_became_of_a_topic(code: int, text: str | None) -> None:
+def test_the_result_of_creating_a_topic_is_parsed(code: int, text: str | None) -> None:
     topic = CreatableTopicResult(name="tópic", error_code=code, error_message=text)
     answer = CreateTopicsResponse(throttle_time_ms=7, topics=[topic])
     data = b"\x00\x00\x00\x01" + b"".join(bytes(part) for part in answer.encode(2))

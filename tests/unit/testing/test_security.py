@@ -1,4 +1,4 @@
-"""What a secured cluster tells its brokers and its clients."""
+"""Settings that a secured cluster passes to its brokers and clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broker(tmp_path: Path, inner: Address | None = INNER) -> LocalBroker:
 
 
 def written(security: Security, tmp_path: Path) -> dict[str, str]:
-    """The properties that a broker gets."""
+    """Return the properties that a broker gets."""
     security.prepare(tmp_path)
     one = broker(tmp_path, INNER if security.secured else None)
     security.certify(one)
@@ -53,7 +53,7 @@ def test_a_plaintext_cluster_has_two_listeners_and_no_certificates(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["server.properties"]
 
 
-def test_only_the_user_reads_what_brokers_are_configured_with(tmp_path: Path) -> None:
+def test_broker_configurations_are_readable_by_the_user_only(tmp_path: Path) -> None:
     security = Security("SASL_PLAINTEXT", ["PLAIN"], {"alice": "a-secret"})
     path = broker(tmp_path).properties
     path.write_text("older, and open to all")
@@ -64,7 +64,7 @@ def test_only_the_user_reads_what_brokers_are_configured_with(tmp_path: Path) ->
         path.unlink()
 
 
-def test_brokers_talk_among_themselves_in_plaintext(tmp_path: Path) -> None:
+def test_brokers_communicate_in_plaintext(tmp_path: Path) -> None:
     security = Security("SASL_SSL", ["PLAIN", "SCRAM-SHA-256"], {"alice": "a-secret"})
     found = written(security, tmp_path)
     assert found["listener.security.protocol.map"] == (
@@ -85,13 +85,13 @@ def test_brokers_talk_among_themselves_in_plaintext(tmp_path: Path) -> None:
     assert Path(found["listener.name.client.ssl.keystore.location"]).is_file()
 
 
-def test_with_acls_nobody_comes_in_where_the_brokers_do(tmp_path: Path) -> None:
-    """A plaintext listener there would make every local user a super user."""
+def test_with_acls_the_inner_listeners_require_a_login(tmp_path: Path) -> None:
+    """A plaintext listener would make every local user a super user."""
     securities = [
         Security("SASL_SSL", ["PLAIN"], {"alice": "a-secret"}, acls=True) for _ in range(2)
     ]
     logins = [security.inner_login for security in securities]
-    assert logins[0] != logins[1]  # made anew for each cluster
+    assert logins[0] != logins[1]  # generated for each cluster
     found = written(securities[0], tmp_path)
     assert found["listener.security.protocol.map"] == (
         "CLIENT:SASL_SSL,INNER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"
@@ -109,7 +109,7 @@ def test_with_acls_nobody_comes_in_where_the_brokers_do(tmp_path: Path) -> None:
     assert logins[0][0] not in str(securities[0].users)
 
 
-def test_arguments_of_tools_stand_in_a_file_of_this_user(tmp_path: Path) -> None:
+def test_arguments_of_tools_are_in_a_private_file(tmp_path: Path) -> None:
     java = JavaSetup(tmp_path, tmp_path / "jars", tmp_path)
     argument = r'[name=a,password="quoted \ word"]'
     command = java.command("some.Main", ["--add-scram", argument], tmp_path / "log4j")
@@ -117,13 +117,13 @@ def test_arguments_of_tools_stand_in_a_file_of_this_user(tmp_path: Path) -> None
     assert hidden == [command[0], f"@{tmp_path / 'tool-0.args'}"]
     assert stat.S_IMODE((tmp_path / "tool-0.args").stat().st_mode) == 0o600
     lines = (tmp_path / "tool-0.args").read_text().splitlines()
-    # As Java reads such files: a word in quotes on each line, backslashes before both of these.
+    # In the format of Java's argument files: a quoted word per line, with backslashes escaped.
     assert lines[-2:] == ['"--add-scram"', r'"[name=a,password=\"quoted \\ word\"]"']
     assert len(lines) == len(command) - 1
 
 
 class ShownKeeper:
-    """Starts nothing, and remembers what `ps` would have shown, and what stood in the file."""
+    """Start nothing; record the command line that `ps` would show, and the argument file."""
 
     pid = 1
 
@@ -141,7 +141,7 @@ class ShownKeeper:
         return child
 
 
-def test_no_password_stands_in_ps_while_a_tool_runs(tmp_path: Path) -> None:
+def test_ps_shows_no_password_while_a_tool_runs(tmp_path: Path) -> None:
     security = Security("SASL_PLAINTEXT", ["SCRAM-SHA-256"], {"alice": "a-secret"})
     keeper = ShownKeeper()
     brokers = BrokerSet(
@@ -159,7 +159,7 @@ def test_no_password_stands_in_ps_while_a_tool_runs(tmp_path: Path) -> None:
     assert list(brokers.directory.glob("*.args")) == []
 
 
-def test_the_words_of_each_client(tmp_path: Path) -> None:
+def test_settings_are_in_the_format_of_each_client(tmp_path: Path) -> None:
     security = Security("SASL_SSL", MECHANISMS[:4], {"alice": "a-secret"}, "required")
     security.prepare(tmp_path)
     java = security.java(mechanism="SCRAM-SHA-256", stores="PKCS12")
@@ -181,13 +181,13 @@ def test_the_words_of_each_client(tmp_path: Path) -> None:
         assert words == {}
 
 
-def test_tokens_may_be_as_short_as_one_wishes() -> None:
+def test_tokens_may_expire_soon() -> None:
     _, ends = unsecured_token("alice", lifetime=-5)
     assert ends < time.time()
     assert token_function("alice", 9)()[1] == pytest.approx(time.time() + 9, abs=2)
 
 
-def test_a_password_is_changed_for_both_sides() -> None:
+def test_a_changed_password_applies_to_brokers_and_clients() -> None:
     security = Security("SASL_PLAINTEXT", ["SCRAM-SHA-256", "PLAIN"], {"alice": "first"})
     assert security.change_password("alice", "second") == ["SCRAM-SHA-256"]
     assert security.librdkafka()["sasl.password"] == "second"
@@ -209,7 +209,7 @@ def test_a_password_is_changed_for_both_sides() -> None:
         ({"security": "SASL_SSL", "users": {"alice": ""}}, "names and passwords"),
     ],
 )
-def test_what_doesnt_fit_together_is_refused_before_anything_starts(
+def test_conflicting_options_are_refused_before_the_start(
     options: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(ValueError, match=why):

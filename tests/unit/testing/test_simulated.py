@@ -1,4 +1,4 @@
-"""`KafkaSimulation`: clients of a test and of the code under test in one virtual world."""
+"""`KafkaSimulation`: clients of a test and of the code under test in one simulation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def simulation() -> Iterator[KafkaSimulation]:
     made.verify()
 
 
-def test_factories_take_configurations_as_the_classes_do(simulation: KafkaSimulation) -> None:
+def test_factories_accept_configurations_like_the_classes(simulation: KafkaSimulation) -> None:
     assert isinstance(simulation.producer({"linger.ms": 0}), Producer)
     assert isinstance(simulation.consumer(client_id="c", auto_offset_reset="earliest"), Consumer)
     admin = simulation.admin({"client.id": "a"}, request_timeout_ms=5000)
@@ -32,7 +32,7 @@ def test_factories_take_configurations_as_the_classes_do(simulation: KafkaSimula
         simulation.producer({"lingerms": 1})
 
 
-def test_verbs_and_questions_are_the_clusters(simulation: KafkaSimulation) -> None:
+def test_methods_of_the_cluster_are_available(simulation: KafkaSimulation) -> None:
     simulation.create_topic("t", partitions=2)
     assert list(simulation.topics) == ["t"]
     simulation.crash(1)
@@ -41,7 +41,7 @@ def test_verbs_and_questions_are_the_clusters(simulation: KafkaSimulation) -> No
         _ = simulation.no_such_verb
 
 
-def test_records_to_arrange_and_to_assert(simulation: KafkaSimulation) -> None:
+def test_records_can_be_produced_and_read_directly(simulation: KafkaSimulation) -> None:
     simulation.create_topic("t", partitions=2)
     simulation.produce("t", [b"a", b"b"], partition=1)
     simulation.produce("t", [None, b"c"], partition=0, key=b"k")
@@ -54,7 +54,7 @@ def test_records_to_arrange_and_to_assert(simulation: KafkaSimulation) -> None:
     assert simulation.now == pytest.approx(begin + 3.0, abs=0.05)
 
 
-def test_code_that_makes_its_own_clients_lives_here(simulation: KafkaSimulation) -> None:
+def test_clients_created_by_other_code_are_simulated(simulation: KafkaSimulation) -> None:
     simulation.create_topic("t")
     servers = simulation.bootstrap_servers
     with Producer({"bootstrap.servers": servers}) as producer:
@@ -69,7 +69,7 @@ def test_code_that_makes_its_own_clients_lives_here(simulation: KafkaSimulation)
 
 
 @pytest.mark.parametrize("servers", ["kafka.prod.example:9094", "127.0.0.1:9092", "[::1]:9092"])
-def test_it_answers_for_other_addresses(simulation: KafkaSimulation, servers: str) -> None:
+def test_other_addresses_may_be_simulated(simulation: KafkaSimulation, servers: str) -> None:
     simulation.answer_for(f"{servers},kafka-2.example:9092")
     for one in (servers, "kafka-2.example:9092"):
         with Admin(bootstrap_servers=one) as admin:
@@ -102,11 +102,11 @@ def test_clients_of_other_threads_are_refused(simulation: KafkaSimulation) -> No
     assert "kafka_cluster" in str(errors[0])
 
 
-def test_outside_of_it_clients_are_real_ones() -> None:
+def test_after_the_simulation_clients_are_real() -> None:
     with KafkaSimulation() as simulation:
         servers = simulation.bootstrap_servers
         with KafkaSimulation() as inner, Admin(bootstrap_servers=servers) as admin:
-            admin.list_topics()  # the latest one answers
+            admin.list_topics()  # the latest simulation answers
             assert inner.now > 0
             assert simulation.now == 0
         with Admin(bootstrap_servers=servers) as admin:
@@ -116,14 +116,14 @@ def test_outside_of_it_clients_are_real_ones() -> None:
         assert not isinstance(admin._host, SimulatedHost)
 
 
-def test_a_second_cluster(simulation: KafkaSimulation) -> None:
+def test_a_second_cluster_has_its_own_id(simulation: KafkaSimulation) -> None:
     other = simulation.new_cluster("other", brokers=1)
     with Admin(bootstrap_servers="other.simulated:9092") as admin:
         assert admin.describe_cluster(5.0).cluster_id == other.cluster_id
     assert other.cluster_id != simulation.cluster_id
 
 
-def test_time(simulation: KafkaSimulation) -> None:
+def test_virtual_time_advances_on_request(simulation: KafkaSimulation) -> None:
     seen: list[float] = []
     stop = simulation.every(1.0, lambda: seen.append(simulation.now))
     simulation.after(3.5, stop)
@@ -137,7 +137,7 @@ def test_time(simulation: KafkaSimulation) -> None:
     assert not simulation.run_while(lambda: True, limit=1.0)
 
 
-def test_what_is_left_at_the_end_does_no_harm() -> None:
+def test_remaining_work_at_the_end_does_no_harm() -> None:
     with KafkaSimulation() as simulation:
         simulation.create_topic("t")
         producers = [simulation.producer(name=name) for name in "abc"]
@@ -152,7 +152,7 @@ def test_what_is_left_at_the_end_does_no_harm() -> None:
     assert all(host.closed for host in simulation.world.hosts.values())
 
 
-def test_an_action_that_fails_fails_the_call_that_waits(simulation: KafkaSimulation) -> None:
+def test_a_failing_planned_action_fails_the_waiting_call(simulation: KafkaSimulation) -> None:
     simulation.create_topic("t")
     consumer = simulation.consumer()
     consumer.assign([TopicPartition("t", 0)])
@@ -164,7 +164,7 @@ def test_an_action_that_fails_fails_the_call_that_waits(simulation: KafkaSimulat
 
 
 @pytest.mark.slow
-def test_a_loop_that_never_waits_is_found(simulation: KafkaSimulation) -> None:
+def test_an_endless_loop_is_detected(simulation: KafkaSimulation) -> None:
     simulation.create_topic("t")
     consumer = simulation.consumer()
     consumer.assign([TopicPartition("t", 0)])
@@ -174,7 +174,7 @@ def test_a_loop_that_never_waits_is_found(simulation: KafkaSimulation) -> None:
             consumer.poll(0.0)
 
 
-def test_a_consumer_works_inside_its_calls_only(simulation: KafkaSimulation) -> None:
+def test_a_consumer_works_only_inside_its_calls(simulation: KafkaSimulation) -> None:
     simulation.create_topic("t")
     consumer = simulation.consumer()
     consumer.assign([TopicPartition("t", 0)])
@@ -184,12 +184,12 @@ def test_a_consumer_works_inside_its_calls_only(simulation: KafkaSimulation) -> 
     assert simulation.world.dials
 
 
-def test_links_of_ones_own(simulation: KafkaSimulation) -> None:
+def test_a_link_may_be_slow(simulation: KafkaSimulation) -> None:
     simulation.admin(link=LinkProfile(latency=0.3)).describe_cluster(20.0)
     assert simulation.now > 3.0
 
 
-def test_rules_that_break_are_found(simulation: KafkaSimulation) -> None:
+def test_violated_rules_are_reported(simulation: KafkaSimulation) -> None:
     client = simulation.admin()
     client.list_topics()
     assert len(simulation.report().splitlines()) > 10

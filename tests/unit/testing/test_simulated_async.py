@@ -1,4 +1,4 @@
-"""Coroutines in a simulation: `run`, loops, tests that are coroutines, beside sync clients."""
+"""Coroutines in a simulation: `run`, event loops, async tests, together with sync clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def simulation() -> Iterator[KafkaSimulation]:
     made.verify()
 
 
-def test_a_coroutine_runs_in_the_worlds_time(simulation: KafkaSimulation) -> None:
+def test_a_coroutine_runs_in_virtual_time(simulation: KafkaSimulation) -> None:
     async def main() -> str:
         assert isinstance(asyncio.get_running_loop(), VirtualLoop)
         await asyncio.sleep(30.0)
@@ -35,7 +35,7 @@ def test_a_coroutine_runs_in_the_worlds_time(simulation: KafkaSimulation) -> Non
     assert simulation.now == 30.0
 
 
-def test_outcomes_of_a_sync_producer_are_awaited(simulation: KafkaSimulation) -> None:
+def test_futures_of_a_sync_producer_can_be_awaited(simulation: KafkaSimulation) -> None:
     async def main() -> list[int]:
         with Producer({"bootstrap.servers": simulation.bootstrap_servers}) as producer:
             simulation.after(0.2, simulation.move)
@@ -49,7 +49,7 @@ def test_outcomes_of_a_sync_producer_are_awaited(simulation: KafkaSimulation) ->
     assert simulation.now > 5.0
 
 
-def test_beside_the_background_work_of_sync_clients(simulation: KafkaSimulation) -> None:
+def test_a_coroutine_runs_beside_sync_clients(simulation: KafkaSimulation) -> None:
     simulation.every(0.5, lambda: simulation.send("t", b"x"))
 
     async def main() -> int:
@@ -59,7 +59,7 @@ def test_beside_the_background_work_of_sync_clients(simulation: KafkaSimulation)
     assert simulation.run(main()) == 20
 
 
-def test_a_sync_call_in_a_coroutine_blocks_the_loop_virtually(simulation: KafkaSimulation) -> None:
+def test_a_sync_call_in_a_coroutine_blocks_the_loop(simulation: KafkaSimulation) -> None:
     consumer = simulation.consumer(auto_offset_reset="earliest")
     consumer.assign([TopicPartition("t", 0)])
 
@@ -81,7 +81,7 @@ def test_a_sync_call_in_a_coroutine_blocks_the_loop_virtually(simulation: KafkaS
     assert simulation.run(main()) == [0.0, 3.5, 4.5]
 
 
-def test_a_client_belongs_to_its_loop_as_a_real_one_does(simulation: KafkaSimulation) -> None:
+def test_an_asyncio_client_belongs_to_one_loop(simulation: KafkaSimulation) -> None:
     settings = {"bootstrap.servers": simulation.bootstrap_servers}
     admin, unused = AsyncAdmin(settings), AsyncAdmin(settings)
     loop = simulation.new_loop()
@@ -104,8 +104,8 @@ def test_a_client_belongs_to_its_loop_as_a_real_one_does(simulation: KafkaSimula
     simulation.run(unused.close())
 
 
-def test_sync_clients_work_in_jobs(simulation: KafkaSimulation) -> None:
-    """As handlers of FastAPI's that are plain functions do."""
+def test_sync_clients_work_in_executor_jobs(simulation: KafkaSimulation) -> None:
+    """FastAPI runs handlers that are plain functions like this."""
     producer = simulation.producer(linger_ms=5)
     settings = {"bootstrap.servers": simulation.bootstrap_servers}
 
@@ -146,7 +146,7 @@ def test_sync_clients_work_in_jobs(simulation: KafkaSimulation) -> None:
     simulation.run(main())
 
 
-def test_jobs_that_call_sync_clients_leave_the_same_trace_each_time() -> None:
+def test_jobs_with_sync_clients_are_reproducible() -> None:
     def lines() -> list[str]:
         with KafkaSimulation(seed=3) as simulation:
             simulation.create_topic("t")
@@ -178,12 +178,12 @@ def test_sync_calls_in_other_threads_are_refused(simulation: KafkaSimulation) ->
     async def main() -> None:
         for call in calls:
             with ThreadPoolExecutor() as pool, pytest.raises(IllegalStateError, match="to_thread"):
-                pool.submit(call).result(30.0)  # the loop knows nothing of it
+                pool.submit(call).result(30.0)  # the loop is unaware of the pool
 
     simulation.run(main())
 
 
-def test_the_trace_is_the_same_each_time() -> None:
+def test_the_trace_is_reproducible() -> None:
     def lines() -> list[str]:
         with KafkaSimulation(seed=7) as simulation:
             simulation.create_topic("t", partitions=3)
@@ -207,7 +207,7 @@ def test_the_trace_is_the_same_each_time() -> None:
     assert first == lines()
 
 
-def test_limits(simulation: KafkaSimulation) -> None:
+def test_runs_have_a_time_limit(simulation: KafkaSimulation) -> None:
     with pytest.raises(StuckError, match="is still running after 3600 virtual seconds"):
         simulation.run(asyncio.sleep(3601.0))
     simulation.run(asyncio.sleep(3601.0), limit=4000.0)
@@ -233,7 +233,7 @@ def test_loop_factories_for_pytest_asyncio() -> None:
 
 
 @pytest.mark.slow
-def test_tests_that_are_coroutines(pytester: pytest.Pytester) -> None:
+def test_async_tests_run_in_virtual_time(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import asyncio
@@ -275,7 +275,7 @@ def test_tests_that_are_coroutines(pytester: pytest.Pytester) -> None:
                 "waiting:"
             ),
             "*StuckError: the run is stuck: no event is left, and these tasks are waiting:",
-            "*test_failing (test_tests_that_are_coroutines.py:*",
+            "*test_failing (test_async_tests_run_in_virtual_time.py:*",
             "*- kafka_simulation -*",
             "the last * events of admin:",
         ]

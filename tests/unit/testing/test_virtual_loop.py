@@ -1,4 +1,4 @@
-"""`VirtualLoop`: programs of asyncio alone, in the time of a world."""
+"""`VirtualLoop`: asyncio programs without clients in a world's virtual time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_sleeping_takes_virtual_time_only(world: World) -> None:
     assert world.now == 86400.0
 
 
-def test_timers_of_one_instant_keep_the_order_in_which_they_were_planned(world: World) -> None:
+def test_timers_of_one_instant_fire_in_the_order_of_their_creation(world: World) -> None:
     async def main() -> list[Any]:
         seen: list[Any] = []
         loop = asyncio.get_running_loop()
@@ -75,7 +75,7 @@ def test_timers_of_one_instant_keep_the_order_in_which_they_were_planned(world: 
     assert run(world, main()) == [i for i in range(50) if i % 3]
 
 
-def test_what_the_world_does_at_an_instant_comes_before_the_loops_timers(world: World) -> None:
+def test_events_of_the_world_precede_timers_of_the_same_instant(world: World) -> None:
     seen: list[str] = []
 
     async def main() -> None:
@@ -89,7 +89,7 @@ def test_what_the_world_does_at_an_instant_comes_before_the_loops_timers(world: 
     assert seen == ["second event", "callback of the first event", "timer"]
 
 
-def test_events_of_the_world_go_on_while_the_loop_is_busy(world: World) -> None:
+def test_events_of_the_world_happen_while_the_loop_is_busy(world: World) -> None:
     async def main() -> int:
         seen: list[None] = []
         world.after(0.0, lambda: seen.append(None))
@@ -103,7 +103,7 @@ def test_events_of_the_world_go_on_while_the_loop_is_busy(world: World) -> None:
     assert world.now == 0.0
 
 
-def test_times_that_are_hard_to_tell_apart(world: World) -> None:
+def test_nearly_equal_times_keep_their_order(world: World) -> None:
     world.run_until(1e9 + 0.1)
 
     async def main() -> list[float]:
@@ -117,7 +117,7 @@ def test_times_that_are_hard_to_tell_apart(world: World) -> None:
     assert run(world, main()) == [0, 1, 1]
 
 
-def test_an_action_that_fails_fails_the_run(world: World) -> None:
+def test_a_failing_action_fails_the_run(world: World) -> None:
     async def main() -> None:
         world.after(2.0, lambda: [][0])
         await asyncio.sleep(5.0)
@@ -127,7 +127,7 @@ def test_an_action_that_fails_fails_the_run(world: World) -> None:
     assert world.now == 2.0
 
 
-def test_two_loops_after_each_other_share_the_time(world: World) -> None:
+def test_consecutive_loops_share_the_time(world: World) -> None:
     run(world, asyncio.sleep(5.0))
     run(world, asyncio.sleep(5.0))
     assert world.now == 10.0
@@ -137,7 +137,7 @@ def test_two_loops_after_each_other_share_the_time(world: World) -> None:
 
 
 async def tools() -> list[Any]:
-    """A program that uses most of asyncio."""
+    """Run a program that uses most of asyncio."""
     loop = asyncio.get_running_loop()
     seen: list[Any] = []
     line: asyncio.Queue[int] = asyncio.Queue(2)
@@ -185,14 +185,14 @@ async def tools() -> list[Any]:
     seen.append((len(done), len(pending)))
     seen.append(await asyncio.shield(asyncio.sleep(1.0, "shielded")))
     left = numbers()
-    seen.append(await anext(left))  # and left to the loop's end
+    seen.append(await anext(left))  # left for the end of the loop
     for task in pending:
         task.cancel()
     seen.append(loop.time())
     return [str(line) for line in seen]
 
 
-def test_asyncios_tools_work_and_each_run_is_the_same() -> None:
+def test_tools_of_asyncio_work_reproducibly() -> None:
     runs = [run(World(seed), tools()) for seed in range(3)]
     assert runs[0] == runs[1] == runs[2]
     assert "numbers ended" in runs[0]
@@ -200,8 +200,8 @@ def test_asyncios_tools_work_and_each_run_is_the_same() -> None:
     assert runs[0][-4:-1] == ["(5, 5)", "shielded", "0"]
 
 
-def test_sets_of_tasks_and_their_ends_have_an_order() -> None:
-    """By their addresses in memory it would be another one in each run."""
+def test_sets_of_tasks_have_a_reproducible_order() -> None:
+    """Ordered by address in memory, they would differ between runs."""
 
     async def main() -> None:
         async def wait(number: int) -> int:
@@ -226,18 +226,18 @@ def test_sets_of_tasks_and_their_ends_have_an_order() -> None:
     assert len(runs[0]) == 600
 
 
-def test_debug_mode(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_debug_mode_reports_slow_callbacks(world: World, caplog: pytest.LogCaptureFixture) -> None:
     assert run(World(), tools(), debug=True) == run(World(), tools())
 
     async def main() -> None:
-        world.advance(3.0)  # as a sync call of a client does: it blocks the loop, virtually
+        world.advance(3.0)  # blocks the loop in virtual time, as a sync call of a client does
 
     run(world, main(), debug=True)
     assert "took 3.000 seconds" in caplog.text
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="eager_task_factory came with 3.12")
-def test_eager_tasks(world: World) -> None:
+def test_eager_tasks_work(world: World) -> None:
     async def main() -> list[Any]:
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
         return await tools()
@@ -245,7 +245,7 @@ def test_eager_tasks(world: World) -> None:
     assert run(world, main()) == run(World(), tools())
 
 
-def test_a_generator_that_is_left_is_closed_at_the_end(world: World) -> None:
+def test_an_abandoned_generator_is_closed_at_the_end(world: World) -> None:
     seen: list[float] = []
 
     async def numbers() -> AsyncIterator[int]:
@@ -265,7 +265,7 @@ def test_a_generator_that_is_left_is_closed_at_the_end(world: World) -> None:
     assert seen == [7.0]
 
 
-def test_cancelled_from_outside(world: World) -> None:
+def test_a_task_can_be_cancelled_from_outside(world: World) -> None:
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -280,10 +280,10 @@ def test_cancelled_from_outside(world: World) -> None:
     assert world.now == 5.0
 
 
-# Programs that come to no end
+# Programs that never end
 
 
-def test_nothing_can_happen_any_more(world: World) -> None:
+def test_a_run_without_further_events_is_stuck(world: World) -> None:
     async def waits_for_good() -> None:
         await asyncio.Event().wait()
 
@@ -327,7 +327,7 @@ def test_a_run_has_a_limit(world: World, by: str) -> None:
     assert world.now == 600.0
 
 
-def test_the_tasks_of_a_run_that_was_stuck_are_cancelled(world: World) -> None:
+def test_tasks_of_a_stuck_run_are_cancelled(world: World) -> None:
     seen: list[float] = []
 
     async def main() -> None:
@@ -342,7 +342,7 @@ def test_the_tasks_of_a_run_that_was_stuck_are_cancelled(world: World) -> None:
     assert seen == [1.0]
 
 
-def test_a_loop_that_never_waits_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_never_waits_is_detected(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(virtual_loop, "MAX_ROUNDS_AT_ONCE", 1000)
 
     async def main() -> None:
@@ -357,7 +357,7 @@ def test_a_loop_that_never_waits_is_found(world: World, monkeypatch: pytest.Monk
 
 
 class Step:
-    """Lets a thread wait for the test, in real time."""
+    """Block a thread until the test continues it, in real time."""
 
     def __init__(self) -> None:
         self._gate: queue.Queue[None] = queue.Queue()
@@ -369,7 +369,7 @@ class Step:
         self._gate.get(timeout=30.0)
 
 
-def test_virtual_time_stands_still_while_a_job_runs(world: World) -> None:
+def test_virtual_time_stops_while_a_job_runs(world: World) -> None:
     async def main() -> list[Any]:
         seen: list[Any] = []
         step = Step()
@@ -384,9 +384,9 @@ def test_virtual_time_stands_still_while_a_job_runs(world: World) -> None:
     assert run(world, main()) == [(0.0, "job"), (0.001, "timer")]
 
 
-def test_a_jobs_end_comes_when_the_loop_has_nothing_else_to_do(world: World) -> None:
+def test_a_finished_job_is_noticed_after_all_ready_callbacks(world: World) -> None:
     async def busy(seen: list[str], ended: Future[None]) -> None:
-        ended.result(timeout=30.0)  # in the loop: the job is through before the next round
+        ended.result(timeout=30.0)  # the job ends before the next iteration
         for i in range(10):
             seen.append(str(i))
             await asyncio.sleep(0)
@@ -403,7 +403,7 @@ def test_a_jobs_end_comes_when_the_loop_has_nothing_else_to_do(world: World) -> 
     assert run(world, main()) == [*map(str, range(10)), "job"]
 
 
-def test_a_restless_loop_hears_of_jobs_too(world: World) -> None:
+def test_a_finished_job_is_noticed_by_a_busy_loop(world: World) -> None:
     async def main() -> str:
         job = asyncio.get_running_loop().run_in_executor(None, str, 7)
         while not job.done():
@@ -413,7 +413,7 @@ def test_a_restless_loop_hears_of_jobs_too(world: World) -> None:
     assert run(world, main()) == "7"
 
 
-def test_executors_of_ones_own_and_what_jobs_raise(world: World) -> None:
+def test_custom_executors_work_and_exceptions_of_jobs_are_raised(world: World) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, "mine") as pool:
@@ -431,7 +431,7 @@ def test_executors_of_ones_own_and_what_jobs_raise(world: World) -> None:
     run(world, main())
 
 
-def test_a_job_that_was_given_up_still_holds_the_time(world: World) -> None:
+def test_a_cancelled_job_still_stops_the_time(world: World) -> None:
     async def main() -> list[float]:
         step, seen = Step(), list[float]()
 
@@ -469,7 +469,7 @@ def test_a_job_may_wait_for_a_coroutine(world: World) -> None:
     assert run(world, main()) == [[1.0, 21.0, 321.0]] * 2
 
 
-def test_jobs_that_wait_for_a_thread_hold_up_nobody(world: World) -> None:
+def test_jobs_that_wait_for_a_free_thread_do_not_stop_the_time(world: World) -> None:
     async def later() -> float:
         await asyncio.sleep(1.0)
         return world.now
@@ -486,9 +486,7 @@ def test_jobs_that_wait_for_a_thread_hold_up_nobody(world: World) -> None:
     assert run(world, main()) == [1.0, 1.0, 2.0, 2.0, 3.0]
 
 
-def test_threads_that_nobody_told_of_are_waited_for_when_nothing_else_can_happen(
-    world: World,
-) -> None:
+def test_an_idle_loop_waits_for_unknown_threads(world: World) -> None:
     async def main() -> str:
         loop = asyncio.get_running_loop()
         arrived: asyncio.Future[str] = loop.create_future()
@@ -509,7 +507,7 @@ def test_threads_that_nobody_told_of_are_waited_for_when_nothing_else_can_happen
     assert run(world, main()) == "called"
 
 
-def test_what_was_called_before_the_run_is_done_in_it(world: World) -> None:
+def test_a_callback_scheduled_before_the_run_is_called_in_it(world: World) -> None:
     loop = VirtualLoop(world)
     seen: list[int] = []
     loop.call_soon_threadsafe(seen.append, 1)
@@ -520,7 +518,7 @@ def test_what_was_called_before_the_run_is_done_in_it(world: World) -> None:
         loop.call_soon_threadsafe(seen.append, 2)
 
 
-def test_patience_with_jobs_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_job_has_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_threads, "PATIENCE", 0.01)
     step = Step()
 
@@ -537,8 +535,8 @@ def test_patience_with_jobs_ends(world: World, monkeypatch: pytest.MonkeyPatch) 
         run(world, main())
 
 
-def test_a_thread_of_anyio_is_at_work_unless_it_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shape that anyio's threads have; with anyio itself: test_async_plugins."""
+def test_a_busy_thread_of_anyio_stops_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tested with a copy of anyio's interface; test_async_plugins uses anyio itself."""
     loop = VirtualLoop(World())
 
     class Worker(threading.Thread):
@@ -570,11 +568,11 @@ def test_a_thread_of_anyio_is_at_work_unless_it_is_idle(monkeypatch: pytest.Monk
     other.loop.close()
 
 
-# What it isn't for
+# Unsupported methods
 
 
 @pytest.mark.parametrize("name", NOT_HERE)
-def test_what_it_refuses_says_why(world: World, name: str) -> None:
+def test_unsupported_methods_raise_errors(world: World, name: str) -> None:
     loop = VirtualLoop(world)
     assert callable(getattr(asyncio.AbstractEventLoop, name))
     with pytest.raises(NotImplementedError, match=f"^{name}: an event loop in virtual time has no"):

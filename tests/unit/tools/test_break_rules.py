@@ -1,4 +1,4 @@
-"""The table of `make broken-rules` is up to date and whole, and its verdicts are right."""
+"""The table of `make broken-rules` is complete and up to date, and its verdicts are right."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TOOL = load_tool("break_rules")
 MUTATIONS = TOOL.mutations()
 MOST = 3
-"""Mutations of a rule."""
+"""Maximum of mutations per rule."""
 UNSEEN = {
     ("R-RB-4", "kip_144/a_close_with_requests_in_flight_is_a_failure"),
     ("R-CS-8", "kip_144/a_suspect_that_answers_frees_the_leaders"),
@@ -43,11 +43,11 @@ UNSEEN = {
     ("R-BO-3", "metadata/refreshes_keep_their_distance"),
     ("R-MD-2", "metadata/the_broker_dialled_longest_ago_comes_first"),
 }
-"""Rules that a case names, without a mutation of the rule that the case notices."""
+"""Rules that a case names although no mutation of the rule makes the case fail."""
 
 
 @pytest.mark.slow
-def test_every_text_is_in_the_sources() -> None:
+def test_every_text_to_replace_is_in_the_sources() -> None:
     gone = []
     for mutation in MUTATIONS:
         try:
@@ -80,7 +80,7 @@ def test_every_rule_has_one_to_three_mutations() -> None:
     assert {rule for rule, some in count.items() if some > MOST} == set()
 
 
-def test_each_case_notices_a_mutation_of_each_of_its_rules() -> None:
+def test_each_case_fails_for_a_mutation_of_each_of_its_rules() -> None:
     named = {
         (rule, f"{path.parent.name}/{path.stem}")
         for path in (ROOT / "tests/spec").glob("*/*.json")
@@ -91,14 +91,14 @@ def test_each_case_notices_a_mutation_of_each_of_its_rules() -> None:
     assert seen <= named
 
 
-def test_a_text_that_is_gone_is_an_error() -> None:
+def test_a_missing_text_is_an_error() -> None:
     mutation = TOOL.Mutation("R", "it", {"common/backoff.py": {"gone": ""}}, ())
     with pytest.raises(LookupError, match="backoff.py doesn't contain 'gone'"):
         list(mutation.mutants(TOOL.SOURCES))
 
 
 @pytest.mark.slow
-def test_a_mutation_that_no_test_notices_is_reported(
+def test_a_mutation_without_a_failing_test_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sources = tmp_path / "src" / "odradek"

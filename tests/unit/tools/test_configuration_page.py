@@ -1,4 +1,4 @@
-"""docs/configuration.md has the options of the code, and other pages lead to it."""
+"""docs/configuration.md describes all options, and other pages link to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_the_page_is_up_to_date() -> None:
     assert configuration_page.updated(page) == page, "run tools/configuration_page.py"
 
 
-def test_each_option_is_on_the_page_with_its_text() -> None:
+def test_each_option_is_on_the_page_with_its_description() -> None:
     page = configuration_page.PAGE.read_text()
     for one in every_option():
         idle = one.get("type") == CHANGES_NOTHING
@@ -20,14 +20,14 @@ def test_each_option_is_on_the_page_with_its_text() -> None:
         assert configuration_page.marked(one["text"]) in page or idle
 
 
-def test_names_of_options_are_code_where_they_are_not_yet() -> None:
+def test_option_names_are_formatted_as_code_once() -> None:
     text = "With acks=0 see `linger.ms`, linger.ms=5, metadata.max.age.ms."
     assert configuration_page.marked(text) == (
         "With acks=0 see `linger.ms`, `linger.ms=5`, `metadata.max.age.ms`."
     )
 
 
-def test_readers_find_the_page() -> None:
+def test_other_pages_link_to_the_page() -> None:
     root = configuration_page.PAGE.parent.parent
     for path in ("README.md", "docs/spark.md", "docs/tuning.md", "docs/switching.md"):
         assert "configuration.md" in (root / path).read_text(), path

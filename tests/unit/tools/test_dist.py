@@ -1,4 +1,4 @@
-"""Distributions are the same bytes whenever they are made, and what is wrong with one is named."""
+"""Builds of distributions are reproducible, and errors in a distribution are named."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def plain_wheel(to: Path, year: int, names: list[str]) -> Path:
     return wheel
 
 
-def test_a_wheel_depends_on_its_content_alone(archives: ModuleType, tmp_path: Path) -> None:
+def test_a_wheel_depends_only_on_its_content(archives: ModuleType, tmp_path: Path) -> None:
     aim = target(archives, "3.12", "manylinux")
     kernels = {f"odradek/record/kernel{aim.suffix}": b"machine code"}
     made = []
@@ -91,7 +91,7 @@ def test_a_wheel_depends_on_its_content_alone(archives: ModuleType, tmp_path: Pa
     assert described.count("Tag: cp312-cp312-manylinux") == 2
 
 
-def test_an_sdist_depends_on_its_content_alone(archives: ModuleType, tmp_path: Path) -> None:
+def test_an_sdist_depends_only_on_its_content(archives: ModuleType, tmp_path: Path) -> None:
     made = []
     for number, names in enumerate((["a", "b"], ["b", "a"])):
         source, to = tmp_path / f"{number}" / "one.tar.gz", tmp_path / f"{number}" / "out"
@@ -107,7 +107,7 @@ def test_an_sdist_depends_on_its_content_alone(archives: ModuleType, tmp_path: P
         assert [(one.mtime, one.uid, one.uname) for one in archive] == [(77, 0, "")] * 2
 
 
-def test_what_no_wheel_has_is_named(archives: ModuleType, tmp_path: Path) -> None:
+def test_files_that_no_wheel_contains_are_named(archives: ModuleType, tmp_path: Path) -> None:
     aim = target(archives, "3.12", "musllinux")
     names = [
         "odradek/cli/demo/flights.csv",
@@ -160,7 +160,7 @@ def test_a_kernel_of_another_build_is_refused(archives: ModuleType) -> None:
     )
 
 
-def test_the_bill_names_what_is_asked_for_and_nothing_of_development() -> None:
+def test_the_bill_of_materials_lists_dependencies_without_development_tools() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     written = load_tool("dist_sbom").sbom(project, {"ziglang": "1", "cython": "2"})
     scopes = {one["name"]: one["scope"] for one in json.loads(written)["components"]}
@@ -177,7 +177,7 @@ def make_headers(folder: Path, version: str, configuration: str) -> Path:
     return folder
 
 
-def test_headers_are_of_a_final_release_and_of_64_bits(tmp_path: Path) -> None:
+def test_headers_must_be_of_a_final_64_bit_release(tmp_path: Path) -> None:
     tool = load_tool("dist_headers")
     wide = "#define SIZEOF_LONG 8\n#define SIZEOF_VOID_P 8\n"
     final = make_headers(tmp_path / "final", "3.14.2", wide)
@@ -191,7 +191,7 @@ def test_headers_are_of_a_final_release_and_of_64_bits(tmp_path: Path) -> None:
             tool.headers("3.14", tmp_path / "to", {"3.14": given})
 
 
-def test_of_debians_headers_the_real_configuration_is_taken(tmp_path: Path) -> None:
+def test_debians_headers_are_resolved_to_the_real_configuration(tmp_path: Path) -> None:
     tool = load_tool("dist_headers")
     wide = "#define SIZEOF_LONG 8\n#define SIZEOF_VOID_P 8\n"
     given = make_headers(tmp_path / "include" / "python3.14", "3.14.2", "# error multiarch\n")
@@ -220,7 +220,7 @@ def checking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return tool
 
 
-def test_each_wheel_goes_to_what_can_run_it_and_the_rest_is_named(checking: ModuleType) -> None:
+def test_each_wheel_is_installed_by_a_fitting_interpreter_or_named(checking: ModuleType) -> None:
     python = checking.Interpreter(("python3.12",), "cp312-cp312-manylinux", "x86_64")
     foreign = {"manylinux+aarch64": "an-emulator"}
     sdist = checking.DIST / "odradek-1.tar.gz"
@@ -238,7 +238,7 @@ def test_each_wheel_goes_to_what_can_run_it_and_the_rest_is_named(checking: Modu
     ]
 
 
-def test_an_installation_that_fails_is_told_and_fails_all(
+def test_a_failed_installation_is_reported_and_fails_the_run(
     checking: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(checking, "find_interpreters", lambda _: [])
@@ -251,7 +251,7 @@ def test_an_installation_that_fails_is_told_and_fails_all(
     assert "not run, no interpreter for it is here: odradek-1-cp314-cp314t" in said
 
 
-def test_the_environment_of_an_installation_has_no_compiler(
+def test_installations_run_without_a_compiler(
     checking: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "gcc")
@@ -271,9 +271,7 @@ runpy.run_path("setup.py", run_name="__main__")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["Windows", pytest.param("plain", marks=pytest.mark.long)])
-def test_without_posix_and_on_purpose_everything_but_the_kernels_is_built(
-    way: str, tmp_path: Path
-) -> None:
+def test_without_posix_or_on_request_no_kernel_is_built(way: str, tmp_path: Path) -> None:
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     no_binaries = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info", "*.csv")
@@ -289,6 +287,6 @@ def test_without_posix_and_on_purpose_everything_but_the_kernels_is_built(
         names = archive.namelist()
     assert "odradek/record/kernel.py" in names
     assert not [name for name in names if name.endswith((".so", ".pyd", ".csv"))]
-    # A wheel of Windows is no wheel for all, which others would take instead of compiling.
+    # On Windows, no universal wheel: others would install it instead of compiling.
     assert ("-none-any" in wheel.name) == (way == "plain")
     assert ("Windows' compilers" in done.stderr) == (way == "Windows")

@@ -1,4 +1,4 @@
-"""A test that timed out runs once more, alone; nothing else does, and nothing is hidden."""
+"""A test that timed out runs once more, alone. Other failures aren't repeated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PEERS = 'cimpl.KafkaException: KafkaError{code=%s,val=-185,str="Local: Timed out
         ("AssertionError: no coordinator\nassert 537.7 < 537.6", DEADLINE),
     ],
 )
-def test_what_counts_as_a_timeout(message: str, text: str) -> None:
+def test_timeouts_are_recognised(message: str, text: str) -> None:
     assert is_timeout(message, text)
 
 
@@ -55,12 +55,12 @@ def test_what_counts_as_a_timeout(message: str, text: str) -> None:
         ("KeyError: 'TimeoutError'", ""),
         ("collection failure", "E   TimeoutError"),
         ("worker 'gw0' crashed while running 'a'", ""),
-        # The clock was compared earlier; what failed is a value.
+        # A clock was compared in an earlier line; the failed assertion compares values.
         ("assert 1 == 2", DEADLINE + "\n>       assert read == 2\n"),
         ("", ""),
     ],
 )
-def test_what_does_not(message: str, text: str) -> None:
+def test_other_failures_are_not_timeouts(message: str, text: str) -> None:
     assert not is_timeout(message, text)
 
 
@@ -81,7 +81,7 @@ def report(path: Path, *cases: tuple[str, str, tuple[tuple[str, str], ...]]) -> 
     return failures(path / "report.xml", path)
 
 
-def test_a_report_names_tests_as_pytest_takes_them(tmp_path: Path) -> None:
+def test_a_report_names_tests_as_pytest_accepts_them(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").touch()
     late, wrong = ("failure", LATE), ("failure", "assert 1 == 2")
@@ -124,7 +124,7 @@ def test_the_log_of_the_first_failure_is_kept(tmp_path: Path) -> None:
     assert passed is failed[0]
     assert log.read_text() == "log of passes"
     assert log.parent == tmp_path / "artifacts" / "flaky"
-    assert len(list(log.parent.iterdir())) == 2  # that of the test that failed again, too
+    assert len(list(log.parent.iterdir())) == 2  # the log of the second failure is kept, too
 
 
 SOMETIMES = """
@@ -149,7 +149,7 @@ WRONG = SOMETIMES.replace('TimeoutError("late")', 'AssertionError("1 == 2")')
 
 
 @pytest.mark.slow
-def test_a_run_is_green_only_if_what_timed_out_passes_alone(
+def test_a_run_passes_only_if_the_timed_out_tests_pass_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     texts = {"sometimes": SOMETIMES, "always": ALWAYS, "wrong": WRONG, "once": SOMETIMES}

@@ -44,7 +44,7 @@ def test_histories_are_written_with_and_without_damage(tmp_path: Path) -> None:
     assert len(list(tool.cases(tmp_path, "run-2", history(), wanted))) == 1
 
 
-def test_the_table_counts_what_each_judge_rejects() -> None:
+def test_the_table_counts_the_histories_that_each_checker_rejects() -> None:
     found = [
         tool.DamagedHistory("a", "run-1", "none", False, ()),
         tool.DamagedHistory("b", "run-1", "swap", True, ("order",)),

@@ -1,4 +1,4 @@
-"""docs/messages.md has every text that a user can see."""
+"""docs/messages.md lists every text that a user can see."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def texts(source: str, path: str = "clients/x.py") -> list[tuple[str, str]]:
         ('def f():\n    """A docstring of f."""\n    assert x, AssertionError("a bug")', []),
     ],
 )  # fmt: skip
-def test_texts_of_code(source: str, found: list[tuple[str, str]]) -> None:
+def test_texts_of_code_are_found(source: str, found: list[tuple[str, str]]) -> None:
     assert texts(source) == found
 
 
@@ -52,16 +52,16 @@ def test_texts_of_code(source: str, found: list[tuple[str, str]]) -> None:
         'raise RuntimeError("a completion was completed twice")',
     ],
 )
-def test_texts_that_nobody_sees_are_left_out(source: str) -> None:
+def test_internal_texts_are_left_out(source: str) -> None:
     assert texts(source) == []
 
 
-def test_errors_of_python_are_listed_where_they_are_public() -> None:
+def test_builtin_errors_are_listed_for_public_modules() -> None:
     source = 'raise RuntimeError("the cluster is already open")'
     assert texts(source, "testing/x.py") == [("RuntimeError", "the cluster is already open")]
 
 
-def test_help_of_commands() -> None:
+def test_help_texts_of_commands_are_listed() -> None:
     source = (
         '@app.command("list")\n'
         'def listing(n: Annotated[int, Option(help="How many.")]) -> None:\n'

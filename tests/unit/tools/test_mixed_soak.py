@@ -1,4 +1,4 @@
-"""The judge of `make soak-groups` finds each kind of fault, and no other."""
+"""The checker of `make soak-groups` finds each kind of fault, and no other."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_committed_offsets_only_move_forward_and_to_the_end(ledger: Ledger) -> N
 
 @pytest.mark.parametrize("client", ["kafka-python", "java"])
 @pytest.mark.parametrize("before", [True, False])
-def test_kafka_python_may_go_back_to_where_it_was_before(
+def test_kafka_python_may_resume_at_an_earlier_offset(
     ledger: Ledger, client: str, before: bool
 ) -> None:
     a, b = member("a"), member("b", client)
@@ -113,7 +113,7 @@ RECEIVED = (
 )
 
 
-def test_partitions_that_a_leader_of_another_client_leaves_unassigned_are_its_fault() -> None:
+def test_unassigned_partitions_are_a_fault_of_the_other_clients_leader() -> None:
     a, b = member("a-0-1"), Member("a-1-2", "confluent", "g-1", ["t-a"])
     lines = [RECEIVED.format("a-0-1", "g"), RECEIVED.format("g-1", "g")]
     log = "\n".join([*lines, RECEIVED.format("a-0-1", "other")])
@@ -129,7 +129,7 @@ def test_partitions_that_a_leader_of_another_client_leaves_unassigned_are_its_fa
     assert at_fault(None, ["t-a-0"], {a.name: ["t-a-0"]}, [a, b])
 
 
-def test_a_member_of_another_client_that_has_dropped_out_is_no_fault() -> None:
+def test_a_member_of_another_client_that_left_is_no_fault() -> None:
     a, b = member("a", "ours", "t-a"), member("b", "kafka-python", "t-a", "t-b")
     partitions = ["t-a-0", "t-b-0"]
     assert known_to_group(partitions, [a, b], ["a", "b"]) == {"t-a-0", "t-b-0"}

@@ -1,4 +1,4 @@
-"""The list of equivalent mutants is up to date, and diffs of mutmut are read rightly."""
+"""The list of equivalent mutants is up to date, and diffs of mutmut are parsed correctly."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,13 @@ ROOT = Path(__file__).resolve().parents[3]
 TOOL = load_tool("mutants")
 
 
-def test_what_is_mutated_and_run_exists() -> None:
+def test_mutated_modules_and_their_tests_exist() -> None:
     for module, tests in TOOL.MODULES.items():
         assert (ROOT / "src/odradek" / module).is_file()
         assert [test for test in tests if not (ROOT / "tests" / test).is_file()] == []
 
 
-def test_listed_mutants_are_of_lines_that_exist_and_say_why_they_survive() -> None:
+def test_listed_mutants_name_existing_lines_and_a_reason() -> None:
     listed = json.loads(TOOL.EQUIVALENT.read_text())
     assert set(listed) <= set(TOOL.MODULES)
     for module, mutants in listed.items():
@@ -24,7 +24,7 @@ def test_listed_mutants_are_of_lines_that_exist_and_say_why_they_survive() -> No
         assert all(one["new"] != one["old"] and one["why"] for one in mutants)
 
 
-def test_a_mutant_is_known_by_its_changed_lines() -> None:
+def test_a_mutant_is_identified_by_its_changed_lines() -> None:
     diff = "--- a.py\n+++ a.py\n@@ -1,3 +1,3 @@\n if x:\n-    y -= 1\n-    z\n+    y += 1\n"
     assert TOOL.changed(diff, "-") == "y -= 1 z"
     assert TOOL.changed(diff, "+") == "y += 1"

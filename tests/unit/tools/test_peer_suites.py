@@ -1,4 +1,4 @@
-"""What is said of other libraries' tests, what isn't begun, and that reasons name what is there."""
+"""Other libraries' test suites: which tests fail or don't run, and the reasons on record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = [
 ]
 
 
-def test_each_failure_and_what_is_left_out_has_its_reason() -> None:
+def test_each_failure_and_each_skipped_test_has_a_reason() -> None:
     assert list(tool.summary(SUITES["aiokafka"], ROWS)) == [
         "aiokafka v0.14.0",
         "left out:",
@@ -39,7 +39,7 @@ def test_each_failure_and_what_is_left_out_has_its_reason() -> None:
 
 
 @pytest.mark.parametrize("library", SUITES)
-def test_what_shows_the_same_here_is_there(library: str) -> None:
+def test_named_equivalent_tests_exist(library: str) -> None:
     for theirs, named in SUITES[library].here.items():
         for ours in named.split(", "):
             path, _, test = ours.partition("::")
@@ -48,7 +48,7 @@ def test_what_shows_the_same_here_is_there(library: str) -> None:
 
 
 def made(folder: Path, library: str) -> Path:
-    """A checkout with two tests that run, one that doesn't, and one that nobody knows."""
+    """Create a checkout with two tests that run, one with a reason not to, and an unknown one."""
     suite = SUITES[library]
     (folder / suite.known_by).parent.mkdir(parents=True, exist_ok=True)
     (folder / suite.known_by).write_text("def test_runs(): pass\n")
@@ -58,7 +58,7 @@ def made(folder: Path, library: str) -> Path:
     return folder
 
 
-def test_every_test_that_does_not_run_has_a_reason_or_fails(tmp_path: Path) -> None:
+def test_every_test_that_does_not_run_needs_a_reason(tmp_path: Path) -> None:
     checkout = made(tmp_path, "aiokafka")
     suite = tool.suite_of(checkout, list(SUITES.values()))
     assert suite.library == "aiokafka"
@@ -68,7 +68,7 @@ def test_every_test_that_does_not_run_has_a_reason_or_fails(tmp_path: Path) -> N
     ]
 
 
-def test_a_test_is_known_by_its_name_its_module_or_a_folder() -> None:
+def test_a_reason_is_found_by_test_module_or_folder() -> None:
     table = {"a/": "folder", "a/test_b.py": "module", "a/test_b.py::test_c": "test"}
     for module, test, expected in (
         ("a/x/test_d.py", "test_e", "folder"),
@@ -80,7 +80,7 @@ def test_a_test_is_known_by_its_name_its_module_or_a_folder() -> None:
 
 
 @pytest.mark.parametrize("given", [[], ["a folder"]])
-def test_without_sources_it_says_how_to_get_them(
+def test_without_sources_the_error_says_how_to_get_them(
     given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["peer_suites.py", *(str(tmp_path / one) for one in given)])

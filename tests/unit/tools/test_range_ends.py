@@ -1,4 +1,4 @@
-"""What the lowest and the newest environments are made of."""
+"""Contents of the environments with the lowest and the newest dependencies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ range_ends = load_tool("range_ends")
 
 
 @pytest.mark.parametrize("end", ["lowest", "newest"])
-def test_all_that_users_install_is_asked_for_as_we_allow_it(end: str) -> None:
+def test_all_dependencies_of_users_are_installed_within_our_ranges(end: str) -> None:
     asked = range_ends.requirements(PROJECT, end)
     extras = PROJECT["optional-dependencies"]
     groups = [PROJECT["dependencies"], *(extras[name] for name in extras if name != "dev")]
@@ -25,7 +25,7 @@ def test_all_that_users_install_is_asked_for_as_we_allow_it(end: str) -> None:
     assert len({range_ends.name_of(line) for line in asked}) == len(asked) - 1  # pyspark: twice
 
 
-def test_what_only_tests_need_is_locked_beside_the_lowest() -> None:
+def test_test_dependencies_are_pinned_in_the_lowest_environment() -> None:
     lowest = range_ends.requirements(PROJECT, "lowest")
     assert any(line.startswith("pytest==") for line in lowest)
     assert any(line.startswith("pyright[nodejs]==") for line in lowest)
@@ -37,13 +37,13 @@ def test_what_only_tests_need_is_locked_beside_the_lowest() -> None:
     assert "aiokafka==0.14.0" in newest
 
 
-def test_a_floor_that_another_package_lifts_is_told() -> None:
+def test_a_lower_bound_that_another_package_raises_is_reported() -> None:
     users = ["a>=1.2", "b[c]>=3,<4", "d==0.3; os_name == 'nt'", "e>=2"]
     pins = {"a": "a==1.2.0", "b": "b==3.1", "e": "e==2.0.0"}
     assert range_ends.untested(users, pins) == ["b[c]>=3,<4 (b==3.1)"]
 
 
-def test_a_venv_of_another_python_is_made_anew(tmp_path: Path) -> None:
+def test_a_venv_of_another_python_is_recreated(tmp_path: Path) -> None:
     assert not range_ends.is_of_this_python(tmp_path)
     venv.create(tmp_path, symlinks=True)
     assert range_ends.is_of_this_python(tmp_path)

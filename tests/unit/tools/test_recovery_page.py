@@ -1,4 +1,4 @@
-"""docs/recovery.md can be made again: results are merged by the rule, tables end between marks."""
+"""docs/recovery.md is generated: results are merged by the rule, tables end between marks."""
 
 import json
 import os
@@ -90,7 +90,7 @@ def lines(docs: Path, start: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_tables_stand_between_the_marks(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_are_between_the_marks(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = docs.parent / "results"
     several = [
         cell("refused", "odradek", 200, 0.294),
@@ -120,7 +120,7 @@ def test_tables_stand_between_the_marks(docs: Path, capsys: pytest.CaptureFixtur
     assert lines(docs, "At the end.")
     assert "never (in 60 s)" in (docs / "recovery.svg").read_text()
     assert "missed: dns-moved, 1000 brokers: contact p99 2.50 s" in capsys.readouterr().out
-    # The page is written again from docs/recovery.json alone.
+    # The page is generated from docs/recovery.json alone.
     names = ("recovery.json", "recovery.md", "recovery.svg")
     first = [(docs / name).read_text() for name in names]
     assert "ms_per_client" not in first[0]
@@ -128,7 +128,7 @@ def test_tables_stand_between_the_marks(docs: Path, capsys: pytest.CaptureFixtur
     assert [(docs / name).read_text() for name in names] == first
 
 
-def test_more_runs_stay_and_of_equals_the_later(
+def test_the_larger_number_of_runs_wins_and_then_the_later_result(
     docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TOOL, "draw", lambda results, file: None)
@@ -160,7 +160,7 @@ def test_more_runs_stay_and_of_equals_the_later(
         ({"settings": {**SETTINGS, "partitions": 3}, **cell("silent", "java", 1, 1.0)}, "drawn"),
     ],
 )
-def test_what_is_no_result_changes_nothing(
+def test_an_invalid_result_changes_nothing(
     docs: Path, capsys: pytest.CaptureFixture[str], content: object, why: str
 ) -> None:
     put(docs.parent / "results", "bad.json", content, 1)
@@ -178,7 +178,7 @@ def test_a_page_without_marks_is_refused(docs: Path, capsys: pytest.CaptureFixtu
     assert "0 marks <!-- recovery: outage -->" in capsys.readouterr().err
 
 
-def test_the_page_holds_what_its_results_say() -> None:
+def test_the_page_agrees_with_its_results() -> None:
     results = TOOL.Results()
     results.add(ROOT / "docs/recovery.json")
     page = (ROOT / "docs/recovery.md").read_text()

@@ -1,4 +1,4 @@
-"""The list of a release: what doesn't hold is told, with what to do."""
+"""The checklist of a release: an item that fails is reported with its remedy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def commit(folder: Path) -> None:
     git(folder, "commit", "-q", "-m", "all")
 
 
-def test_a_checkout_that_is_ready_is_told_so(release: ModuleType, checkout: Path) -> None:
+def test_a_checkout_that_is_ready_passes(release: ModuleType, checkout: Path) -> None:
     points = (release.one_version, release.changelog, release.clean_tree, release.free_tag)
     assert [point(checkout, "1.2.3") for point in points] == [
         "the version is 1.2.3 everywhere",
@@ -67,7 +67,7 @@ def test_the_newest_part_of_the_changelog_has_version_and_day(
         release.changelog(checkout, "1.2.3")
 
 
-def test_what_is_unreleased_belongs_to_the_version(release: ModuleType, checkout: Path) -> None:
+def test_unreleased_changes_must_be_moved(release: ModuleType, checkout: Path) -> None:
     text = (checkout / "CHANGELOG.md").read_text()
     (checkout / "CHANGELOG.md").write_text(
         text.replace("eased\n", "eased\n\n### Added\n\n- One.\n")
@@ -77,14 +77,14 @@ def test_what_is_unreleased_belongs_to_the_version(release: ModuleType, checkout
 
 
 @pytest.mark.slow
-def test_what_is_public_is_written_down(
+def test_public_names_of_the_release_must_be_recorded(
     release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = subprocess.run
     done: list[Any] = []
 
     def once(*words: Any, **options: Any) -> Any:
-        """Run the tool the first time: it takes seconds, and nothing that it reads changes."""
+        """Run the tool once for all tests: it takes seconds, and its input doesn't change."""
         done.extend([] if done else [run(*words, **options)])
         return done[0]
 
@@ -100,7 +100,7 @@ def test_what_is_public_is_written_down(
         release.recorded(tmp_path, "0.2.0")
 
 
-def test_every_point_that_does_not_hold_is_told(
+def test_every_failing_item_is_reported(
     release: ModuleType, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     git(checkout, "tag", "v1.2.4")

@@ -1,4 +1,4 @@
-"""`make test` adds up what its suites say, side by side, and fails when one of them does."""
+"""`make test` runs suites in parallel, adds up their results, and fails if one of them fails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_report_is_counted_and_its_tests_have_times(tmp_path: Path) -> None:
     assert read_report(path, 1.0) == Result(4, 3, 3, 1.0, tests)
 
 
-def test_the_slowest_of_all_suites_and_the_totals(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_has_slow_tests_and_totals(capsys: pytest.CaptureFixture[str]) -> None:
     many = [(float(n), f"m::t{n}") for n in range(9)]
     results = {
         "one": Result(9, 0, 1, 2.0, many),
@@ -58,7 +58,7 @@ def test_the_slowest_of_all_suites_and_the_totals(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.slow
-def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
+def test_lanes_run_every_suite_and_a_crashed_suite_counts_as_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in (("good", GOOD), ("broken", "1 / 0\n")):
@@ -92,7 +92,7 @@ def test_every_suite_has_a_lane() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="not on Linux")
-def test_what_gives_way_does_so_for_all_sessions() -> None:
+def test_the_low_priority_applies_to_all_sessions() -> None:
     command = [sys.executable, "-c", "import os; input(); print(os.sched_getscheduler(0))"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, start_new_session=True, stdin=pipe, stdout=pipe) as process:

@@ -1,4 +1,4 @@
-"""`make setup`: a venv that was left half made, and what is printed while pip is silent."""
+"""`make setup`: repairs an incomplete venv, and shows progress while pip is silent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def setup_venv() -> ModuleType:
 
 
 @pytest.mark.slow
-def test_it_says_every_few_seconds_how_far_pip_is(
+def test_progress_of_pip_is_printed_every_few_seconds(
     setup_venv: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -40,7 +40,7 @@ def test_it_says_every_few_seconds_how_far_pip_is(
 def test_a_venv_whose_creation_failed_is_created_again(
     setup_venv: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has a Python already, but no pip."""
+    """The venv already has a Python, but no pip."""
     found = tmp_path / "venv" / "bin" / "python"
     monkeypatch.setattr(setup_venv, "PYTHON", found)
     assert not setup_venv.has_pip()

@@ -1,6 +1,6 @@
-"""The soak's judgement can fail: a lost, doubled or unread record is found, and told.
+"""The soak's checker can fail: a lost, duplicated or unread record is found and reported.
 
-What else can be wrong with a history is found by its check: `unit/simulation/test_history.py`.
+Other faults of a history are found by the history checker: `unit/simulation/test_history.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GROUP = "chain-classic"
 
 
 class World:
-    """Four records of the source, two transactions of a chain, a reader; and what is on disk."""
+    """Hold a history of four source records, two transactions and a reader, and the logs."""
 
     def __init__(self) -> None:
         self.history = History(time.monotonic)
@@ -47,7 +47,7 @@ class World:
             for n in (first, first + 1):
                 self.history.read("chain's consumer", IN, [(n, f"s/{n}")])
                 made.consumed(IN, n)
-                offset = n + first // 2  # a marker lies between the two
+                offset = n + first // 2  # a transaction marker lies between the two
                 made.wrote(OUT, f"o/{n}").offset = offset
                 seen.append((offset, f"o/{n}"))
                 self.logs["out-classic"][0].append((offset, f"o/{n}"))
@@ -56,7 +56,7 @@ class World:
             made.ended()
             self.history.read("reader", OUT, seen)
 
-    # What the judge asks of its witness
+    # Methods that the judge calls on its witness
 
     def rows(self, topic: str) -> Rows:
         return self.logs[topic]
@@ -77,7 +77,7 @@ class World:
         return [*judge.failures, *filter(None, [behind]), *(f"unread: {u}" for u in unread)]
 
 
-def test_nothing_is_wrong_with_a_good_run() -> None:
+def test_a_good_run_has_no_failure() -> None:
     assert World().judged() == []
 
 
@@ -91,7 +91,7 @@ def double(world: World, topic: str) -> None:
 
 
 def never(world: World) -> None:
-    """A record that was acknowledged and that nobody ever saw."""
+    """Add an acknowledged record that is in no log and was never read."""
     made = world.history.sent("source", IN, "s/4")
     made.acknowledged(4)
 
@@ -102,7 +102,7 @@ def miss(world: World) -> None:
 
 
 def forget(world: World) -> None:
-    """A transaction of which its producer was told that it is committed, and nothing of it is."""
+    """Remove the records of a transaction whose commit was acknowledged to the producer."""
     made = world.history.transactions[-1]
     world.logs["out-classic"][0] = world.logs["out-classic"][0][:2]
     world.history.polls[-1].seen.clear()
@@ -126,7 +126,7 @@ PLANTS: dict[str, tuple[Callable[[World], object], str]] = {
     "a doubled record of the source": (lambda w: double(w, "in"), "duplicate"),
     "a doubled record of a chain": (lambda w: double(w, "out-classic"), "duplicate"),
     "a record that our reader misses": (miss, "odradek#0 at out-classic-0: skipped"),
-    "a record that nobody wrote": (no_unknown, "unwritten read"),
+    "a record that no producer wrote": (no_unknown, "unwritten read"),
     "a group that doesn't get to the end": (
         lambda w: setattr(w, "committed", 3),
         "chain-classic in-0 3 of 4",
@@ -140,7 +140,7 @@ PLANTS: dict[str, tuple[Callable[[World], object], str]] = {
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_what_is_wrong_is_found(name: str) -> None:
+def test_each_planted_fault_is_found(name: str) -> None:
     plant, expected = PLANTS[name]
     world = World()
     plant(world)
@@ -148,7 +148,7 @@ def test_what_is_wrong_is_found(name: str) -> None:
     assert any(expected in failure for failure in found), found
 
 
-def test_a_group_that_no_broker_loads_is_a_failure_and_hides_no_other(
+def test_a_group_that_cannot_be_loaded_is_a_failure_and_hides_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def offsets(group: str) -> dict[TopicPartition, tuple[int, int]]:
@@ -163,7 +163,7 @@ def test_a_group_that_no_broker_loads_is_a_failure_and_hides_no_other(
     assert any("'o/1'" in other for other in others)
 
 
-def test_without_a_reading_nothing_is_good() -> None:
+def test_a_soak_without_reads_fails() -> None:
     world = World()
     judge = Judge(world.history, world, ["in", "out-classic"])
     judge.compare([GROUP])
@@ -171,7 +171,7 @@ def test_without_a_reading_nothing_is_good() -> None:
 
 
 class FakeRun:
-    """Stands for `tests.soak.soak.run`: gives one report after the other, notes the plans."""
+    """Replace `tests.soak.soak.run`: return one report after the other, and record the plans."""
 
     def __init__(self, *reports: soak.Report) -> None:
         self.reports, self.plans, self.kept = list(reports), list[soak.Plan](), list[Path]()
@@ -198,7 +198,7 @@ def told(
 
 
 @pytest.mark.parametrize("failures", [[], ["lost write: a record"]])
-def test_the_exit_status_and_the_report_say_so(
+def test_the_exit_status_and_the_report_show_the_result(
     failures: list[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -215,10 +215,10 @@ def test_the_exit_status_and_the_report_say_so(
     assert ("FAILED" in capsys.readouterr().out) == bool(failures)
 
 
-def test_a_long_soak_that_hit_none_of_a_kind_fails_and_names_it(
+def test_a_long_soak_fails_if_a_kind_of_fault_never_happened(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Rounds count together; a short soak needn't hit all."""
+    """The counts of all rounds are added; a short soak needn't have each kind."""
     counts = [{"kill": 3, "move": 0, "roll": 0}, {"kill": 0, "move": 2, "roll": 0}]
     for minutes, code, missed in (("14", 0, 0), ("60", 1, 1)):
         seconds = float(minutes) * 30
@@ -229,8 +229,8 @@ def test_a_long_soak_that_hit_none_of_a_kind_fails_and_names_it(
         assert document["coverage"] == {"kill": 3, "move": 2, "roll": 0}
 
 
-def test_a_long_soak_goes_in_rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A round that ended early, because Kafka lost a group, counts for as long as it lasted."""
+def test_a_long_soak_is_split_into_rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A round that ended early, because Kafka lost a group, counts with its real duration."""
     lost = {"chain-consumer": "java.lang.IllegalStateException"}
     run = FakeRun(
         soak.Report(trouble_seconds=1800.0),
@@ -247,7 +247,7 @@ def test_a_long_soak_goes_in_rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 @pytest.mark.parametrize("seconds", [0, 30])
-def test_a_short_soak_has_its_round_and_a_rest_of_seconds_has_none(
+def test_a_short_soak_has_one_round_and_a_remainder_of_seconds_has_none(
     seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A round of seconds would find its topics empty, and fail."""
@@ -257,7 +257,7 @@ def test_a_short_soak_has_its_round_and_a_rest_of_seconds_has_none(
     assert (code, len(document["rounds"])) == (0, 1)
 
 
-def test_a_long_soak_ends_with_the_first_round_that_failed(
+def test_a_long_soak_ends_with_the_first_failed_round(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run = FakeRun(
@@ -272,7 +272,7 @@ FAILED = (
     "2026-11-23T11:05:42,504 ERROR o.a.k.c.c.r.CoordinatorRuntime Failed to load metadata from "
     "__consumer_offsets-2 with epoch 79 due to {why}.\n{class_name}: {why}\n\tat L.main(L.java:3)\n"
 )
-"""What log4j made, with a cluster's own settings, of the call in Kafka 4.3.1's bytecode."""
+"""A line in log4j's format for the failed call in Kafka 4.3.1."""
 GONE = FAILED.format(
     why="Cannot set the epoch of y0m5-2 to 2 because the partition is still owned at epoch 759",
     class_name="java.lang.IllegalStateException",
@@ -286,14 +286,14 @@ REPLAYING = (
     "Caused by: java.lang.IllegalStateException: Cannot set the epoch of BJMw-3 to 2 because the "
     "partition is still owned at epoch 759\n\t... 9 more\n"
 ).format(why="Replaying record CoordinatorRecord(key=K(groupId='chain-consumer'), value=V(a=2))")
-"""A soak's own log: Kafka 4.3.1 tells which record it was, and wraps the reason."""
+"""A line of a real soak: Kafka 4.3.1 names the record and wraps the cause."""
 BUSY = FAILED.format(
     why="gone", class_name="org.apache.kafka.common.errors.NotLeaderOrFollowerException"
 )
 
 
 class FakeCluster:
-    """Brokers that only have logs."""
+    """Stand-in for brokers of which only the logs are read."""
 
     broker_addresses = ("a:1", "b:2")
 
@@ -319,7 +319,7 @@ class FakeCluster:
         (REPLAYING, ["chain-consumer"]),
     ],
 )
-def test_groups_that_kafka_itself_has_lost_are_told_from_its_logs(
+def test_groups_that_kafka_lost_are_found_in_its_logs(
     log: str, lost: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class FakeConsumer:

@@ -1,4 +1,4 @@
-"""A soak fails on growth, on kinds that it didn't hit, on a copy that differs; its page says so."""
+"""A soak fails on growth, on kinds of faults that never happened, and on a copy that differs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOUR = 3600.0
 def series(
     per_hour: float, noise: float = 0.0, seconds: float = 900.0
 ) -> list[tuple[float, float]]:
-    """A straight line with noise, from 100 on, every 10 s."""
+    """Return a straight line with noise from 100 on, with a sample every 10 s."""
     chance = random.Random(7)
     times = [10.0 * n for n in range(int(seconds / 10) + 1)]
     return [(at, 100 + per_hour * at / HOUR + chance.uniform(-noise, noise)) for at in times]
@@ -44,7 +44,7 @@ def judged(kind: str, points: list[tuple[float, float]]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", slopes.BOUNDS)
-def test_growth_above_a_bound_is_found_in_noise_and_below_it_is_not(kind: str) -> None:
+def test_growth_above_the_limit_is_found_despite_noise(kind: str) -> None:
     bound = slopes.BOUNDS[kind]
     fast = max(bound.per_hour * 1.5, bound.growth * HOUR / 700.0)
     [found] = judged(kind, series(fast, noise=bound.growth / 4))
@@ -54,7 +54,7 @@ def test_growth_above_a_bound_is_found_in_noise_and_below_it_is_not(kind: str) -
 
 
 @pytest.mark.parametrize("kind", slopes.BOUNDS)
-def test_a_warm_up_and_one_step_are_no_slope(kind: str) -> None:
+def test_a_warm_up_or_a_single_step_is_no_growth(kind: str) -> None:
     bound = slopes.BOUNDS[kind]
     grown = [(at, min(at, slopes.WARM_UP) * bound.per_hour) for at, _ in series(0.0)]
     assert judged(kind, grown) == []
@@ -82,7 +82,7 @@ def test_samples_of_this_process() -> None:
     assert slopes.objects_of_clients() >= 0
 
 
-def test_a_long_run_fails_for_each_kind_that_it_did_not_hit() -> None:
+def test_a_long_run_fails_for_each_kind_that_never_happened() -> None:
     counts = {"kill": 2, "zombies fenced": 0, "throttle": 0}
     found = missed(counts, LONG)
     assert ["zombies fenced" in found[0], "throttle" in found[1], len(found)] == [True, True, 2]
@@ -102,7 +102,7 @@ def test_events_of_clients_are_counted(tmp_path: Path) -> None:
         coverage.add("something else")
 
 
-def test_what_is_required_depends_on_the_plan() -> None:
+def test_required_kinds_depend_on_the_plan() -> None:
     plan = Plan(60.0, asyncio=1)
     companions: Any = type("", (), {"proxy": object(), "plan": GroupPlan()})()
     kinds = required(plan, companions)
@@ -130,7 +130,7 @@ def test_a_copy_is_compared_with_its_source() -> None:
 def group_that_saw(
     handed: list[tuple[float, int, int]], seen: list[tuple[float, int, int]], deleted: float = 10.0
 ) -> GroupUnderTest:
-    """A group with one partition: records by time, incarnation and offset; committed offsets."""
+    """Return a group with one partition; records and commits are (time, incarnation, offset)."""
     group = GroupUnderTest.__new__(GroupUnderTest)
     lines = [{"at": at, "rows": [[0, offset, f"eager/{n}/0"]]} for at, n, offset in handed]
     group.kind, group.failures, group.left_over = "eager", [], 0
@@ -153,7 +153,7 @@ READ = [(1.0, 0, 0), (2.0, 0, 1), (12.0, 1, 0)]
         ([(2.5, 0, 2), (11.0, 1, 2), (12.5, 1, 1)], [(80.0, 90.0)], 2, 0),
         ([(12.5, 1, 1), (13.0, 1, 2)], [(8.0, 9.0)], 1, 0),
     ],
-    ids=["right", "back", "beyond", "kept by Kafka", "kept without a fault", "of the old topic"],
+    ids=["right", "moved back", "beyond", "kept by Kafka", "no fault", "of the old topic"],
 )
 def test_committed_offsets_of_a_group_are_judged(
     seen: list[tuple[float, int, int]],
@@ -167,7 +167,7 @@ def test_committed_offsets_of_a_group_are_judged(
 
 
 class Silent(LossyProxy):
-    """Notes what it has lost."""
+    """Record the names of lost answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ def frame(api: int, correlation: int) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def test_the_proxy_loses_the_answer_that_it_is_told_to_and_no_other() -> None:
+def test_the_proxy_loses_only_the_requested_answer() -> None:
     with Silent() as proxy, socket.create_server(("127.0.0.1", 0)) as broker:
         port = broker.getsockname()[1]
 

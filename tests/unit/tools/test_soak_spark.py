@@ -1,4 +1,4 @@
-"""The soak of Spark draws faults, finds what to kill, excuses and counts as it says."""
+"""The Spark soak: choice of faults, processes to kill, excused failures and counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = [str(n) for n in range(4)]
 
 
 class Cluster:
-    """All that a soak asks of a cluster before its run."""
+    """Stand-in for the cluster, with the methods that a soak calls before its run."""
 
     def librdkafka_config(self) -> dict[str, str]:
         return {}
@@ -30,7 +30,7 @@ class Cluster:
 
 
 class Driver:
-    """A driver that is alive or not, with the parts that the test gives it."""
+    """Stand-in for a driver that is alive or not, with the processes that the test lists."""
 
     lives: ClassVar[list[bool]]
     found: ClassVar[dict[Part, list[int]]]
@@ -50,7 +50,7 @@ class Driver:
 
 
 class Bench:
-    """A soak whose drivers, and whose kills, are the test's."""
+    """A soak with stand-in drivers, which records signals and sends none."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.killed: list[tuple[int, int]] = []
@@ -88,7 +88,7 @@ def test_every_kind_comes_once_before_any_comes_again() -> None:
     assert kinds != list(drawn(SparkPlan(faults=50, folder=Path(), seed=4)))
 
 
-def test_idle_progress_is_no_batch() -> None:
+def test_idle_progress_is_not_a_committed_batch() -> None:
     idle = {"batchId": 5, "numInputRows": 0, "timestamp": "12:00"}
     batch = {"batchId": 5, "numInputRows": 7, "timestamp": "12:01"}
     assert not committed(idle, None)
@@ -96,7 +96,7 @@ def test_idle_progress_is_no_batch() -> None:
     assert not committed(batch, "12:01")
 
 
-def test_a_part_that_is_there_is_killed(bench: Bench) -> None:
+def test_a_running_process_is_killed(bench: Bench) -> None:
     bench.start(True, patience=60.0, worker=[17])
     assert bench.do("worker") == "worker"
     assert bench.killed == [(17, signal.SIGKILL)]
@@ -105,27 +105,27 @@ def test_a_part_that_is_there_is_killed(bench: Bench) -> None:
 
 def test_a_driver_that_ended_is_replaced_before_the_next_fault(bench: Bench) -> None:
     bench.start(False, True, patience=60.0, worker=[17])
-    bench.soak._recent.add("executor")  # which excuses it
+    bench.soak._recent.add("executor")  # excuses the end of the driver
     assert bench.do("worker") == "worker"
     assert bench.killed == [(17, signal.SIGKILL)]
     assert "the driver ended by itself" in bench.lines[0]
     assert bench.soak.report.failures == []
 
 
-def test_a_driver_that_ends_without_excuse_is_a_failure(bench: Bench) -> None:
+def test_a_driver_that_ends_without_an_excuse_is_a_failure(bench: Bench) -> None:
     bench.start(False, True, patience=60.0, worker=[17])
     bench.soak._recent.add("move")
     bench.do("worker")
     assert bench.soak.report.failures == ["the driver ended by itself after what came before"]
 
 
-def test_drivers_that_end_again_and_again_end_the_run(bench: Bench) -> None:
+def test_a_driver_that_ends_repeatedly_ends_the_run(bench: Bench) -> None:
     bench.start(*[False] * 9, patience=60.0)
     with pytest.raises(AssertionError, match="again and again"):
         bench.do("worker")
 
 
-def test_where_nothing_is_to_be_killed_another_fault_comes(bench: Bench) -> None:
+def test_without_a_process_to_kill_another_fault_is_chosen(bench: Bench) -> None:
     bench.start(True)
     assert bench.do("worker") == "restart"
     assert bench.killed == []
@@ -133,7 +133,7 @@ def test_where_nothing_is_to_be_killed_another_fault_comes(bench: Bench) -> None
     assert bench.soak._driver.told in (["restart copy"], ["restart land"])  # type: ignore[attr-defined]
 
 
-def test_a_batch_that_began_before_the_fault_is_no_recovery(bench: Bench) -> None:
+def test_a_batch_begun_before_the_fault_is_no_recovery(bench: Bench) -> None:
     bench.start(True)
     driver, soak = bench.soak._driver, bench.soak
     soak._recent.add("planner")
@@ -169,7 +169,7 @@ def test_a_failed_query_needs_an_excuse(bench: Bench) -> None:
         ([], ["4 records are lost: ['0', '1', '2', '3']", "it shows nothing"]),
     ],
 )
-def test_lost_doubled_and_foreign_records_are_failures(
+def test_lost_duplicated_and_unknown_records_are_failures(
     bench: Bench, found: list[str], told: list[str]
 ) -> None:
     bench.soak._compare("Parquet", Counter(found), KEYS, Counter(KEYS))
@@ -181,7 +181,7 @@ def test_lost_doubled_and_foreign_records_are_failures(
     assert bench.soak.report.records == {"Parquet": len(found)}
 
 
-def test_what_a_process_of_spark_is() -> None:
+def test_processes_of_spark_are_classified() -> None:
     commands = [
         (1, 0, "python spark_job.py"),
         (2, 1, "java org.apache.spark.deploy.SparkSubmit pyspark-shell"),

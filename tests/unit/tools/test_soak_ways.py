@@ -1,4 +1,4 @@
-"""A soak's programs run in threads or in one event loop, and what the loop did is told."""
+"""Programs of a soak run in threads or in one event loop, and the loop's activity is reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[Way]:
 
 
 class Waiting(Worker):
-    """Waits until it is told to stop, then does something."""
+    """Wait for the stop signal, then return or raise an error."""
 
     def __init__(self, way: Way, error: BaseException | None = None) -> None:
         super().__init__("waiting", way)
@@ -39,7 +39,7 @@ class Waiting(Worker):
             raise self.error
 
 
-def test_workers_end_when_they_are_told_to(way: Way) -> None:
+def test_workers_end_on_request(way: Way) -> None:
     workers = [Waiting(way), Waiting(way, ValueError("broken"))]
     for worker in workers:
         worker.start()
@@ -55,7 +55,7 @@ def test_workers_end_when_they_are_told_to(way: Way) -> None:
     assert {worker.thread for worker in workers} == {where}
 
 
-def test_what_calls_give_is_had_from_either_client() -> None:
+def test_calls_of_sync_and_asyncio_clients_return_the_same() -> None:
     async def seven() -> int:
         return 7
 
@@ -72,14 +72,14 @@ def test_what_calls_give_is_had_from_either_client() -> None:
 
 
 class Turn:
-    """Something to be awaited."""
+    """An awaitable that yields once."""
 
     def __await__(self) -> Generator[None]:
         yield
 
 
 class FakeCluster:
-    """As much of a cluster as a soak asks for before its run."""
+    """Stand-in for the cluster, with the methods that a soak calls before its run."""
 
     broker_addresses = ("a:1",)
 
@@ -109,7 +109,7 @@ def test_an_event_loop_that_did_nothing_is_a_failure() -> None:
     assert set(soak.report.asyncio.values()) == {1}
 
 
-def test_without_an_event_loop_all_are_in_threads() -> None:
+def test_without_an_event_loop_all_workers_are_threads() -> None:
     cluster: Any = FakeCluster()
     soak = Soak(cluster, Plan(1.0), lambda line: None)
     assert not any(worker.name.startswith("asyncio") for worker in soak.workers)

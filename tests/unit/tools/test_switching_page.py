@@ -1,4 +1,4 @@
-"""docs/switching.md has the names that the clients go by."""
+"""docs/switching.md uses the names of the other clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which interpreter `make test-python` takes."""
+"""Choice of the interpreter for `make test-python`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def program(path: Path, script: str) -> str:
     return str(path)
 
 
-def test_a_path_is_taken_as_it_is() -> None:
+def test_a_path_is_used_unchanged() -> None:
     found, version = test_python.find(sys.executable)
     assert found == sys.executable
     assert version.rstrip("t") == HERE
 
 
-def test_what_pyenv_has_is_found_where_its_shim_does_not_run(
+def test_an_interpreter_of_pyenv_is_found_if_its_shim_does_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path / "bin" / "python3.99", "exit 127")
@@ -35,7 +35,7 @@ def test_what_pyenv_has_is_found_where_its_shim_does_not_run(
     assert test_python.find("3.99") == (theirs, "3.99")
 
 
-def test_uv_is_asked_for_what_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_fetches_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched = program(tmp_path / "python", "echo 3.99t")
     asked = program(tmp_path / "uv", f'echo "$@" >> {tmp_path}/asked; echo {fetched}')
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
