@@ -14,7 +14,7 @@ from odradek.runtime.system_clock import SystemClock
 from odradek.serialization import SchemaRegistryClient
 
 MOST = 32
-"""Queries whose clients a process keeps."""
+"""Maximum number of queries whose clients a process keeps."""
 _clients: dict[tuple[int, str], SchemaRegistryClient] = {}
 
 
@@ -25,7 +25,7 @@ def query_key() -> str:
 
 def shared_client(key: str, settings: Mapping[str, Any]) -> SchemaRegistryClient:
     """Return the client of all tasks with this key in this process."""
-    mine = (os.getpid(), key)  # a forked child: locks may be held in its parent
+    mine = (os.getpid(), key)  # a forked child must not use it: locks may be held in its parent
     found = _clients.get(mine)
     if found is None:
         while len(_clients) >= MOST:

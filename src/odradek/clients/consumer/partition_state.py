@@ -80,7 +80,7 @@ class PartitionState:
         self.committed_since = math.inf
         """The group's committed offset, if known, and the time of its commit (inf: in doubt)."""
         self._said: list[tuple[OffsetAndMetadata, int | None]] = []
-        """The caller's own commits, each with the position then unless it equalled `consumed`."""
+        """The caller's own commits, each with the position then if outside of its records."""
         self.taken: int | None = None
         """Offset that a reset found, to be committed while no commit is known (R-GR-6)."""
         self.revoked = False

@@ -1,1 +1,1 @@
-"""Spark over what clients tell: tables of events, and fleets in shards."""
+"""Analyse clients' events with Spark, and simulate large fleets of clients on executors."""

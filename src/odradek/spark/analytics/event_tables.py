@@ -1,4 +1,4 @@
-"""Turn events of clients (R-EV-1) into tables: load on brokers, storms, outages and recoveries.
+"""Turn events of clients (R-EV-1) into tables: load on brokers, overloads, outages, recoveries.
 
 In: the JSON lines that `events.dir`, `events.topic` and `odradek simulate fleet --events` write, as
 a DataFrame with one column. Out: DataFrames. Events of real and simulated fleets are processed in
@@ -57,7 +57,7 @@ def parsed(lines: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     events = lines.select(f.from_json("line", LINE).alias("event")).select("event.*")
-    dated = f.col("time").between(*DATED)  # no NaN is: for Spark it is more than any number
+    dated = f.col("time").between(*DATED)  # not NaN, which Spark takes for more than any number
     return events.where(dated & f.expr("client is not null and kind is not null"))
 
 
@@ -95,7 +95,7 @@ def storm_table(load: DataFrame, least: int = STORM) -> DataFrame:
 
     stormy = load.where(f.col("dials") >= least)
     order = Window.partitionBy("address").orderBy("second")
-    run = f.col("second") - f.row_number().over(order)  # the same for seconds that follow another
+    run = f.col("second") - f.row_number().over(order)  # `run` is the same for consecutive seconds
     grouped = stormy.withColumn("run", run).groupBy("address", "run")
     return grouped.agg(
         f.min("second").alias("began"),
@@ -167,7 +167,7 @@ def course_table(events: DataFrame, stretches: int = 600) -> DataFrame:
 
 
 def _disturbances(events: DataFrame, keys: tuple[str, ...], good: tuple[str, ...]) -> DataFrame:
-    """From the first trouble after a good sign to the next good sign, one row each."""
+    """Return a row for each time from a first trouble to the next good sign."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -208,7 +208,7 @@ def _trouble() -> Column:
 
 
 def _rank() -> Column:
-    """Of events at one instant: trouble first, then the rest, so that an end doesn't precede it."""
+    """Return the rank of events at the same time: trouble comes before an end."""
     from pyspark.sql import functions as f
 
     return f.when(f.col("kind").isin(*TROUBLE), 0).otherwise(1)

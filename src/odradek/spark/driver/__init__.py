@@ -1,1 +1,4 @@
-"""Run the part of a query that runs once: its start, the ends of the log, and the next batch."""
+"""The part of a query that runs once, on the driver: start, log ends, next batch.
+
+In: options, checkpoints, metadata. Out: ranges of offsets for the tasks.
+"""

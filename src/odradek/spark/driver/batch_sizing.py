@@ -51,7 +51,7 @@ def ends_for_bytes(
         left -= min(few * UNWEIGHED_BYTES, limit / len(lags))
     weighed = {tp: size for tp in lags if (size := sizes[tp]) is not None}
     total = sum(lags[tp] * size for tp, size in weighed.items())
-    if weighed and total > left:  # rounding may leave a little less than nothing
+    if weighed and total > left:  # may be slightly negative by rounding
         offsets = max(1, int(sum(lags[tp] for tp in weighed) * (max(0.0, left) / total)))
         found |= proportional_ends(offsets, starts, {tp: ends[tp] for tp in weighed})
     return found
@@ -63,9 +63,9 @@ class Pacing:
 
     least: int | None
     longest: float
-    """maxTriggerDelay."""
+    """maxTriggerDelay in seconds."""
     _last: float | None = None
-    """When the last batch was let go; None in a new run, whose first batch doesn't wait."""
+    """When the last batch was released; None in a new run, whose first batch doesn't wait."""
 
     def holds_back(self, begins: Positions, ends: Positions, now: float) -> bool:
         """Return whether to wait; a batch that doesn't wait restarts the delay.

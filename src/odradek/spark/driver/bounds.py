@@ -25,7 +25,7 @@ ERROR = "error"
 STRATEGY = "startingOffsetsByTimestampStrategy"
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 SECONDS_PERHAPS = 100_000_000_000
-"""Milliseconds of March 1973: what is less was probably meant in seconds."""
+"""Milliseconds of March 1973: smaller values are probably seconds."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -35,10 +35,10 @@ class OffsetSpec:
 
     option: str
     bound: int | None = None
-    """LATEST or EARLIEST for all; None where the others say it."""
+    """LATEST or EARLIEST for all; None if another field applies."""
     offsets: Positions = field(default_factory=dict)
     topics: Mapping[str, int] = field(default_factory=dict)
-    """LATEST or EARLIEST for topics as a whole, beside the partitions of others in `offsets`."""
+    """LATEST or EARLIEST for whole topics; `offsets` has the partitions of other topics."""
     time: int | None = None
     """Milliseconds since the epoch, for all partitions."""
     times: Positions = field(default_factory=dict)
@@ -110,7 +110,7 @@ def _offsets(name: str, given: str, least: int) -> OffsetSpec:
         raise OptionError(f"option {name} must be earliest, latest or JSON, not {text!r:.80}")
     document = json_object(name, text)
     if is_own(document) and document["v"] not in WORDS.values():
-        document = document.get("o") or {}  # an offset copied from one of our checkpoints
+        document = document.get("o") or {}  # the offset was copied from a checkpoint of this source
     topics = {topic: b for topic, said in document.items() if (b := _bound(said)) is not None}
     nested = {topic: _in_numbers(said) for topic, said in document.items() if topic not in topics}
     offsets = positions_from_json(nested, f"option {name}", least=EARLIEST)
@@ -121,7 +121,7 @@ def _offsets(name: str, given: str, least: int) -> OffsetSpec:
 
 
 def _bound(said: Any) -> int | None:
-    """Earliest or latest, as a word or a number; None for all else."""
+    """Return EARLIEST or LATEST for such a word or number; None for anything else."""
     if isinstance(said, str):
         return WORDS.get(said.strip().lower())
     return said if type(said) is int and said in WORDS.values() else None

@@ -1,9 +1,9 @@
 """Estimate the bytes per offset: maxBytesPerTrigger counts bytes, but Kafka only reports offsets.
 
 In: positions of partitions. Out: bytes of keys, values and headers per offset of a partition,
-measured by a small fetch at the start of the next batch. Tasks can't report what they read to the
-driver, and the log sizes that brokers report are compressed, cover records of all ages, and need
-permissions of their own.
+measured by a small fetch at the start of the next batch. Tasks can't report to the driver what they
+read. The log sizes that brokers report are compressed, cover records of all ages, and need
+additional permissions.
 
 Before each batch, the partitions with the largest lag are sampled; the others keep their last
 estimate, or use their topic's average. So the estimate follows the data from batch to batch, and is
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 SAMPLED = 16
-"""Partitions of which a sample is asked for in one batch."""
+"""Maximum number of partitions that are sampled for one batch."""
 PATIENCE_S = 2.0
-"""How long a batch waits for samples, for all of them together."""
+"""Seconds that a batch waits for samples, for all of them together."""
 WAITED_S = 10.0
-"""A sample that is older isn't waited for any more, only taken when it comes."""
+"""Age in seconds after which a sample isn't waited for; a late response is still used."""
 STALE_S = 60.0
 """Seconds for which an older estimate is used without a warning."""
 COLUMNS = ("key", "value", "headers", "topic", "partition", "offset")
 NAMED = 5
-"""Partitions that a line of the log names."""
+"""Maximum number of partitions in a log line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SampleFetch:
     begin: int
     until: int
     since: float
-    """When it was first asked for."""
+    """Time of the first request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Weighed:
     """Estimated bytes between two offsets of each partition; None for an unknown size."""
 
     starts: Positions
-    """Where records begin: after the batch's own beginning where the head of a log is gone."""
+    """First existing records: after the batch's start if the beginning of a log was deleted."""
     sizes: Mapping[TopicPartition, float | None]
-    """Bytes of each offset from there on; None where nothing is known."""
+    """Bytes per offset from there on; None if unknown."""
 
 
 class ByteRates:
@@ -78,7 +78,7 @@ class ByteRates:
         self._under_way: dict[TopicPartition, SampleFetch] = {}
         self._last_error: KafkaError | None = None
         self._told: set[str] = set()
-        """Topics that the log says can't be weighed."""
+        """Topics whose missing estimate was logged."""
 
     def weigh(self, config: Mapping[str, Any], begins: Positions, ends: Positions) -> Weighed:
         """Sample records where it is worthwhile, and return the estimate for every partition."""
@@ -111,7 +111,7 @@ class ByteRates:
     # -- asking ---------------------------------------------------------------------------
 
     def _worth_most(self, lags: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Which partitions to ask for: one of each unknown topic first, then by their lag."""
+        """Return the partitions to sample: one of each unknown topic first, then by their lag."""
         free = {tp: lag for tp, lag in lags.items() if tp not in self._under_way}
         known = {tp.topic for tp in self._sizes}
         leads: dict[str, TopicPartition] = {}
@@ -136,7 +136,7 @@ class ByteRates:
         self._collect(self._client)
 
     def _collect(self, client: Consumer) -> None:
-        """Read responses until the time limit; later ones are read by a later call."""
+        """Read responses until the time limit; later calls read later responses."""
         now, errors = self._clock.now(), 0
         waits = any(now - sample.since < WAITED_S for sample in self._under_way.values())
         until = now + PATIENCE_S if waits else now
@@ -179,16 +179,16 @@ class ByteRates:
         self._firsts[tp] = sample.begin, first
 
     def _take_empty(self, client: Consumer) -> None:
-        """Partitions that have nothing but markers, aborted records and gaps up to their end."""
+        """Handle partitions with only markers, aborted records and gaps up to their end."""
         for tp, sample in list(self._under_way.items()):
             if client.position(tp, timeout=0.0) >= sample.until:
                 del self._under_way[tp]
                 self._firsts[tp] = sample.begin, sample.until
 
     def _goes_to_beginning(self, client: Consumer, error: NoSuchOffsetError) -> bool:
-        """Whether it is only the head of a log that is gone (retention): then weigh after it.
+        """Return whether only the beginning of a log was deleted (retention): sample after it then.
 
-        Whether that loss is allowed is for those to say who read the batch.
+        The code that reads the batch decides whether that loss is allowed.
         """
         tp, begin = error.partition, error.log_start
         if tp not in self._under_way or begin is None or begin <= error.position:
@@ -197,7 +197,7 @@ class ByteRates:
         return True
 
     def _assign_what_is_left(self, client: Consumer) -> None:
-        """Read on only there; the ends stay as they were, or answers under way were dropped."""
+        """Assign the remaining partitions with unchanged ends, which keeps fetches in flight."""
         client.assign(
             list(self._under_way), until={tp: s.until for tp, s in self._under_way.items()}
         )
@@ -220,7 +220,7 @@ class ByteRates:
         return {tp: self._sizes.get(tp, averages.get(tp.topic)) for tp in ends}
 
     def _tell(self, sizes: Mapping[TopicPartition, float | None]) -> None:
-        """Say once that weighing fails, and once that it doesn't any more."""
+        """Log once that sampling fails, and once that it works again."""
         now = self._clock.now()
         failing = sorted(
             tp

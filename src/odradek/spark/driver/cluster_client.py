@@ -1,8 +1,8 @@
-"""The driver's client and its outages: every question to the cluster goes through `Contact`.
+"""Hold the driver's client, and retry its requests through outages (`Contact`).
 
-In: a question (a function of the client) and the caller's patience. Out: its answer. Asks again
-through an outage for as long as the query tolerates, logs it every 30 s, and makes a new client
-after one has failed for good. Must not know offsets or topics.
+In: a function of the client, and the caller's time limit. Out: its result. In an outage it retries
+as long as the query tolerates, logs that every 30 s, and creates a new client after one has failed
+for good. Must not: know offsets or topics.
 """
 
 from __future__ import annotations
@@ -24,14 +24,20 @@ logger = logging.getLogger("odradek.spark")
 T = TypeVar("T")
 
 ATTEMPT_S = 10.0
-"""Deadline of one call to the client; an outage is a row of such calls."""
+"""Seconds for one call of the client; an outage is a series of such calls."""
 FIRST_CONTACT_S = 20.0
-"""Before the cluster has ever answered: a wrong address must fail soon, an outage is unlikely.
-With the start of Spark's processes around it a query fails within 30 s."""
+"""Seconds of an outage before the first contact.
+
+A wrong address must fail soon, and an outage is unlikely. With the start of Spark's processes a
+query fails within 30 s.
+"""
 SHORT_PATIENCE_S = 10.0
-"""How long `latest` waits in an outage before it says "nothing new", so a query can be stopped."""
+"""Seconds for which `latest` waits in an outage before it returns "nothing new".
+
+So a query can be stopped.
+"""
 LEAST_S = 0.5
-"""No call gets less time than this."""
+"""Minimum number of seconds for each call."""
 LOG_EVERY_S = 30.0
 
 
@@ -52,7 +58,7 @@ class Contact:
     def __init__(
         self, options: SourceOptions, clients: Clients, clock: Clock, *, forget: Callable[[], None]
     ) -> None:
-        """`forget` is called after an error: what was remembered may be stale."""
+        """Set `forget`, which is called after an error, as cached results may be outdated."""
         self._options, self._clients, self._clock = options, clients, clock
         self._forget = forget
         self._client: Consumer | None = None
@@ -61,7 +67,7 @@ class Contact:
         self._logged_at = 0.0
         self._attempts = 0
         self.expected: str | None = None
-        """The cluster that it must be, once a checkpoint has said so."""
+        """The expected cluster, once a checkpoint has named it."""
         self.known = False
         """Whether a checkpoint shows that this address was right before."""
 
@@ -91,7 +97,7 @@ class Contact:
         Raises `StillOutError` at `until`, if the caller's deadline is earlier.
         """
         begun = self._clock.now()
-        # Counted here: a question may ask another one, whose success ends no outage of this one.
+        # Stored here: `question` may call `ask` itself, whose success doesn't end this outage.
         since, attempts = self._outage_since, self._attempts
         while True:
             try:
@@ -126,14 +132,14 @@ class Contact:
         return self._options.outage_tolerance if known else FIRST_CONTACT_S
 
     def _patience(self) -> float:
-        """Return the timeout of each call: after an outage, the last look may be hours old."""
+        """Return the timeout of each call; after an outage, the last response may be hours old."""
         return min(SHORT_PATIENCE_S, self._tolerance())
 
     def _go_on(self, what: str, last: KafkaError, begun: float, until: float | None) -> None:
-        """Raise where the outage is too long; else tell the log of it now and then."""
+        """Raise if the outage is too long; otherwise log it now and then."""
         now = self._clock.now()
         lasted = now - (now if self._outage_since is None else self._outage_since)
-        # `until` is as long after the caller's own beginning, which may be before this question's.
+        # `until` is relative to the caller's start, which may be before this request's.
         tried = now - begun >= self._patience() or (until is not None and now >= until)
         too_long = lasted >= self._tolerance() and self._attempts >= self._options.fetch_attempts
         if too_long and tried:

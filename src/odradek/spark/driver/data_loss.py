@@ -1,8 +1,8 @@
 """Compare a checkpoint with a cluster: recreated topics, missing partitions, truncated logs.
 
-In: offsets of a checkpoint, and the cluster's current topics and offsets. Out: findings, as
-sentences. Pure: the driver checks again before it believes them, and decides whether the query
-fails.
+In: offsets of a checkpoint, and the cluster's current topics and offsets. Out: differences, as
+sentences. Must not: access a cluster. The driver checks again before it accepts a loss, and decides
+whether the query fails.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Losses:
     """Positions whose log was truncated, and the offsets from which it has other records."""
 
     older: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Leader epochs of positions, and those now: without topic ids, recreated topics.
+    """Former and current leader epochs that show a recreated topic, without topic ids.
 
-    The present one is lower, or equal although the log has become shorter: only an election
+    The current one is lower, or equal although the log has become shorter: only an election
     truncates a log.
     """
 
@@ -90,7 +90,7 @@ def lost_in_election(tp: TopicPartition, begin: int, until: int) -> str:
 
 
 def with_lower_epoch(tp: TopicPartition, then: int, now: int) -> str:
-    """Return a sentence about a partition whose leader epochs began again."""
+    """Return a sentence about a partition whose leader epochs started over."""
     if now == then:
         return (
             f"{tp}: the log is shorter than before under the same leader epoch {now}: the topic "
@@ -120,7 +120,7 @@ def find_losses(
     """
     older: dict[TopicPartition, tuple[int, int]] = {}
     if start.cluster not in (None, topics.cluster):
-        # A mirror, which the options allow: its topics have ids of their own.
+        # A mirror, which the options allow: its topics have other ids.
         anew: dict[str, tuple[str, str]] = {}
     else:
         older = {

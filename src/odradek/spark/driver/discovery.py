@@ -1,8 +1,9 @@
-"""Which topics and partitions the query reads now: remembered by age, asked again after errors.
+"""Find the topics and partitions that a query reads, and cache them.
 
-In: the options subscribe, subscribePattern and assign. Out: a `TopicsSnapshot`. Topics are
-described by requests of their own, never for each batch; one that is missing is looked for again
-for a while, since a broker that has just started knows little. Must not know offsets.
+In: the options subscribe, subscribePattern and assign. Out: a `TopicsSnapshot`, requested again
+after an interval and after errors. Topics are described by separate requests, never for each batch;
+a missing topic is requested again for a while, since a broker that has just started knows little.
+Must not: know offsets.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CONFIRM_S = 10.0
 """Seconds for which a loss must be observed: after an election or restart, metadata may be wrong.
 """
 AT_ONCE = 500
-"""Topics that one request describes."""
+"""Maximum number of topics in one request."""
 
 
 class Discovery:
@@ -100,7 +101,7 @@ class Discovery:
 
 
 class Doubt:
-    """An observation that only counts once it was made often and for long enough."""
+    """An observation that only counts once it was repeated often and for long enough."""
 
     def __init__(self, options: SourceOptions, clock: Clock) -> None:
         self._clock, self._wanted = clock, options.fetch_attempts
@@ -108,7 +109,7 @@ class Doubt:
         self._looks = 0
 
     def settled(self) -> bool:
-        """Count one more observation; return whether they suffice now."""
+        """Count another observation; return whether they suffice now."""
         now = self._clock.now()
         self._looks += 1
         if self._since is None:
@@ -119,7 +120,7 @@ class Doubt:
 def _describe_those_there(
     client: Consumer, topics: Sequence[str], timeout: float
 ) -> dict[str, TopicDescription]:
-    """Describe topics; a call for several fails for one that is missing, so then one by one."""
+    """Describe topics; if one is missing, the call fails, and they are described one by one."""
     try:
         return dict(client.describe(topics, timeout=timeout))
     except UnknownTopicOrPartitionError:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
 Times = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int | None]]
-"""The first offset at or after a time in ms, for each partition; None where there is none."""
+"""Returns each partition's first offset at or after a time in ms; None without one."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KINDS: Mapping[str, type] = {"topic": str, "partition": int, "offset": int}
@@ -38,7 +38,7 @@ class Narrowing:
     """Filters on topic and partition, each decided for a whole range."""
     least: int = 0
     below: int = LONG_MAX
-    """Wanted offsets: from `least` up to, and not with, `below`."""
+    """End of the wanted offsets, which begin at `least`."""
     since_ms: int | None = None
     """No wanted row has an older timestamp."""
 
@@ -70,8 +70,8 @@ class Narrowing:
         kept = [r for r in kept if r.start < r.until]
         if self.since_ms is None or not kept:
             return kept
-        # A broker may answer with a later one of several records that have exactly the time asked
-        # for; asked for the millisecond before, it can't leave out one that is wanted.
+        # If several records have exactly this time, a broker may return a later one. With the
+        # millisecond before, no wanted record is left out.
         asked = max(0, self.since_ms - 1)
         found = times(dict.fromkeys((r.tp for r in kept), asked))
         starts = {tp: LONG_MAX if at is None else at for tp, at in found.items()}
@@ -98,7 +98,7 @@ def _column(given: Filter) -> tuple[str, str]:
 
 
 def _understood(given: Any, kind: type) -> bool:
-    """Whether it is a filter of a kind that is known, with constants of the column's type."""
+    """Return whether a filter is of a supported kind, with constants of the column's type."""
     inner = getattr(given, "child", given)
     value = getattr(inner, "value", None)
     constants = value if isinstance(value, (tuple, list)) else (value,)
@@ -108,7 +108,7 @@ def _understood(given: Any, kind: type) -> bool:
 
 
 def _accepts(given: Any, tp: TopicPartition) -> bool:
-    """Whether rows of a partition fulfil a filter on topic or partition; neither is ever null."""
+    """Return whether a partition's rows match a filter on topic or partition (never null)."""
     name, kind = _column(given)
     if kind == "Not":
         return not _accepts(given.child, tp)
@@ -133,7 +133,7 @@ _TESTS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def _offset_bounds(kind: str, given: Any) -> tuple[int, int, bool] | None:
-    """From where and up to where a filter lets offsets be, and whether that is all it says."""
+    """Return the range of offsets that a filter allows, and whether it is nothing else."""
     if kind == "IsNotNull":
         return 0, LONG_MAX, True
     if kind == "IsNull":

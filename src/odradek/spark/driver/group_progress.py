@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 ALL_EVERY_S = 60.0
-"""All offsets are told again so often, in case some were refused; between, only what moved. A
-group that refuses a first commit is left alone for as long."""
+"""Seconds after which all offsets are committed again, in case some were refused.
+
+In between only moved offsets are. A group that refuses a first commit isn't tried again for this
+time.
+"""
 
 FIRST_WAIT_S = 1.0
-"""So long a run's first commit is waited for."""
+"""Seconds that a run waits for its first commit."""
 
 
 Make = Callable[[Mapping[str, Any]], "Consumer"]
-"""Makes a consumer with a `group.id`, whose own thread does the work."""
+"""Creates a consumer with a `group.id`, whose own thread works."""
 
 
 class GroupProgress:
@@ -65,7 +68,7 @@ class GroupProgress:
                 with suppress(KafkaTimeoutError):  # an outage, a slow coordinator
                     self._client.commit(news, timeout=FIRST_WAIT_S)
                     return
-            self._client.commit_async(news)  # what fails later, the client logs
+            self._client.commit_async(news)  # the client logs later failures
         except KafkaError as error:
             self.close()
             self._all_at, self._refused_at = None, now
@@ -81,7 +84,7 @@ class GroupProgress:
         """Close the client; commits in flight have one second to finish."""
         client, self._client = self._client, None
         if client is not None:
-            with suppress(KafkaError):  # what it couldn't do any more, it has logged
+            with suppress(KafkaError):  # the client has logged what it couldn't finish
                 client.close(timeout=1.0)
 
 

@@ -1,9 +1,9 @@
-"""Look at the logs that a query reads, and judge whether records of them are lost (R-ID-6).
+"""Request the state of the logs that a query reads, and judge whether records are lost (R-ID-6).
 
-In: the query's offset. Out: the ends of the logs with the leaders' epochs, where logs diverge from
-positions, and whether a loss is believed. No leader of an older epoch judges a position; a loss
-that an outdated broker may report must last for a while, and a second broker must confirm it. Must
-not: move a position, or decide what happens after a loss.
+In: the query's offset. Out: the ends of the logs with the leaders' epochs, the offsets where logs
+diverge from positions, and whether a loss is accepted. No leader of an older epoch judges a
+position; a loss that an outdated broker may report must last for a while, and a second broker must
+confirm it. Must not: move a position, or decide what happens after a loss.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 MEMORY_S = 0.1
-"""How long an answer about ends is used: Spark asks about 50 times a second when idle."""
+"""Seconds for which log ends are cached: Spark calls about 50 times per second when idle."""
 
 UNKNOWN: KnownEpoch = (-1, None)
 
@@ -48,7 +48,7 @@ class PartitionEnds:
     topics: TopicsSnapshot
     ends: Positions
     epochs: Positions
-    """Epochs of the leaders that returned the ends; -1 from brokers that don't tell."""
+    """Epochs of the leaders that returned the ends; -1 from brokers that don't report them."""
 
 
 class LogView:
@@ -60,19 +60,19 @@ class LogView:
         self._options, self._contact, self._discovery = options, contact, discovery
         self._clock = clock
         self.last: PartitionEnds | None = None
-        """Result of the last look; None after an error."""
+        """Result of the last request; None after an error."""
         self._at = 0.0
         self.known: StreamOffset | None = None
-        """The last offset that Spark passed: no leader of an older epoch may judge it (R-ID-6)."""
+        """The last offset that Spark passed; leaders of older epochs don't judge it (R-ID-6)."""
         self._newer: dict[TopicPartition, KnownEpoch] = {}
         """Newer leader epochs that other brokers reported when one seemed to have lost records."""
         self._in_log: dict[TopicPartition, tuple[int, int, int]] = {}
-        """Positions with their epochs that the log of a newer leader epoch is known to have."""
+        """Positions and epochs that the log of a newer leader epoch is known to contain."""
         self._waiting: dict[TopicPartition, int] = {}
         """Positions in open transactions, for one warning each (`read_committed`)."""
 
     def forget(self) -> None:
-        """Request topics and ends again at the next look."""
+        """Request topics and ends again at the next call."""
         self._discovery.forget()
         self.last = None
 
@@ -85,7 +85,7 @@ class LogView:
     ) -> bool:
         """Return whether a loss was seen for long enough, and a second broker agrees (R-ID-6).
 
-        If not, the next look asks the cluster again, after a pause.
+        If not, the next call asks the cluster again, after a pause.
         """
         if not doubtful:
             return True
@@ -112,7 +112,7 @@ class LogView:
         return False
 
     def recent(self, until: float | None, *, idle: bool) -> PartitionEnds:
-        """Answer from memory while it is young; an idle caller waits until it isn't."""
+        """Return cached ends while they are recent; an idle caller waits until they aren't."""
         age = self._clock.now() - self._at
         if self.last is not None and age < MEMORY_S:
             if not idle:
@@ -124,7 +124,7 @@ class LogView:
         """Return the current ends of the logs; each leader is asked once."""
 
         def ends(client: Consumer, timeout: float) -> PartitionEnds:
-            topics = self._discovery.topics(until)  # here: it is asked again after an error
+            topics = self._discovery.topics(until)  # here, as it is called again after an error
             calls = LogEnds(client)
             left = min(timeout, self._contact.timeout(until))
             found = _of_same(client, topics, lambda: calls.ends(self._known_epochs(topics), left))
@@ -132,7 +132,7 @@ class LogView:
             epochs = {tp: at.leader_epoch for tp, at in found.items()}
             after = self._after_stable(offsets) if calls.reads_committed else {}
             is_new = self.known is not None and offsets != self.known.positions
-            # The ends may be a recreated topic's.
+            # The ends may belong to a recreated topic.
             if after.items() - self._waiting.items() or (is_new and calls.fetches_by_name(left)):
                 self._discovery.forget()
                 if self._discovery.topics(until) != topics:
@@ -146,7 +146,7 @@ class LogView:
         return view
 
     def _after_stable(self, ends: Positions) -> dict[TopicPartition, int]:
-        """Return positions after last stable offsets; options of a new query may name them."""
+        """Return positions after last stable offsets, which options of a new query may name."""
         if self.known is not None:
             positions = dict(self.known.positions)
         else:
@@ -260,16 +260,17 @@ class LogView:
         )
 
     def start_over(self) -> None:
-        """Take another client for the next look, which may ask another broker for metadata."""
+        """Use another client for the next call, which may request metadata from another broker."""
         self.forget()
         self._contact.close()
         self._contact.pause()
 
 
 def _of_same(client: Consumer, topics: TopicsSnapshot, call: Callable[[], T]) -> T:
-    """Return the answer of leaders, which don't say of which topic: the client's metadata does.
+    """Return the leaders' result if the client's metadata has the same topic ids.
 
-    A broker that is cut off describes a deleted topic, whose leader epochs may be higher.
+    Leaders don't return the topic id. A broker that is cut off describes a deleted topic, whose
+    leader epochs may be higher.
     """
     calls = LogEnds(client)
     other = calls.has_other_ids(topics.topic_ids)
@@ -280,7 +281,7 @@ def _of_same(client: Consumer, topics: TopicsSnapshot, call: Callable[[], T]) ->
 
 
 def is_from(offset: StreamOffset, topics: TopicsSnapshot) -> bool:
-    """Return whether an offset is of this cluster; its epochs mean nothing in another one."""
+    """Return whether an offset belongs to this cluster; its epochs mean nothing in another one."""
     return offset.cluster in (None, topics.cluster)
 
 

@@ -1,9 +1,9 @@
-"""Ask several brokers for their metadata before a loss is believed (R-ID-6).
+"""Compare the metadata of several brokers before a loss is accepted (R-ID-6).
 
-In: partitions, and what one broker said about their topic ids and leader epochs. Out: whether other
-brokers say the same. A broker that was frozen or cut off describes deleted topics and earlier
-leaders until it hears from its controller, and its log ends too early. Must not: wait; the caller
-looks several times, for a while.
+In: partitions, and their topic ids and leader epochs from one broker. Out: whether other brokers
+return the same. A broker that was frozen or cut off describes deleted topics and earlier leaders
+until it hears from its controller, and its log ends too early. Must not: wait; the caller calls
+several times, for a while.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from odradek.clients.descriptions import TopicDescription
 
 ENOUGH = 2
-"""Number of brokers that must agree, where the cluster has as many."""
+"""Number of brokers that must agree, if the cluster has as many."""
 ANSWER_S = 3.0
-"""Timeout of their answers: a broker that is down holds up the others' result."""
+"""Timeout of their responses in seconds: a broker that is down delays the others' result."""
 
 
 class DisagreementError(Exception):
@@ -71,7 +71,7 @@ def check_agreement(
 
 
 OTHER_TOPIC = -2
-"""In place of a leader epoch: the broker has another topic of this name."""
+"""Replaces a leader epoch if the broker has another topic of this name."""
 
 
 def _leader_epoch(

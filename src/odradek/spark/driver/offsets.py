@@ -42,10 +42,10 @@ class StreamOffset:
 
     positions: Positions
     cluster: str | None = None
-    """None in plain JSON, which doesn't say."""
+    """Id of the cluster; plain JSON contains none."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     begins: Positions = field(default_factory=dict)
-    """Where the batch that ends here starts, for partitions that the offset before lacks."""
+    """Start of the batch that ends here, for partitions that the previous offset lacks."""
     epochs: Positions = field(default_factory=dict)
     """Epochs of the leaders whose logs had all offsets before the positions, as far as known."""
 
@@ -83,7 +83,7 @@ def positions_from_json(
                 f"partition, not {partitions!r:.80}"
             )
         for number, offset in partitions.items():
-            # isdecimal alone lets other scripts' digits through, and int() reads "00" as well.
+            # isdecimal alone accepts digits of other scripts, and int() accepts "00".
             if not (number.isascii() and number.isdecimal()) or number != str(int(number)):
                 raise OptionError(f"{where}: {number!r} isn't a partition number (topic {topic!r})")
             whole = isinstance(offset, int) and not isinstance(offset, bool)

@@ -1,7 +1,7 @@
 """Plan a batch: from options and journalled offsets to ranges of offsets.
 
 In: offsets of a checkpoint, the options' ends, and the cluster's current offsets. Out: ranges of
-offsets, and errors in the options. Pure: no cluster, no clock, no Spark.
+offsets, and errors in the options. Must not: access a cluster, a clock or Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.spark.driver.bounds import OffsetSpec, time_in_words
 from odradek.spark.driver.offsets import EARLIEST, LATEST, Positions, StreamOffset
 
 NAMED = 10
-"""How many partitions an error lists."""
+"""Maximum number of partitions in an error."""
 
 
 @dataclass(frozen=True, slots=True)

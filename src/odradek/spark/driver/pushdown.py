@@ -1,13 +1,13 @@
-"""Filters pushed into a batch query, where Spark's setting for that is on.
+"""Push filters down into a batch query, if Spark's setting for that is on.
 
-In: Spark's filters, in the planner process that exists only for them. Out: a reader whose ranges
-are narrower. Must not be made in any other planner: with
-`spark.sql.python.filterPushdown.enabled=false` (the default) Spark refuses a reader that takes
-filters, and no option of Spark's tells a source how that setting is.
+In: Spark's filters, in the planner process that exists only for them. Out: a reader with narrower
+ranges. Must not: be created in any other planner: with
+`spark.sql.python.filterPushdown.enabled=false` (the default) Spark refuses a reader that accepts
+filters, and no option tells a source the setting.
 
-Spark 4.2 and 4.3 keep one plan for all queries over a loaded frame: a filter's narrow ranges would
-be read by the next query as well, and by the other half of a join, rows short without a word. So
-nothing is narrowed there. A Spark that keeps a plan for each scan is known by its hook for limits.
+Spark 4.2 and 4.3 keep one plan for all queries over a loaded frame: the next query, or the other
+half of a join, would read a filter's narrow ranges, and lack rows without an error. So nothing is
+narrowed there. A Spark that keeps a plan for each scan is recognized by its hook for limits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from odradek.spark.options.source_options import SourceOptions
 
 PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
-"""The module of the planner that Spark runs when the setting is on, and only then."""
+"""Module of the planner that Spark runs only when the setting is on."""
 
 
 LIMITS = "pushLimit"

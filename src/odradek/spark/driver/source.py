@@ -58,7 +58,7 @@ class KafkaDataSource(DataSource):
             options = parse_options(given, STREAM)
         except KafkaError:
             # Whether the query is a batch or a stream isn't known here. Errors of both are raised
-            # now, in load(); the others when the reader is created.
+            # now, in load(), the others when the reader is created.
             options = parse_options(given, BATCH)
         return full_schema(options.include_headers, options.resolved().decoded_types())
 

@@ -1,8 +1,8 @@
-"""Tasks out of ranges: maxRecordsPerPartition and minPartitions, as the JVM connector reckons.
+"""Divide ranges into tasks by maxRecordsPerPartition and minPartitions, as the JVM connector does.
 
-In: one range for each partition of a topic. Out: as many or more ranges, in order, that hold
-exactly the same offsets. Pure, and the same for the same ranges: a replayed batch gets the same
-tasks, which sinks that write exactly once rely on.
+In: one range for each partition of a topic. Out: as many or more ranges, in order, with exactly the
+same offsets. The result only depends on the ranges: a replayed batch gets the same tasks, which
+exactly-once sinks rely on. Must not: access anything else.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def split(
     if min_partitions is None or not found or len(found) >= min_partitions:
         return found
     total = sum(r.size for r in found)
-    # A partition of a topic with a range that stays whole is left out of the reckoning, so that the
-    # large ones get its share of tasks; with all its ranges, as the JVM connector has it.
+    # A partition whose range stays whole doesn't count, so that the large ones get its share of
+    # tasks, with all its ranges, as in the JVM connector.
     small = {r.tp for r in found if _parts(r.size, total, min_partitions) == 1}
     left = [r for r in found if _parts(r.size, total, min_partitions) > 1]
     large = sum(r.size for r in left)
@@ -45,7 +45,7 @@ def _parts(size: int, total: int, wanted: int) -> int:
 def _divided(whole: KafkaOffsetRange, parts: int) -> list[KafkaOffsetRange]:
     found, start, left = [], whole.start, whole.size
     for part in range(parts):
-        size = left // (parts - part)  # the last ones take what doesn't divide evenly
+        size = left // (parts - part)  # the last ones take the remainder
         left -= size
         if size:
             found.append(replace(whole, start=start, until=start + size))

@@ -1,9 +1,9 @@
-"""Read streaming queries: pass each of Spark's callbacks on to the tracker.
+"""Read streaming queries: pass Spark's callbacks to the tracker.
 
 In: Spark's calls, one after the other, in one process for each run of a query. Out: offsets,
 partitions, batches. Must not: connect when it is created: a second copy is only created to be
 pickled for the tasks. All state is in the tracker and ends with the process; Spark's checkpoint is
-the truth.
+authoritative.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group: GroupProgress | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks get options and schema; the driver's clients stay where they are."""
+        """Pickle options and schema for tasks, without the driver's clients."""
         return {**self.__dict__, "_tracker": None, "_group": None}
 
     def _tracking(self) -> OffsetTracker:
@@ -77,7 +77,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """Return the end of the next batch; `start` itself if there are no new records."""
         if self._group is None:
-            # The run's first question: the batch before it was never called finished.
+            # At the start of a run: Spark doesn't report the batch before it as finished.
             self.commit(start)
         if self._paused() and parse_offset(start) is not None:
             return start

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 RENEW_S = 0.5
-"""Wait between two clients of a batch that is planned again: each of them connects."""
+"""Seconds between two clients for a batch that is planned again, as each of them connects."""
 HINT_PARTITIONS = 500
 """Number of partitions above which tasks get the brokers only (the size grows with the square)."""
 
@@ -85,12 +85,14 @@ class OffsetTracker:
         self._checked_missing = False
         self._warned_of_change = False
         self._idle: Mapping[str, Any] | None = None
-        """The start for which there was nothing new the last time."""
+        """Start offset for which there was nothing new in the last call."""
         self._parsed: tuple[Mapping[str, Any], StreamOffset] | None = None
-        """The last end: Spark passes it as the next start, and parsing many partitions takes time.
+        """The last end.
+
+        Spark passes it as the next start, and parsing many partitions takes time.
         """
 
-    # -- what Spark asks ------------------------------------------------------------------
+    # -- Spark's calls ------------------------------------------------------------------------
 
     def freeze(self) -> None:
         """Limit the run to the next known log ends (Trigger.AvailableNow); sends no request yet.
@@ -110,8 +112,8 @@ class OffsetTracker:
         self._logs.known = start = self._parse(start_json)
         if start is not None:
             self._meet(start.cluster)
-        # Before the first offset is journalled there is nothing to return but the sentinel, and
-        # Trigger.Once would take that for the end.
+        # Before the first offset is journalled only the sentinel can be returned, and Trigger.Once
+        # would take that for the end.
         patient = everything or self._freezing or start is None
         until = None if patient else self._contact.deadline()
 
@@ -159,7 +161,7 @@ class OffsetTracker:
             found = planning.ranges(begins, end.positions, end.epochs)
         if not is_from(end, topics):
             found = [replace(r, epoch=-1) for r in found]  # another cluster has its own epochs
-        # Not to be repaired here: the journalled offsets belong to a topic that is no more.
+        # This can't be repaired here: the journalled offsets belong to a deleted topic.
         self._lose(losses.sentences())
         gone = set(losses.gone)
         found = [r for r in found if r.tp not in gone and r.tp.topic not in losses.recreated]
@@ -239,7 +241,7 @@ class OffsetTracker:
         everything: bool,
         until: float | None,
     ) -> StreamOffset | None:
-        """Where the batch ends; None where there is nothing new, or too little."""
+        """Return the end of the batch; None if there is nothing new, or too little."""
         self._look_for_missing(start, view.topics)
         if start is None:
             joined = begins = self._first_begins(view)
@@ -253,7 +255,7 @@ class OffsetTracker:
         joined = {tp: begins[tp] for tp in joined}
         ends = view.ends
         if not everything:
-            # A query whose run ends with "nothing new" would skip the records that are held back.
+            # A query whose run ends with "nothing new" would skip the withheld records.
             paced = start is not None and not self._freezing and not losses
             if paced and self._pacing.holds_back(begins, ends, self._clock.now()):
                 return None
@@ -261,7 +263,7 @@ class OffsetTracker:
         if start is not None and not joined and ends == start.positions:
             return None
         epochs = dict(view.epochs)
-        if start is not None and is_from(start, view.topics):  # a mirror has its own epochs
+        if start is not None and is_from(start, view.topics):  # a mirror has other epochs
             epochs |= {
                 tp: epoch
                 for tp, epoch in start.epochs.items()
@@ -271,7 +273,7 @@ class OffsetTracker:
         return StreamOffset(ends, view.topics.cluster, view.topics.topic_ids, joined, epochs)
 
     def _limited(self, begins: Positions, view: PartitionEnds) -> Positions:
-        """Where the batch ends by maxOffsetsPerTrigger and maxBytesPerTrigger."""
+        """Return the end of the batch by maxOffsetsPerTrigger and maxBytesPerTrigger."""
         found = view.ends
         if self._options.max_offsets_per_trigger is not None:
             found = batch_sizing.proportional_ends(
@@ -313,7 +315,7 @@ class OffsetTracker:
         return {tp: self._initial[tp] for tp in view.topics.partitions}
 
     def _is_resolved(self, view: PartitionEnds, doubt: Doubt) -> bool:
-        """Resolve startingOffsets, once; return False if the log may have them in fact."""
+        """Resolve startingOffsets, once; return False if the log may contain them after all."""
         if self._initial is None:
             beginnings = cache(
                 lambda: self._logs.beginnings(view.topics.partitions, view.topics, None)
@@ -332,7 +334,7 @@ class OffsetTracker:
     def _confirmed_view(
         self, start: StreamOffset | None, start_json: Mapping[str, Any], until: float | None
     ) -> tuple[PartitionEnds, data_loss.Losses]:
-        """Look at the cluster; look again for a while before a loss is believed."""
+        """Return the state of the logs; check again for a while before a loss is accepted."""
         if self._freezing and self._frozen is None:
             self._frozen = self._logs.look(None)
         doubt = Doubt(self._options, self._clock)
@@ -376,8 +378,8 @@ class OffsetTracker:
     ) -> dict[TopicPartition, int]:
         """Return starting offsets that changed between two offsets of a batch.
 
-        With asynchronous progress tracking Spark journals not every offset, and `from` of those
-        between is lost: partitions that joined, topics that were recreated, logs that were cut.
+        With asynchronous progress tracking Spark doesn't journal every offset, and `from` of those
+        in between is lost: added partitions, recreated topics, truncated logs.
         """
         if losses or not (is_from(start, topics) and is_from(end, topics)):
             return {}
@@ -415,18 +417,21 @@ class OffsetTracker:
         return planning.resolve(spec, topics.partitions, beginnings, ends)
 
     def _plan(self, found: list[KafkaOffsetRange], topics: TopicsSnapshot) -> BatchPlan:
-        """Divide ranges for tasks, and add the client's picture of the cluster for them."""
+        """Divide ranges for tasks, and add the client's metadata for them."""
         options = self._options
         found = split(found, options.min_partitions, options.max_records_per_partition)
         needed = {r.tp.topic for r in found}
         hint = self._contact.client().bootstrap_hint() or {}
         if not needed <= set(hint.get("topics", ())):
-            self._logs.look(None)  # a restarted driver: its client hasn't met the leaders yet
+            self._logs.look(None)  # a restarted driver: its client hasn't asked the leaders yet
             hint = self._contact.client().bootstrap_hint() or {}
         return BatchPlan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed, topics))
 
     def _of_same_topics(self, look: Callable[[], T], until: float | None) -> T:
-        """Look until brokers agree about the topics' ids; raises `StillOutError` at `until`."""
+        """Call `look` until brokers agree about the topics' ids.
+
+        Raise `StillOutError` at `until`.
+        """
         begun = self._clock.now()
         while True:
             try:
@@ -448,7 +453,7 @@ class OffsetTracker:
         return parse_offset(document)
 
     def _meet(self, cluster: str | None) -> None:
-        """Learn from a checkpoint which cluster it must be."""
+        """Set the expected cluster from a checkpoint."""
         if cluster is None:
             return
         self._contact.known = True
@@ -458,7 +463,8 @@ class OffsetTracker:
             self._contact.expected = cluster
             met = self._discovery.last
             if met is None:
-                # The client may exist already without knowing; only one that knows refuses others.
+                # The client may have been created without the expected cluster, and would accept
+                # any.
                 self._contact.close()
                 return
             self._check_cluster(met.cluster)
@@ -505,7 +511,7 @@ class OffsetTracker:
             )
 
     def _similar(self, names: Iterable[str]) -> Collection[str]:
-        """Return topics of the cluster that may be meant; a missing partition has none."""
+        """Return topics of the cluster with similar names; a missing partition has none."""
         there = self._contact.ask(
             "listing topics", lambda client, timeout: client.list_topics(timeout=timeout), None
         )
@@ -520,12 +526,12 @@ class OffsetTracker:
 
 
 def _differs(topic: str, planned: Mapping[str, str], known: Mapping[str, str]) -> bool:
-    """Return whether both name an id of the topic, and not the same one."""
+    """Return whether both have a topic id, and the ids differ."""
     return planned.get(topic, known.get(topic)) != known.get(topic, planned.get(topic))
 
 
 def _narrowed(hint: Hint, needed: Collection[str], topics: TopicsSnapshot) -> Hint | None:
-    """Keep what a batch's tasks need; each of them carries it, so it must stay small.
+    """Reduce metadata to what a batch's tasks need, as each task carries it.
 
     Metadata of another topic id than the planned one is left out: a task would refuse it.
     """
@@ -538,5 +544,5 @@ def _narrowed(hint: Hint, needed: Collection[str], topics: TopicsSnapshot) -> Hi
         if name in needed and not _differs(name, topics.topic_ids, known)
     }
     if sum(len(known["partitions"]) for known in kept.values()) > HINT_PARTITIONS:
-        kept = {}  # a worker's first task asks once; better than a picture of all in each of them
+        kept = {}  # a worker's first task requests it once, instead of a copy in each task
     return {**hint, "topics": kept}

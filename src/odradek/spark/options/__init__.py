@@ -1,1 +1,1 @@
-"""Options of the source: names, defaults and meanings, and how their texts are read."""
+"""Options of the source: names, defaults, meanings, and the functions that read their texts."""

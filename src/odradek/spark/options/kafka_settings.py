@@ -1,9 +1,9 @@
-"""Settings `kafka.*` of the source and the sink: by Kafka's names, checked, others' left out.
+"""Check the settings `kafka.*` of the source and the sink.
 
-In: all options of a query. Out: the client's settings without the prefix, checked as its own are.
-Must not let a slip through: only names that other clients really have are dropped (a query copied
-from a guide brings some), and a setting that would change the meaning of a query isn't among them.
-Must not print a value: it may be a secret.
+In: all options of a query. Out: the client's settings without the prefix, checked as its own are;
+other clients' settings are dropped. Must not: ignore a misspelled name: only real settings of other
+clients are dropped (a query copied from a guide contains some), and none that would change the
+meaning of a query. Must not: print a value, which may be a secret.
 """
 
 from __future__ import annotations

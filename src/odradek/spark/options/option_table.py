@@ -1,8 +1,8 @@
-"""The options of the Spark source as a table: names, defaults and meanings, each once.
+"""Define the options of the Spark source as a table: names, defaults and meanings.
 
-Out: `OPTIONS`, which `options` reads the user's options by, and docs/configuration.md shows;
-`PROTECTED`, the settings that can't be given; `FROM_SPARK`, what Spark adds by itself.
-Must not hold code that reads values.
+Out: `OPTIONS`, by which `source_options` reads the user's options, and which docs/configuration.md
+shows; `PROTECTED`, the settings that aren't allowed; `FROM_SPARK`, options that Spark adds. Must
+not: contain code that reads values.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class SparkOption:
     """Complete sentences that can be read on their own."""
     queries: frozenset[str] = BOTH
     own: bool = False
-    """Whether the JVM connector doesn't have it."""
+    """Whether the JVM connector lacks the option."""
     warned: bool = False
-    """Given in another kind of query it is only warned of, as the JVM connector does."""
+    """Whether it only causes a warning in another kind of query, as in the JVM connector."""
 
 
 def with_defaults(plain: Mapping[str, str], options: Mapping[str, SparkOption]) -> dict[str, str]:
-    """Return the texts of all options: those that are given, and the defaults of the others."""
+    """Return the texts of all options: those that are set, and the defaults of the others."""
     return {name: plain.get(name, option.default) for name, option in options.items()}
 
 

@@ -1,7 +1,7 @@
-"""How the texts of options are read: numbers, times, sizes, true and false, JSON.
+"""Read the texts of options: numbers, times, sizes, booleans, JSON.
 
-In: the option's name and its text, as Spark hands it over. Out: a value that can be used.
-Must not: know what an option is for, or be given a `kafka.*` setting (its value may be a secret).
+In: the option's name and its text from Spark. Out: a value. Must not: know the purpose of an
+option, or receive a `kafka.*` setting (its value may be a secret).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def json_object(name: str, text: str) -> dict[str, Any]:
 
 
 def _without_repeats(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; the last value of a repeated key would count without a message."""
+    """Return a JSON object; raise for a repeated key, of which only the last value would count."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]

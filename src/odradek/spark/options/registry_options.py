@@ -1,7 +1,7 @@
-"""Options of keys and values whose schemas a registry has.
+"""Read the options of keys and values whose schemas are in a registry.
 
-In: the options without `kafka.*` (names in small letters), and the topics. Out: how keys and values
-are decoded. Must not: ask a registry, or print a setting of its client (it may be a secret).
+In: the options without `kafka.*` (names in lower case), and the topics. Out: how keys and values
+are decoded. Must not: contact a registry, or print a setting of its client (it may be a secret).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 URL, PREFIX = "schemaregistryurl", "schemaregistry."
 CORRUPT = "columnNameOfCorruptRecord"
 NEEDS = ("keyFormat", "keySubject", "valueSubject", "keyMessage", "valueMessage", CORRUPT)
-"""Options that mean nothing without a registry."""
+"""Options that need a registry."""
 NOT_WITH = {
     "valueSchema": "the registry has the writer schemas; set the reader schema with avroSchema",
     "avroWireFormat": "with a registry the wire format is always confluent",
     "avroSchemaId": "each value names its own schema",
 }
-"""Options of values that need no registry."""
+"""Options of values that aren't allowed with a registry."""
 
 
 def sealed_registry(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def parse_registry_formats(
 
     Raises `ConfigurationError`.
     """
-    registry_settings(settings)  # whether they can be used
+    registry_settings(settings)  # raises for invalid settings
     found: dict[str, Format] = {}
     for name in ("key", "value"):
         given = str(plain.get(f"{name}format", "")).strip().lower()
@@ -181,7 +181,7 @@ def _avro(
 
 
 def _subject(name: str, plain: Mapping[str, Any], topics: tuple[str, ...]) -> str:
-    """Whose latest version keys or values are read as."""
+    """Return the subject whose latest version keys or values are read as."""
     given = str(plain.get(f"{name}subject", "")).strip()
     if given:
         return given

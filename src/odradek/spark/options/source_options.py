@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 DISCOVERY_S = 30.0
-"""How long a description of topics is used, at most; errors make it stale at once."""
+"""Maximum number of seconds for which a description of topics is used; errors end it at once."""
 GROUP_ID = "group.id"
 SAMPLES: Mapping[str, Any] = {
     "max.partition.fetch.bytes": 65536,
@@ -79,7 +79,7 @@ _KNOWN_HERE = {*PROTECTED, *GROUP_NAMES, *SAMPLES, "bootstrap.servers", "client.
     "cluster.id.expected",
     "events.dir",
 }
-"""Settings that the source looks at or sets itself."""
+"""Settings that the source reads or sets itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ class SourceOptions:
     """Checked options of one query; can be pickled for planners and tasks."""
 
     kafka: Mapping[str, Any] = field(repr=False)
-    """The pass-through, without the prefix; not in repr, since it may hold a secret."""
+    """The client's settings, without the prefix; not in repr, as they may contain a secret."""
     topics: tuple[str, ...]
-    """Empty with a pattern."""
+    """Subscribed topics; empty with a pattern."""
     assigned: tuple[TopicPartition, ...] | None
     """The partitions of option assign; None without it."""
     starting: OffsetSpec
@@ -113,13 +113,13 @@ class SourceOptions:
     retry_interval: float
     discovery_interval: float
     formats: Mapping[str, Format]
-    """How keys and values are decoded; those that stay bytes aren't among them."""
+    """How keys and values are decoded; those that remain bytes aren't included."""
     drop_malformed: bool
-    """Whether records that don't fit are no rows."""
+    """Whether records that can't be decoded are dropped instead of becoming null rows."""
     dead_letter_topic: str | None
-    """Where they go instead, or as well."""
+    """Topic for records that can't be decoded; None without one."""
     commit_group: str | None
-    """The group that finished batches are committed to; None: none."""
+    """The group to which finished batches are committed; None without one."""
     pause_file: Path | None
     """While this file exists, no batch begins."""
 
@@ -151,7 +151,7 @@ class SourceOptions:
 
     def consumer_config(self, expected_cluster: str | None) -> dict[str, Any]:
         """Return a consumer configuration that only accepts the expected cluster."""
-        # Readers are members of no group; a group.id would only cost them a thread.
+        # Readers are no group members; a group.id would only cost a thread.
         config = {name: v for name, v in self.kafka.items() if name not in GROUP_NAMES}
         config["auto.offset.reset"] = "none"
         config.setdefault("client.id", CLIENT_ID)

@@ -44,14 +44,14 @@ _CLASSES = {
     "javadigit": "0-9",
     "javaletterordigit": "a-zA-Z0-9",
 }
-"""Java's `\\p{…}`, as far as names of topics go."""
+"""Java's `\\p{…}` classes, as far as they concern names of topics."""
 _AS_THEY_ARE = "dDwWsSbBAtnrfvaxu.\\/-_+*?()[]{}|^$&~#<>=!:;,@%\"'` 123456789"
 """Characters that may follow a backslash in both languages, with the same meaning."""
 _ELSEWHERE = {"z": r"\Z", "Z": r"\Z", "h": r"[ \t]", "e": r"\x1b", "R": r"(?:\r\n|[\n-\r])"}
 
 
 class _Translation:
-    """One expression on its way from Java to Python."""
+    """One expression while it is translated from Java to Python."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
@@ -131,7 +131,7 @@ class _Translation:
             if rest[0] == "\\":
                 self._out.append(self._escape(in_class=True))
             else:
-                # Python warns of doubled signs, which may mean something in a later release.
+                # Python warns of doubled characters, which may get a meaning in a later release.
                 self._out.append(f"\\{rest[0]}" if rest[0] in "&~|" else rest[0])
                 self._at += 1
             first = False

@@ -1,7 +1,7 @@
-"""Options of values whose schema is an option itself: valueFormat, valueSchema, valueMode.
+"""Read the options of values whose schema is an option: valueFormat, valueSchema, valueMode.
 
-In: the options without `kafka.*` (names in small letters). Out: how values are decoded. Must not:
-know a schema registry. Avro's options are in `avro_values`, which is imported for Avro only.
+In: the options without `kafka.*` (names in lower case). Out: how values are decoded. Must not: know
+a schema registry. Avro's options are in `avro_values`, which is imported for Avro only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.spark.values.value_schema import value_schema
 
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
 MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
-"""Spark's names for what becomes of values that don't fit."""
+"""Spark's names for the handling of values that can't be decoded."""
 
 
 def parse_value_format(plain: Mapping[str, str]) -> Format | None:

@@ -1,8 +1,8 @@
-"""Keys and values written as Avro, in Confluent's wire format.
+"""Write keys and values as Avro, in Confluent's wire format.
 
-In: a column of the types that the source reads of the same schema. Out: bytes. fastavro writes.
-Must not: write a number that its schema has no room for, or leave out a column that the schema
-doesn't have: both are errors before the first row goes out.
+In: a column of the types that the source reads of the same schema. Out: bytes, written by fastavro.
+Must not: write a number that doesn't fit its schema, or drop a column that the schema doesn't have:
+both are errors before the first row is sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MEMBER = "member"
-"""With what the fields of a union's struct begin, as Spark names them."""
+"""Prefix of the fields of a union's struct, as in Spark."""
 UUID_TEXT = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _Shape = Callable[[Any], Any]
 
@@ -42,7 +42,7 @@ class AvroEncoding(Encoding):
     """How a column is encoded as Avro."""
 
     text: str | None = None
-    """The schema, which the subject must have; None: the subject's version."""
+    """The schema, which the subject must contain; None: the version is used."""
 
     def chosen(self, registry: SchemaRegistryClient) -> RegisteredSchema:
         """Return the schema to write with. Raises `SchemaRegistryError`."""
@@ -78,7 +78,10 @@ def _branches(parsed: list[Any]) -> list[Any]:
 
 
 def _is_struct(held: list[Any]) -> bool:
-    """Whether Spark has a struct for a union: int and long, or float and double, are one number."""
+    """Return whether Spark has a struct for a union.
+
+    Int and long, or float and double, are one number.
+    """
     return len(held) > 1 and set(held if all(isinstance(one, str) for one in held) else ()) not in (
         {"int", "long"},
         {"float", "double"},
@@ -158,9 +161,9 @@ def _record(changed: list[tuple[str, _Shape]], lacking: Mapping[str, Any]) -> _S
 
 
 def _default(parsed: Any, given: Any, named: Mapping[str, Any]) -> Any:
-    """Return a default for fastavro, which would write the JSON text of bytes as it is."""
+    """Return a default for fastavro, which would write the JSON text of bytes unchanged."""
     if isinstance(parsed, list):
-        return _default(parsed[0], given, named)  # a default is of a union's first type
+        return _default(parsed[0], given, named)  # a union's default belongs to its first type
     if isinstance(parsed, str):
         if parsed in named:
             return _default(named[parsed], given, named)
@@ -197,7 +200,7 @@ def _union(parsed: list[Any], named: Mapping[str, Any]) -> _Shape | None:
 
 
 def _name(branch: Any) -> str:
-    """How fastavro tells a branch from others."""
+    """Return the name by which fastavro distinguishes a branch."""
     if isinstance(branch, str):
         return branch
     return str(branch.get("name", branch["type"]))

@@ -1,13 +1,13 @@
-"""Decide on the driver about a batch whose tasks have prepared their transactions, and commit it.
+"""Commit a batch on the driver, once all tasks have prepared their transactions.
 
 In: the commit messages of all tasks. Out: a batch that is committed as a whole, or an error before
 anything of this attempt was committed. `exactly_once` describes the protocol. Must not: commit a
 transaction that isn't in the ledger, or abort one that is.
 
-Whether a listed transaction is committed is settled by ending it: EndTxn(commit) succeeds also if
-the transaction was committed before. If the answer is that the producer is fenced, the transaction
-is over, and the marker tells: equal producer id and epoch mean that it was committed before another
-producer took over the id.
+Whether a listed transaction is committed is decided by ending it: EndTxn(commit) also succeeds if
+the transaction was committed before. If the response is that the producer is fenced, the
+transaction has ended, and the marker shows how: equal producer id and epoch mean that it was
+committed before another producer took over the id.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def commit_batch(
 
 
 class _Batch:
-    """A batch of which all tasks have sent their messages."""
+    """A batch for which all tasks have sent their messages."""
 
     def __init__(self, options: SinkOptions, at: SinkDriver, commits: Sequence[SinkCommit]) -> None:
         self._options, self._at, self._ledger = options, at, at.ledger
@@ -149,7 +149,7 @@ class _Batch:
         self._end_others(entries)
 
     def _end_others(self, entries: Sequence[TaskEntry]) -> None:
-        """Abort what tasks have prepared in vain, because another run was quicker."""
+        """Abort the tasks' transactions, because another run has already written the batch."""
         listed = {e.transaction(self._ledger.base) for e in entries}
         those = [t for t in self._prepared if t not in listed]
         if those:
@@ -191,7 +191,7 @@ class _Batch:
             )
 
     def _entries(self, committed: dict[int, TaskEntry], *, by_02: bool) -> list[TaskEntry]:
-        """Return what belongs to the batch: what is committed, and what tasks have prepared."""
+        """Return the entries of the batch: committed ones, and those that tasks have prepared."""
         found = dict(committed)
         lacking = set()
         for partition, one in self._of.items():
@@ -281,7 +281,7 @@ def abort_batch(
             given: Any = {"make": make, "prepared": prepared, "clock": clock}
             with driver(options, query, topic, tolerance=FENCE_S, **given) as at:
                 _abort(at, open_now, number)
-    except Exception as error:  # whatever it is: Spark has to tell the user of another one
+    except Exception as error:  # whatever it is: Spark has to report the original error
         why = f"{type(error).__name__}: {error}"
     if why:
         seconds = float(options.producer_config("")["transaction.timeout.ms"]) / 1000
@@ -294,7 +294,7 @@ def abort_batch(
 
 
 def _abort(at: SinkDriver, open_now: Sequence[PreparedTransaction], batch: int) -> None:
-    """Abort everything but the transactions that the ledger names."""
+    """Abort all open transactions except those in the ledger."""
     ledger, wait = at.ledger, at.patience.wait
     found = ledger.newest()
     named = [] if found is None else [e.transaction(ledger.base) for e in found.entries]

@@ -1,6 +1,6 @@
-"""Whether the values of a column are all of a schema's type, before the first of them is written.
+"""Check that all values of a column fit a schema's type, before the first one is written.
 
-In: two Arrow types. Out: nothing, or `SinkSchemaError` with the place. Must not: look at values.
+In: two Arrow types. Out: nothing, or `SinkSchemaError` with the place. Must not: read values.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _check_struct(
 
 
 def _holds(wanted: pa.DataType, given: pa.DataType) -> bool:
-    """Whether each value of a column's type is one of the schema's."""
+    """Return whether each value of a column's type fits the schema's."""
     import pyarrow as pa
 
     t = pa.types

@@ -1,10 +1,10 @@
-"""Write records that can't be decoded to a topic of their own (option deadLetterTopic).
+"""Write records that can't be decoded to a separate topic (option deadLetterTopic).
 
-In: batches as they were fetched, the rows that can't be decoded, and why. Out: these records
-unchanged, with headers that describe the error: those of Kafka Connect's dead-letter queues
-(KIP-298), whose values are texts. A record that is too large for the topic is written without its
-large parts. All are acknowledged when `send` returns. Must not: continue if a record isn't written,
-or write a record that can be decoded.
+In: fetched batches, the rows that can't be decoded, and why. Out: these records unchanged, with
+headers that describe the error: those of Kafka Connect's dead-letter queues (KIP-298), whose values
+are texts. A record that is too large for the topic is written without its large parts. All are
+acknowledged when `send` returns. Must not: continue if a record isn't written, or write a record
+that can be decoded.
 """
 
 from __future__ import annotations
@@ -114,14 +114,14 @@ class DeadLetters:
 
 @dataclass(slots=True)
 class _Letter:
-    """One letter, which loses fields while it is too large."""
+    """One dead letter, which loses fields while it is too large."""
 
     row: int
     made: dict[str, Any]
     lacking: tuple[str, ...] = ()
 
     def cut(self, batch: pa.RecordBatch) -> bool:
-        """Leave out the largest field; False where nothing is left to leave out."""
+        """Remove the largest field; return False if none is left."""
         found = smaller(self.made, _fields(batch, self.row), self.lacking)
         if found is not None:
             self.made, self.lacking = found

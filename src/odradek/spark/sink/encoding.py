@@ -1,8 +1,9 @@
-"""Keys and values written in a format, framed with the id of a schema that a registry has.
+"""Encode keys and values in a format, framed with the id of a schema in a registry.
 
 In: Arrow batches whose key or value isn't bytes yet. Out: the same with framed bytes. The schema is
 looked up in a task, once in a process for as long as the query's client keeps it; nothing is
-registered. Must not: write what a schema has no room for, or hold a row's contents in an error.
+registered. Must not: write a value that doesn't fit a schema, or put a row's contents into an
+error.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class Encoding:
     """How a column is encoded; each format has a subclass. Can be pickled for tasks."""
 
     settings: Mapping[str, Any] = field(repr=False)
-    """Of the registry's client; not in repr, since they may hold a secret."""
+    """Settings of the registry's client; not in repr, since they may contain a secret."""
     subject: str
     version: int | None = None
-    """Of the subject; None: the latest."""
+    """Version of the subject; None: the latest."""
     query: str = field(default_factory=query_key, repr=False, compare=False, kw_only=True)
-    """Whose tasks share a client of the registry."""
+    """Key of the query whose tasks share a client of the registry."""
 
     def registered(self, registry: SchemaRegistryClient) -> RegisteredSchema:
         """Return the schema to write with. Raises `SchemaRegistryError`."""
@@ -93,7 +94,7 @@ def _column(values: pa.Array, write: Write, first: int, what: str) -> pa.Array:
             written.append(None if value is None else write(value))
         except (SchemaRegistryError, SinkSchemaError):
             raise
-        # A value that isn't of the schema makes a codec raise whatever Python has.
+        # For a value that doesn't fit the schema a codec may raise any error.
         except Exception as error:
             raise _misfit(row, what, error) from error
     return pa.array(written, pa.binary())

@@ -109,10 +109,12 @@ TAKEN_OVER = (
     "attempt's rows are visible."
 )
 LATE_S = 10.0
-"""A task that takes longer reads the ledger again at its end. If its driver has died, nothing else
-aborts its transaction before the timeout."""
+"""Seconds after which a task reads the ledger again at its end.
+
+If its driver has died, nothing else aborts its transaction before the timeout.
+"""
 CLOSE_TIMEOUT = 5.0
-"""Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""
+"""Seconds for aborting when a task fails; otherwise the next attempt's fence does that."""
 
 
 class Ledger:
@@ -171,7 +173,7 @@ class Ledger:
 
     def ticket(self, counter: str) -> Ticket:
         """Return the next ticket of a counter; an open transaction of 0.2 is aborted."""
-        # Brokers refuse a timeout, also of a transaction that isn't begun, above their maximum.
+        # Brokers refuse a timeout above their maximum, even without an open transaction.
         longest = float(self._options.producer_config(counter)["transaction.timeout.ms"]) / 1000
         found = self._patience.wait(
             lambda seconds: self.transactions.fence([counter], min(seconds, longest)),
@@ -180,7 +182,7 @@ class Ledger:
         return found.producer_id, found.producer_epoch
 
     def end_plain(self, decision: Decision | None, partition: int) -> None:
-        """Commit what the decision of an earlier release names by the counter's id."""
+        """Commit a transaction of an earlier release, which uses the counter's id."""
         entries = () if decision is None else decision.unfinished
         plain = [e.transaction(self.base) for e in entries if e.is_plain]
         mine = [t for t in plain if t.transactional_id == f"{self.base}{partition}"]
@@ -223,7 +225,7 @@ def first_of_run(decision: Decision | None, batch: int, run: str | None) -> bool
     """Return whether this may be the first batch of a run, by the newest decision.
 
     Then tasks of an earlier run may have left transactions open, or 0.2, which had no ledger, may
-    have written a part of the batch. A run that Spark doesn't tell counts as another one.
+    have written a part of the batch. If Spark doesn't report the run, it counts as another one.
     """
     if decision is None or decision.state == NOTHING:
         return True
@@ -231,7 +233,7 @@ def first_of_run(decision: Decision | None, batch: int, run: str | None) -> bool
 
 
 def older(batch: int, written: int) -> ReplayError:
-    """Return the error of a batch that comes after a newer one."""
+    """Return the error of a batch that is written after a newer one."""
     return ReplayError(
         f"batch {batch}: batch {written} was already written, and batch numbers must increase. "
         "Nothing was written now. If this task is a late attempt of an older batch, ignore this "
@@ -281,7 +283,7 @@ class TransactionalTask:
                 contact = None if self._batch else self._options.first_contact(self._task.attempt)
                 patience.wait(producer.cluster_id, "the cluster's first answer", at_most=contact)
             found = self._write(producer, patience, ledger, first, rows)
-            ledger.transactions.use(self._id)  # which leaves the transaction open
+            ledger.transactions.use(self._id)  # the transaction remains open
             return found
         except BaseException as error:
             self._clients.drop(producer, CLOSE_TIMEOUT)
@@ -291,7 +293,7 @@ class TransactionalTask:
             raise better from error
 
     def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches that have rows, after their rows were counted and digested."""
+        """Yield the batches that have rows, after counting and digesting their rows."""
         for batch in batches:
             if batch.num_rows:
                 self._rows += batch.num_rows
@@ -355,7 +357,8 @@ class TransactionalTask:
     def _is_written(self, decision: Decision, marker: Marker) -> bool:
         """Return whether this task's part of a decided batch is committed.
 
-        Otherwise the task prepares its rows, perhaps in vain: only a driver ends transactions.
+        Otherwise the task prepares its rows, perhaps unnecessarily: only a driver ends
+        transactions.
         """
         mine = [e for e in decision.entries if e.partition == self._task.partition]
         return any(
@@ -370,7 +373,7 @@ class TransactionalTask:
 
     def _skipped(self, rows: Iterator[pa.RecordBatch]) -> SinkCommit:
         for _ in rows:
-            pass  # it counts them
+            pass  # counts the rows
         logger.info(
             "sink: %s: skipped, because its rows were already written (row count: %d)",
             self._where(),
@@ -406,7 +409,7 @@ class TransactionalTask:
         return f"batch {self._batch}, sink partition {self._task.partition} ({self._id})"
 
     def _explained(self, error: KafkaError) -> KafkaError | None:
-        """Say what an error of the transaction means for the query."""
+        """Return an error that says what a transaction's error means for the query."""
         text = f"{self._where()}: {type(error).__name__}: {sentence(error)}"
         timeout = float(self._config["transaction.timeout.ms"]) / 1000
         if isinstance(error, InvalidTransactionTimeoutError):

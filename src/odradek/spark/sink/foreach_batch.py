@@ -1,8 +1,8 @@
-"""`write_batch`: what a query's `foreachBatch` calls to write a micro-batch exactly once.
+"""Write a micro-batch exactly once from a query's `foreachBatch` (`write_batch`).
 
-In: the frame and the number that Spark hands to such a function; the sink's options. Out: a batch
-write whose identity is the query's and the batch's, so that a batch that comes again is known.
-Must not import pyspark when imported, or write with an identity that a replay wouldn't have.
+In: the frame and the number that Spark passes to such a function; the sink's options. Out: a batch
+write that is identified by the query and the batch, so that a repeated batch is recognized. Must
+not: import pyspark when imported, or write with an identity that a replay wouldn't have.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The decision of a batch, which the driver commits before the first transaction of the batch.
+"""Store the decision of a batch, which the driver commits before the batch's first transaction.
 
 In: offsets with metadata, as they are committed. Out: a `Decision`, with a `TaskEntry` for each
 task that wrote rows. It is stored as offsets of one transaction of the driver: group `<id>-ledger`
@@ -7,8 +7,8 @@ limit the metadata of an offset to 4096 bytes (`offset.metadata.max.bytes`). The
 number of the batch. A task's marker is an offset, too, of group `<id>-<partition>`, committed
 together with its rows. Must not: send a request, or decide anything.
 
-Offsets need no topic of their own and no scan, and expire with their groups. A file in the
-checkpoint would need Spark's file systems in the driver's Python, and couldn't be fenced.
+Offsets need no additional topic and no scan, and expire with their groups. A file in the checkpoint
+would need Spark's file systems in the driver's Python, and couldn't be fenced.
 """
 
 from __future__ import annotations
@@ -35,17 +35,20 @@ Fetch = Callable[[str], Offsets]
 LEDGER = 2
 """Version of the head's format. In version 1 entries have no ticket."""
 IN_ONE = 60
-"""Entries of one offset, whose metadata then has less than 4000 bytes."""
+"""Maximum number of entries in one offset, whose metadata then has less than 4000 bytes."""
 FOREIGN = (
     *(ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, struct.error),
 )
 """Errors of reading metadata that this sink didn't write."""
 LOOKS = 10
-"""How often head and entries are read until they belong together: a driver may replace them."""
+"""Maximum number of reads until head and entries match: a driver may replace them meanwhile."""
 
 DECIDED, WRITTEN, ACCEPTED, DROPPED = "decided", "written", "accepted", "dropped"
-"""States: entries may have to be committed yet; all of them are committed; `odradek pipeline
-resolve` has declared that the batch is complete as it is; or that it is to be written again."""
+"""States of a decision.
+
+DECIDED: entries may have to be committed; WRITTEN: all are committed; ACCEPTED: `odradek pipeline
+resolve` has declared the batch complete; DROPPED: it will be written again.
+"""
 NOTHING = "nothing"
 """State of a ledger without a decision, which only has a number of sweeps."""
 
@@ -56,15 +59,18 @@ def sink_id(options: SinkOptions, query: str, part: int | str) -> str:
 
 
 def writer_of(options: SinkOptions, query: str) -> str:
-    """Return how a marker and a decision name the query that they are of."""
+    """Return the name of the query in a marker and a decision."""
     return f"{query!r} with transactionalIdPrefix {options.transactional_id_prefix!r}"
 
 
 Ticket = tuple[int, int]
-"""Producer id and epoch of a partition's counter: the transactional id without a ticket, under
-which no rows are written. Each initialization returns another one."""
+"""Producer id and epoch of a partition's counter.
+
+The counter is the transactional id without a ticket, under which no rows are written. Each
+initialization returns another ticket.
+"""
 PLAIN = (-1, -1)
-"""Instead of a ticket: the transactional id is the counter itself, as in earlier releases."""
+"""Replaces a ticket if the transactional id is the counter itself, as in earlier releases."""
 
 
 def with_ticket(counter: str, ticket: Ticket) -> str:
@@ -101,7 +107,7 @@ class TaskEntry(NamedTuple):
 
 
 NO_TRANSACTION = (-1, -1, False)
-"""Producer id, epoch and version of a part that 0.2 has committed, in a task of its own."""
+"""Producer id, epoch and version of a part that a task of 0.2 has committed."""
 _ENTRIES = {1: struct.Struct(">Iqh?QQ"), LEDGER: struct.Struct(">Iqh?QQqh")}
 
 
@@ -111,7 +117,7 @@ class Decision:
 
     batch: int
     topic: str
-    """Topic of the offsets that hold it."""
+    """Topic of the stored offsets."""
     state: str
     entries: tuple[TaskEntry, ...]
     """Empty if the batch is finished, because they aren't needed any more."""
@@ -122,13 +128,16 @@ class Decision:
     digest: int | None = 0
     """Sum of the digests; None if another release computed it in another way."""
     following: tuple[int, int] | None = None
-    """Producer id and epoch of the next driver, if no other one has come between."""
+    """Producer id and epoch of the next driver, unless another driver comes in between."""
     sweeps: int = 0
-    """Number of times that drivers have aborted transactions of unknown tasks. A transaction whose
-    task has read another number may be aborted at any time, so no decision lists it."""
+    """Number of times that drivers have aborted transactions of unknown tasks.
+
+    A transaction whose task has read another number may be aborted at any time, so no decision
+    lists it.
+    """
 
     def covers(self, batch: int) -> bool:
-        """Whether it lists the rows of this batch, which isn't to be written again."""
+        """Return whether it lists the rows of this batch, which mustn't be written again."""
         return self.batch == batch and self.state not in (DROPPED, NOTHING)
 
     @property
@@ -249,10 +258,10 @@ class Marker:
     batch: int
     rows: int
     digest: int | None
-    """None where another release computed it in another way: only the count can be compared."""
+    """None if another release computed it in another way: only the count can be compared."""
     run: str | None
     writer: str | None = None
-    """Who it is of; None where another release wrote it."""
+    """The query of the marker; None if another release wrote it."""
     transaction: tuple[int, int] | None = None
     """Producer id and epoch; None if 0.2 wrote it, where each task committed by itself."""
     created: Ticket = PLAIN

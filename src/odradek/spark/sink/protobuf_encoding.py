@@ -29,7 +29,7 @@ class ProtobufEncoding(Encoding):
     """How a column is encoded as Protobuf."""
 
     message: str | None = None
-    """Its full name; None: the file's first."""
+    """Full name of the message; None: the file's first."""
 
     def writer(self, name: str, given: pa.DataType) -> Write:
         """Return the function that encodes a column; see `Encoding`."""

@@ -39,8 +39,10 @@ class Remedy(StrEnum):
 
     NONE = "none"
     ACCEPT_LOSS = "accept-loss"
-    """The batch counts as complete; the rows that aren't committed are lost. The query may then
-    repeat it with other rows, which are dropped."""
+    """The batch counts as complete; uncommitted rows are lost.
+
+    The query may then repeat it with other rows, which are dropped.
+    """
     REPEAT = "repeat"
     """The batch is written again as a whole; the rows that are committed exist twice."""
 
@@ -60,7 +62,7 @@ class BatchState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskPart:
-    """The rows that one task has written of a batch."""
+    """The rows that one task has written in a batch."""
 
     partition: int
     transactional_id: str
@@ -70,11 +72,11 @@ class TaskPart:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A batch, its parts, and what became of it."""
+    """A batch, its parts, and its new state."""
 
     query: str
     batch: int | None
-    """None if the sink has never written."""
+    """Number of the batch; None if the sink has never written."""
     outcome: BatchState
     parts: tuple[TaskPart, ...] = ()
 
@@ -130,7 +132,7 @@ def resolve(
 
 def _chosen(found: Decision, committed: set[int], choice: Remedy) -> tuple[BatchState, str]:
     """Return the outcome, and the state to store; empty if nothing changes."""
-    by_tasks = any(e.producer_id < 0 for e in found.entries)  # how many there were isn't known
+    by_tasks = any(e.producer_id < 0 for e in found.entries)  # their number isn't known
     whole = found.finished or (len(committed) == len(found.entries) and not by_tasks)
     if not whole and not committed:
         return BatchState.NOTHING, ""

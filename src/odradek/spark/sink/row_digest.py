@@ -1,11 +1,11 @@
-"""A number that a set of rows is known by, whatever their order and however they come in batches.
+"""Compute a digest of a set of rows, independent of their order and their division into batches.
 
 In: Arrow batches with the columns that are written. Out: 64 bits for each batch, to be added up
-modulo 2**64. Each row is hashed on its own and hashes are summed, because a shuffle may deliver the
+modulo 2**64. Each row is hashed separately and hashes are summed, because a shuffle may deliver the
 same rows in another order when it runs again. It finds accidents, not forgeries: it isn't
-cryptographic. Must not make Python objects of rows: the record kernel, or else numpy, works on
-Arrow's buffers, eight bytes at a time. The result is stored in the cluster and compared by later
-releases: `VERSION` changes with anything that changes it.
+cryptographic. The result is stored in the cluster and compared by later releases: `VERSION` changes
+with anything that changes it. Must not: make Python objects of rows: the record kernel, or else
+numpy, works on Arrow's buffers, eight bytes at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ halves the time. It makes no difference to the sum.
 WHOLE, SPREAD, MIX = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93
 """Odd constants: of the golden ratio, xxHash's second prime, and one of the rrmxmx mixers."""
 NULL = 0xA0761D6478BD642F
-"""The hash of a null, which no empty value has."""
+"""Hash of a null; no empty value has it."""
 
 
 def digest(batch: pa.RecordBatch) -> int:
@@ -50,7 +50,7 @@ def _digest(batch: pa.RecordBatch) -> int:
 
 
 def _mixed(hashes: Hashes) -> Hashes:
-    """Spread each bit over all others, so that sums of hashes say more than sums of bytes.
+    """Spread each bit over all others, so that sums of hashes differ.
 
     The array is changed in place.
     """
@@ -85,7 +85,7 @@ def _hashes(array: Any) -> Hashes:
 
 
 def _offsets(array: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Where each entry begins and the last one ends, in the data or in the children."""
+    """Return where entries begin and the last one ends, in the data or the children."""
     import numpy as np
     import pyarrow as pa
 

@@ -1,7 +1,8 @@
-"""One producer for each worker process and configuration, kept between tasks.
+"""Keep one producer for each worker process and configuration between tasks.
 
-In: a configuration. Out: a producer whose earlier tasks have flushed. Must not connect, or start
-anything, when imported: Spark's daemon imports and then forks. A child never uses its parent's.
+In: a configuration. Out: a producer whose earlier tasks have flushed. Must not: connect, or start
+anything, when imported: Spark's daemon imports and then forks. A child never uses its parent's
+producer.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
     from odradek.api.producer import Producer
 
 MAX_PRODUCERS = 2
-"""A worker that is reused by other queries closes the oldest; each may hold 64 MiB."""
+"""Maximum number of producers; the oldest is closed, as each may hold 64 MiB."""
 
 TRANSACTIONAL_ID = "transactional.id"
 Make = Callable[[Mapping[str, Any]], "Producer"]
 Prepared = Callable[["Producer"], "PreparedTransactions"]
-"""Returns the calls to coordinators that go through a producer's connections."""
+"""Returns the calls to coordinators over a producer's connections."""
 
 
 class ProducerCache:
@@ -45,14 +46,14 @@ class ProducerCache:
         """
         pid = self._pid()
         for key in [k for k in self._kept if k[0] != pid]:
-            del self._kept[key]  # the parent's: not ours to close
+            del self._kept[key]  # the parent's: not this process's to close
         same = {**config, TRANSACTIONAL_ID: ""} if TRANSACTIONAL_ID in config else config
         key = (pid, fingerprint(same))
         if key in self._kept and (fresh or self._kept[key].ended is not None):
             self.drop(self._kept[key])
         kept = self._kept.pop(key, None)
         producer = self._make(config) if kept is None else kept
-        self._kept[key] = producer  # last in the dict is the latest used
+        self._kept[key] = producer  # the last in the dict is the most recently used
         while len(self._kept) > MAX_PRODUCERS:
             self.drop(next(iter(self._kept.values())))
         return producer, kept is not None
@@ -61,7 +62,7 @@ class ProducerCache:
         """Remove and close a producer, by default without waiting for a failed task's rows."""
         for key in [k for k, kept in self._kept.items() if kept is producer]:
             del self._kept[key]
-        with contextlib.suppress(Exception):  # it may be broken: closing is a courtesy
+        with contextlib.suppress(Exception):  # it may be broken: closing is optional
             producer.close(timeout)
 
     def __len__(self) -> int:

@@ -1,13 +1,12 @@
-"""The driver of a sink: it fences older drivers, reads the ledger for certain, and writes it.
+"""Fence older drivers of a sink, read its ledger reliably, and write it.
 
-In: the sink's options and the query's id. Out: a `SinkDriver`, with the newest decision.
-A coordinator that is cut off from the other brokers still answers its clients, with offsets that
-are out of date: a decided batch would be written twice. It can't commit anything, though. So each
-decision names the producer epoch that the next driver gets, and if a driver has got another one,
-it reads the ledger again, from a coordinator that has just accepted offsets of a transaction, which
-the driver aborts. Transactions that tasks left open have unknown states: before a driver aborts
-them, it increments the ledger's number of sweeps, so that no other driver lists them.
-Must not: decide about a batch.
+In: the sink's options and the query's id. Out: a `SinkDriver`, with the newest decision. A
+coordinator that is cut off from the other brokers still answers its clients, with outdated offsets:
+a decided batch would be written twice. But it can't commit anything. So each decision names the
+producer epoch that the next driver gets, and a driver with another epoch reads the ledger again,
+from a coordinator that has just accepted offsets of a transaction, which the driver aborts.
+Transactions that tasks left open have unknown states: before a driver aborts them, it increments
+the ledger's number of sweeps, so that no other driver lists them. Must not: decide about a batch.
 """
 
 from __future__ import annotations
@@ -56,17 +55,21 @@ logger = logging.getLogger("odradek.spark")
 _TASK = re.compile(r"(\d+)(\.\d+\.\d+)?")
 DRIVER = "driver"
 FENCE_S = 10.0
-"""Seconds for ending what the tasks of a failed batch left open, or those of an earlier run."""
+"""Seconds for ending transactions of a failed batch or of an earlier run."""
 SWEEP_S = 1.0
-"""Seconds for looking for it after any other batch: the next one looks again."""
+"""Seconds for searching for them after any other batch: the next one searches again."""
 GONE = (UnknownTopicIdError, UnknownTopicOrPartitionError)
 """Errors of offsets for a deleted topic."""
 LEDGER_TIMEOUT_MS = "30000"
-"""Transaction timeout of the decision. If a driver dies while it commits its decision, tasks can't
-read the ledger for this time."""
+"""Transaction timeout of the decision.
+
+If a driver dies while it commits its decision, tasks can't read the ledger for this time.
+"""
 CONTACT_S = 2.0
-"""Seconds in which brokers must show themselves to a driver with little time: a wrong address is to
-be told soon."""
+"""Seconds in which brokers must answer a driver with little time.
+
+A wrong address must be reported soon.
+"""
 
 
 class DriverLedger(Ledger):
@@ -127,7 +130,7 @@ class DriverLedger(Ledger):
         return done | self._end(left, committed=True)
 
     def still_open(self, entries: Sequence[TaskEntry]) -> list[TaskEntry]:
-        """Return those whose transactions are open; all, if brokers can't say."""
+        """Return the entries with open transactions; all, if brokers can't tell."""
         at = {e.transaction(self.base).transactional_id: e for e in entries}
         if not at:
             return []
@@ -172,7 +175,7 @@ class DriverLedger(Ledger):
         return {p: marker.transaction for p, (marker, _) in found.items()}
 
     def _certain(self, group: str, *, stable: bool) -> Offsets:
-        """Return the offsets of a group from a broker that can commit offsets of it."""
+        """Return the offsets of a group from a coordinator that can still commit."""
         wait, producer, transactions = self._patience.wait, self._producer, self.transactions
         offsets = {TopicPartition(self.topic or "", 0): OffsetAndMetadata(0)}
         while True:
@@ -247,18 +250,18 @@ class SinkDriver:
     def finish(
         self, decision: Decision, spared: Sequence[PreparedTransaction], seconds: float = FENCE_S
     ) -> Decision:
-        """Note that nothing of a decision is left to do: later readers need not look again.
+        """Note that a decision is completely carried out: later readers needn't check it again.
 
-        Then abort what other attempts (of a repeated stage, or beside a speculative one) and
-        earlier runs have left open: rows after an open transaction are hidden until its timeout.
+        Then abort open transactions of other attempts (of a repeated stage, or beside a speculative
+        one) and of earlier runs: rows after an open transaction are hidden until its timeout.
         """
         written = replace(decision, state=WRITTEN, entries=())
         try:
             self.store(written)
             self.sweep(written, spared, seconds)
         except KafkaError as error:
-            # Perhaps another driver has taken over. Later readers ask the transactions themselves,
-            # and the next batch looks again for what is open.
+            # Perhaps another driver has taken over. Later readers check the transactions
+            # themselves, and the next batch searches again for open ones.
             logger.debug(
                 "sink: batch %d is written, but the ledger may not say so yet, or transactions of "
                 "other attempts may be open: %s",

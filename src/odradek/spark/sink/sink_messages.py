@@ -28,7 +28,7 @@ class SinkCommit(WriterCommitMessage):
     rows: int
     attempt: int
     batch: int | None = None
-    """This and the rest: with exactly_once only."""
+    """This field and the following ones are only set with exactly_once."""
     query: str | None = None
     run: str | None = None
     digest: int = 0
@@ -56,7 +56,7 @@ class SinkTask:
     partition: int = 0
     attempt: int = 0
     batch: int | None = None
-    """None in a batch query."""
+    """Spark's batch id; None in a batch query."""
     query: str | None = None
     run: str | None = None
 
@@ -99,7 +99,7 @@ def batch_task(options: SinkOptions | None = None) -> SinkTask:
     partition, attempt = context.partitionId(), context.attemptNumber()
     if options is None or options.job_id is None:
         return SinkTask(partition, attempt)
-    # In foreachBatch the job is the query (`write_batch`), and its run can be told from the last.
+    # In foreachBatch the job is the query (`write_batch`), and its runs can be distinguished.
     is_query = context.getLocalProperty(QUERY_ID) == options.job_id
     run = context.getLocalProperty(RUN_ID) if is_query else None
     return SinkTask(partition, attempt, options.batch_id, options.job_id, run)

@@ -1,8 +1,8 @@
-"""Options of the Spark sink: each is here once, with the JVM connector's name where it has one.
+"""Define and check the options of the Spark sink, with the JVM connector's names.
 
-In: the options that Spark hands over (names in any case). Out: a checked `SinkOptions`, which
-holds passwords and keys as `Secret`: tasks get them by pickle, nothing prints them.
-Must not: connect, or print a value of `kafka.*` (it may be a secret).
+In: the options from Spark (names in any case). Out: a checked `SinkOptions`, which holds passwords
+and keys as `Secret`: tasks get them by pickle, nothing prints them. Must not: connect, or print a
+value of `kafka.*` (it may be a secret).
 """
 
 from __future__ import annotations
@@ -194,10 +194,10 @@ PROTECTED = {
     "transactional.id": "delivery=exactly_once creates one for each task",
 }
 RAISED = {"acks": ("0", "1"), "enable.idempotence": ("false",)}
-"""Weaker settings than the sink's: copied queries have them, and get more than they ask for."""
+"""Weaker settings than the sink's, which copied queries contain; the sink's are used instead."""
 RETRIES, IN_FLIGHT = "retries", "max.in.flight.requests.per.connection"
 MOST_IN_FLIGHT = 5
-"""More aren't possible with idempotence; queries that switch it off may have more."""
+"""Maximum with idempotence; queries that switch it off may have more."""
 PATIENCE = ("delivery.timeout.ms", "max.block.ms")
 """Producer options that `outageTolerance` sets."""
 
@@ -213,12 +213,14 @@ FROM_SPARK = frozenset(("path", "paths", "checkpointlocation", "queryname", "mod
 """Options that Spark adds."""
 
 FIRST_CONTACT, NEXT_CONTACT = 20.0, 3.0
-"""Seconds for a cluster that never answered: in a task's first attempt, and in the next ones. Spark
-makes four by default, and a wrong address is to be told within half a minute."""
+"""Seconds for a cluster that never answered: in a task's first attempt, and in the next ones.
+
+Spark makes four by default, and a wrong address must be reported within half a minute.
+"""
 BUFFER = 64 << 20
-"""Bytes of rows that wait in a task's producer, at most, unless kafka.buffer.memory is given."""
+"""Maximum size of rows buffered in a task's producer, unless kafka.buffer.memory is set."""
 TRANSACTION_TIMEOUT = "900000"
-"""Brokers' transaction.max.timeout.ms is 15 min unless it was changed: no batch takes longer."""
+"""Default of brokers' transaction.max.timeout.ms (15 min): no batch takes longer."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -227,7 +229,7 @@ class SinkOptions:
     """Checked options of one query; can be pickled for planners and tasks."""
 
     kafka: Mapping[str, Any] = field(repr=False)
-    """The pass-through, without the prefix; not in repr, since it may hold a secret."""
+    """The client's settings, without the prefix; not in repr, as they may contain a secret."""
     topic: str | None
     delivery: str
     include_headers: bool
@@ -237,7 +239,7 @@ class SinkOptions:
     job_id: str | None
     batch_id: int
     encodings: Mapping[str, Encoding]
-    """How keys and values are written; those that are bytes already aren't among them."""
+    """How keys and values are written; those that are bytes already aren't included."""
 
     def first_contact(self, attempt: int) -> float:
         """Return the seconds to wait for a cluster that has never answered before."""
@@ -290,14 +292,14 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
 
 
 def _encodings(plain: Mapping[str, Any], delivery: str) -> dict[str, Encoding]:
-    """How keys and values are written with a registry."""
+    """Return how keys and values are written with a registry."""
     settings = registry_settings_of(plain)
     if settings is None:
         for option in ("valueFormat", "avroSchema", "valueVersion", "keyVersion"):
             if option.lower() in plain:
                 raise OptionError(f"option {option} needs option schemaRegistryUrl")
         return {}
-    registry_settings(settings)  # whether they can be used
+    registry_settings(settings)  # raises for invalid settings
     found: dict[str, Encoding] = {}
     for name in ("key", "value"):
         if f"{name}format" in plain:
@@ -397,7 +399,7 @@ def _room(kafka: Mapping[str, Any]) -> str:
 
 
 def _drop_limits(kafka: dict[str, Any]) -> None:
-    """Drop what a copied query sets and a sink that waits for outages has no use for."""
+    """Drop limits of copied queries that a sink which waits for outages doesn't need."""
     for name, weaker in RAISED.items():
         if str(kafka.get(name, "")).strip().lower() in weaker:
             logger.warning(
@@ -452,7 +454,10 @@ def _delivery(texts: Mapping[str, str]) -> str:
 
 
 def _sink_name(texts: Mapping[str, str]) -> str:
-    """Without dashes: jobId `etl-a`, sinkName `b` must not be jobId `etl`, sinkName `a-b`."""
+    """Read a name without dashes.
+
+    JobId `etl-a`, sinkName `b` must differ from jobId `etl`, sinkName `a-b`.
+    """
     name = _name(texts, "sinkName")
     if name == "ledger":
         raise OptionError(

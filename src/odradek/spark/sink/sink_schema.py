@@ -1,7 +1,7 @@
-"""Columns that become records: the JVM sink's, checked once, and split by topic batch for batch.
+"""Check columns once, as the JVM sink does, and split each batch by topic.
 
-In: the schema of what is written; Arrow batches. Out: batches of one topic each, with the columns
-that `send_arrow` knows. Must not make Python objects of rows: all is done by Arrow's kernels.
+In: the schema of the rows; Arrow batches. Out: batches of one topic each, with the columns of
+`send_arrow`. Must not: make Python objects of rows: Arrow's kernels do all of the work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SENT = ("key", "value", "headers", "partition")
-"""Columns of a record; `topic` says where it goes."""
+"""Columns of a record; the column `topic` contains its topic."""
 _TYPES = {
     "key": "string or binary",
     "value": "string or binary",
@@ -35,7 +35,7 @@ class SinkColumns:
 
     sent: tuple[str, ...]
     topic: str | None
-    """The topic of all rows; None: the column `topic` says it."""
+    """The topic of all rows; None: the column `topic` contains it."""
 
     def of_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return only the columns to write, with the topic column if rows have different topics."""
@@ -152,7 +152,7 @@ def _split(rows: pa.RecordBatch, topics: Any, first_row: int) -> Iterator[TopicR
     if len(names) == 1:
         yield TopicRows(names[0].as_py(), rows, first_row)
         return
-    order = pc.array_sort_indices(codes)  # stable: each topic's rows stay in their order
+    order = pc.array_sort_indices(codes)  # stable: each topic's rows keep their order
     counts = pc.value_counts(codes)
     by_code = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
     at = 0

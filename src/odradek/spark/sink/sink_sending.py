@@ -1,8 +1,8 @@
-"""Rows of one task on their way to the cluster: bounded memory, patience in outages, clear errors.
+"""Send the rows of one task: bounded memory, waiting through outages, clear errors.
 
 In: Arrow batches, a producer. Out: acknowledged rows, counted. Flow: split by topic → pieces →
-`send_arrow` → wait for the oldest piece when too many bytes are unacknowledged.
-Must not: wait without a line in the log each 30 s, or make Python objects of rows.
+`send_arrow` → wait for the oldest piece if too many bytes are unacknowledged. Must not: wait
+without a line in the log each 30 s, or make Python objects of rows.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ LOG_EVERY = 30.0
 TOPIC_PATIENCE = 5.0
 """Seconds for which a topic that the cluster doesn't know may be a new one."""
 PIECE = 8 << 20
-"""Bytes handed to the producer at a time: what is waited for, piece by piece."""
+"""Bytes that are passed to the producer at a time, and waited for."""
 _ROW = re.compile(r"^row (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """A task's waiting: in steps of 30 s, each with a line in the log, up to a limit."""
+    """A task's wait: in steps of 30 s, each with a line in the log, up to a limit."""
 
     tolerance: float
     clock: Clock
     explain: Callable[[], object]
     until: float = math.inf
-    """Time of the clock after which nothing is waited for."""
+    """Time of the clock at which all waits end."""
 
     def wait(self, attempt: Callable[[float], T], what: str, *, at_most: float | None = None) -> T:
         """Call `attempt(seconds)` until it doesn't time out.
@@ -226,7 +226,7 @@ def _check_name(rows: TopicRows) -> None:
 
 
 def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
-    """Say which row of the task it was: the client only knows the piece."""
+    """Add the row's number in the task: the client only knows the piece."""
     text, row = str(error), None
     if found := _ROW.match(text):
         row = piece.row(int(found[1]))
@@ -240,7 +240,7 @@ def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
 
 
 def _failure(error: BaseException, future: ArrowFuture, piece: TopicRows) -> KafkaError:
-    """Say how many rows weren't written, and which was the first of them."""
+    """Return an error with the number of unwritten rows, and the first of them."""
     import pyarrow.compute as pc
 
     text = f"{type(error).__name__}: {error}"

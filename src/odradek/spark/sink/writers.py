@@ -60,7 +60,7 @@ def write_rows(
         if sender.rows:
             sender.finish()
     except BaseException:
-        # The next task shall not inherit what is left of this one.
+        # The next task must not inherit its state.
         clients.drop(producer)
         raise
     return SinkCommit(task.partition, sender.rows, task.attempt)

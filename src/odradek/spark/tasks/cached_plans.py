@@ -5,9 +5,9 @@ view or the static side of a join. The JVM connector plans each query. In: a par
 planned, and the id of the running query. Out: the ranges that its task reads.
 
 All tasks of a query must decide alike, and they can't communicate. All of them know the query's id,
-which contains the millisecond in which the query was created (UUID version 7). A query that was
-created after the plan can't be the one that was planned for: its tasks plan again. Any other query
-reads what was planned, so the first run of a frame has the same answer in all tasks and attempts. A
+which contains the millisecond in which the query was created (UUID version 7). If the query was
+created after the plan, the plan was made for an earlier one: its tasks plan again. Any other query
+reads what was planned, so the first run of a frame has the same result in all tasks and attempts. A
 micro-batch may have the id of its stream, without a time: its tasks plan again for each batch.
 
 A task's share of a later plan follows from the first one: a partition's first range begins at the
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 QUERY_ID = "spark.sql.execution.query.id"
-"""The property that Spark sets for all tasks of a query, except for those run through `.rdd`."""
+"""Property that Spark sets for all tasks of a query, except for those run through `.rdd`."""
 BATCH_ID = "streaming.sql.batchId"
-"""The property of all tasks of a micro-batch."""
+"""Property of all tasks of a micro-batch."""
 TIMED = 7
-"""The version of UUIDs that begin with a time in ms."""
+"""Version of UUIDs that begin with a time in ms."""
 LATE_MS = 60_000
 """Age of a plan from which on a task checks whether the log has grown, to log a warning."""
 LOOK_S = 5.0
@@ -155,10 +155,10 @@ def _part_of(spec: OffsetSpec, tp: TopicPartition) -> OffsetSpec:
 
 
 class OldPlans:
-    """Warns once per plan that is read long after planning while its log has grown.
+    """Warns once per plan that is read long after planning, while its log has grown.
 
     A frame that was created before the plan and is run later (`collect()` after `count()`) reads
-    what was planned. Its tasks can't be told from those of a first run that takes long.
+    what was planned. Its tasks can't be distinguished from those of a first run that takes long.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class OldPlans:
         try:
             end = consumer.end_offsets([wanted.tp], timeout=LOOK_S)[wanted.tp]
         except KafkaError:
-            return  # the rows are read; this is only a word about others
+            return  # the rows are read; this is only a warning about others
         if end > wanted.until:
             self._told.add(share.planned_at)
             logger.warning(

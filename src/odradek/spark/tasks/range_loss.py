@@ -1,7 +1,7 @@
-"""Look at the log under a task's range, and judge whether records of it are lost (R-ID-6).
+"""Request the state of a range's log, and judge whether records are lost (R-ID-6).
 
 In: a range with its topic id and leader epoch. Out: the current log, and whether a loss or another
-topic id is believed. Must not: move the position, or decide what happens after a loss.
+topic id is accepted. Must not: move the position, or decide what happens after a loss.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RangeLog:
         self._doubt = Doubt(options, clock) if doubt is None else doubt
         self._newest_epoch = wanted.epoch
         self.is_doubtful = False
-        """Whether the last look at the log showed a loss that isn't believed yet."""
+        """Whether the last request showed a loss that isn't accepted yet."""
 
     def described_topic_id(self) -> str | None:
         """Return the topic's id by a new request, if brokers may have returned another topic.
@@ -100,7 +100,7 @@ class RangeLog:
             check_agreement(self._consumer, [tp], topic_ids, epochs, PROBE_S)
         except DisagreementError as other:
             self._newest_epoch = max(self._newest_epoch, other.newer.get(tp, -1))
-            self.ends()  # so the client leaves the earlier leader
+            self.ends()  # so that the client leaves the earlier leader
             return False
         return True
 
@@ -135,6 +135,6 @@ class RangeLog:
 
 
 def pass_on_unless_retriable(error: KafkaError) -> None:
-    """Raise an error that no other attempt ends."""
+    """Raise an error that a retry doesn't cure."""
     if error.fatal or not error.retriable:
         raise error

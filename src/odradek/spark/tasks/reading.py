@@ -1,8 +1,8 @@
-"""A task: one range of one partition, from the process's client to batches as Spark wants them.
+"""Read one range of one partition in a task, with the process's client, as batches for Spark.
 
 In: a range, a consumer, columns. Out: an iterator of Arrow batches of useful size that ends exactly
-at the range's end. Must not ask for metadata, and must not wait for ever: it ends with an error
-that names the partition when nothing comes although brokers answer, or when an outage is too long.
+at the range's end. Must not: request metadata, or wait for ever: it ends with an error that names
+the partition if nothing arrives although brokers answer, or if an outage is too long.
 
     fetch → decode (cut at `until`) → gather small batches / slice large ones → Spark's socket
 """
@@ -52,13 +52,13 @@ logger = logging.getLogger("odradek.spark")
 
 ENOUGH_ROWS, MOST_ROWS = 16_384, 65_536
 ENOUGH_BYTES, MOST_BYTES = 8 << 20, 32 << 20
-"""A batch is handed on when it has enough rows or bytes, and cut when it has more than most.
+"""Bytes at which a batch is passed on, and above which it is cut.
 
 Below some thousand rows a batch costs 28–40 % of the throughput; Spark copies a whole batch, and
 Arrow's 32-bit offsets end at 2 GiB for a column.
 """
 PAUSE_S = 0.1
-"""After an error that comes at once, so that it isn't asked for again in a spin."""
+"""Seconds to wait after an error that comes at once."""
 LOOK_EVERY_S = 5.0
 """Seconds without records from a partition before its broker is checked."""
 LOG_EVERY_S = 30.0
@@ -103,7 +103,7 @@ class Gatherer:
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut in equal numbers of rows, and in halves where large records make a piece too large."""
+    """Cut into equal numbers of rows, and halve pieces that large records make too large."""
     step = max(1, -(-batch.num_rows // -(-batch.num_rows // MOST_ROWS)))
     for at in range(0, batch.num_rows, step):
         yield from _halved(batch.slice(at, step))
@@ -133,7 +133,10 @@ class PartitionSilence:
         clock: Clock,
         goes_on: Callable[[int], bool | None],
     ) -> None:
-        """`goes_on(offset)`: asked at each check; true if reading has moved on, None in doubt."""
+        """Set `goes_on(offset)`, called at each check.
+
+        True if reading has moved on, None in doubt.
+        """
         self._consumer, self._wanted = consumer, wanted
         self._options, self._clock, self._goes_on = options, clock, goes_on
         self._every = min(LOOK_EVERY_S, options.poll_timeout, options.outage_tolerance)
@@ -147,7 +150,10 @@ class PartitionSilence:
         self._gone_from: float | None = None
 
     def lasts(self, at: int, last_error: KafkaError | None) -> bool:
-        """Return whether to wait on; False if the partition was deleted and loss is allowed."""
+        """Return whether to continue waiting.
+
+        False if the partition was deleted and loss is allowed.
+        """
         if self._clock.now() < self._look_at:
             return True
         tp, options = self._wanted.tp, self._options
@@ -176,7 +182,7 @@ class PartitionSilence:
                     f"kafkaConsumer.pollTimeoutMs).{why}\n"
                     f"{self._consumer.explain()}"
                 )
-            # A loss in doubt is checked with each poll.
+            # A doubtful loss is checked with each poll.
             pause = 0.0 if goes_on is None else min(self._every, longest - answered)
             self._look_at = now + pause
             return True
@@ -206,7 +212,7 @@ class PartitionSilence:
         return True
 
     def _is_gone(self) -> bool:
-        """Whether the partition was deleted, seen for long enough; raises where that must not be.
+        """Return whether the partition was deleted, for long enough; raise if loss isn't allowed.
 
         For the client a partition that no broker has any more looks like an outage.
         """
@@ -303,9 +309,9 @@ class RangeReader:
                 fitted = self._fitted(batch, columns, target, decoders, dead_letters)
                 for ready in gatherer.add(fitted):
                     yield ready
-                    # Time that Spark took to drain isn't time that the broker was silent.
+                    # Spark's processing time isn't silence of the broker.
                     silence.over()
-        # Before the last batch goes out: an error here fails the task, and with it all it gave.
+        # Before the last batch is yielded: an error here fails the task with all of its rows.
         if self._is_planned_topic(self._log.described_topic_id()):
             yield from gatherer.flush()
 
@@ -383,10 +389,10 @@ class RangeReader:
         return None if self._log.is_doubtful else False
 
     def _is_planned_topic(self, described: str | None = None) -> bool:
-        """Whether it isn't a topic that only has the same name; raises where that can't be let go.
+        """Return whether the topic isn't another one with the same name; raise if that is an error.
 
-        Rows that came already can't be taken back, so then failOnDataLoss doesn't help.
-        `described`: its id by a fresh description, which says more than what the client knows.
+        Rows that were already yielded can't be revoked, so then failOnDataLoss doesn't help.
+        `described`: its id in a new description, which is more reliable than the client's metadata.
         """
         topic = self._wanted.tp.topic
         now = described or known_topic_id(self._consumer, topic)
@@ -427,7 +433,7 @@ class RangeReader:
         try:
             begin, end, leader_epoch = look or self._log.ends()
             ends_here = look is not None and at == end
-            # A leader that had only just taken over, or an older one; the next fetch will do.
+            # The leader had only just taken over, or is an older one; the next fetch will succeed.
             older = 0 <= leader_epoch < self._wanted.epoch
             late = begin <= at <= end and not (cut or ends_here or older)
             epoch = -1 if ends_here else self._wanted.epoch
@@ -458,8 +464,8 @@ class RangeReader:
     def _end_at_divergence(self, at: int, cause: LogTruncationError) -> None:
         """End the range where the log diverges from the planned one, if a loss is allowed.
 
-        The next batch of the query starts there, with the records that the log has now. The last
-        range of a query reads them itself.
+        The query's next batch starts there, with the log's current records. The last range of a
+        query reads them itself.
         """
         wanted = self._wanted
         begin = max(wanted.start, cause.divergent_offset or 0)

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from odradek.api.consumer import Consumer
 
 FETCHED_AHEAD = 24 << 20
-"""Bytes a worker may have fetched and under way (`fetch.max.bytes` unless the user says it).
+"""Bytes of fetched records in a worker, buffered or in flight (default of `fetch.max.bytes`).
 
-Half of it waits and half is under way, so about three answers of 8 MB at most.
+Half of it is buffered and half in flight, so about three responses of 8 MB at most.
 """
 
 
@@ -87,9 +87,9 @@ def batch_partitions(plan: BatchPlan, planned_at: int) -> list[KafkaInputPartiti
 
 
 class Doubts:
-    """The doubt about lost records that all ranges of a batch share in one worker.
+    """Shared state of doubtful losses, for all ranges of a batch in one worker.
 
-    A doubt is over after some seconds, so it must not outlive its batch.
+    A doubt ends after some seconds, so it must not outlive its batch.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class TaskClients:
     def drop(self, client: Consumer) -> None:
         """Close a client that has failed, or whose metadata is older than what brokers describe.
 
-        The next one begins without the planner's metadata, which would be as old again.
+        The next one begins without the planner's metadata, which would be outdated as well.
         """
         self._hint = None
         process_clients().drop(client)
@@ -194,11 +194,12 @@ def _read_range(
         if partition.share is not None:
             _OLD_PLANS.look(options, wanted, partition.share, consumer, begun)
     except KafkaError:
-        # Whatever it was, the next task shall not inherit it; Spark ends this worker anyway.
+        # Whatever it was, the next task mustn't inherit it; Spark ends this worker anyway.
         clients.drop(consumer)
         raise
     finally:
-        clients.release(consumer)  # also where Spark wants no more (a limit); dropped is dropped
+        # Also if Spark needs no more rows (a limit); a dropped client stays dropped.
+        clients.release(consumer)
 
 
 def decoders_of(
@@ -228,7 +229,7 @@ def task_config(options: SourceOptions, cluster: str | None) -> dict[str, Any]:
     """Return the configuration of a task's client, with fetch sizes for small executors."""
     config = options.consumer_config(cluster)
     config.setdefault("fetch.max.bytes", FETCHED_AHEAD)
-    config.setdefault("max.partition.fetch.bytes", ENOUGH_BYTES)  # an answer fills a batch
+    config.setdefault("max.partition.fetch.bytes", ENOUGH_BYTES)  # a response fills a batch
     return config
 
 

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 MAX_CLIENTS = 4
-"""Clients kept in one process; a worker that is reused by other queries closes the oldest."""
+"""Maximum number of clients in one process; the oldest is closed."""
 IDLE_S = 120.0
-"""How long a client is kept that no task uses. Spark ends a worker that has no task at all after
-60 s; this is for one that other queries keep busy."""
+"""Seconds for which an unused client is kept.
+
+Spark ends a worker without tasks after 60 s; this is for one that other queries keep busy.
+"""
 
 Hint = Mapping[str, Any]
 """Result of `Consumer.bootstrap_hint()`: the metadata snapshot as plain data."""
@@ -96,7 +98,7 @@ class ClientCache:
         self._make, self._pid, self._later = make, pid, after
         self._clock = clock or SystemClock()
         self._watched_in: int | None = None
-        """The process in which a timer is under way: threads don't survive a fork."""
+        """Process with a running timer: threads don't survive a fork."""
         self._used: dict[tuple[int, str], Consumer] = {}
         self._idle: dict[tuple[int, str], Idle] = {}
 
@@ -111,18 +113,18 @@ class ClientCache:
         """
         pid = self._pid()
         for kept in (self._used, self._idle):
-            # Of a copy, which no other thread can change on the way: the timer's may.
+            # Of a copy, as the timer's thread may change the dict meanwhile.
             for key in [k for k in tuple(kept) if k[0] != pid]:
-                kept.pop(key, None)  # the parent's: not ours to close
+                kept.pop(key, None)  # the parent's: not this process's to close
         key = (pid, fingerprint(config))
-        # The thread that takes the entry out of `_idle` owns the client: a task's, or the timer's.
+        # The thread that removes the entry from `_idle` owns the client: a task's, or the timer's.
         idle = self._idle.pop(key, None)
         if idle is not None:
             self._used[key] = idle.client
         if key in self._used and (fresh or self._used[key].ended is not None):
             self.drop(self._used[key])
         client = self._used.pop(key, None) or self._make(config, hint)
-        self._used[key] = client  # last in the dict is the latest used
+        self._used[key] = client  # the last in the dict is the most recently used
         while len(self) > MAX_CLIENTS:
             oldest = next(iter(self._idle.values()), None)
             self.drop(oldest.client if oldest else next(iter(self._used.values())))
@@ -138,19 +140,22 @@ class ClientCache:
             return  # dropped meanwhile
         try:
             client.assign([])
-        except KafkaError:  # it ended; its task has what it wanted
+        except KafkaError:  # it ended; its task has its records
             self.drop(client)
             return
         del self._used[key]
         other = self._idle.pop(key, None)
         self._idle[key] = Idle(client, self._clock.now())
-        if other is not None:  # which the timer was closing when this one was created
+        if other is not None:  # the timer was closing it when this one was created
             self.drop(other.client)
         if self._watched_in != key[0]:
             self._watch(IDLE_S)
 
     def _watch(self, seconds: float) -> None:
-        """One timer for all: a thread for each task would cost as much as a small task."""
+        """Start one timer for all clients.
+
+        A thread for each task would cost as much as a small task.
+        """
         self._watched_in = self._pid()
         try:
             self._later(seconds, self._close_idle)
@@ -158,7 +163,7 @@ class ClientCache:
             self._watched_in = None
 
     def _close_idle(self) -> None:
-        """In the timer's thread; a task may check a client out meanwhile."""
+        """Close idle clients, in the timer's thread; a task may check a client out meanwhile."""
         now = self._clock.now()
         for key, idle in list(self._idle.items()):
             if now - idle.since < IDLE_S:
@@ -167,7 +172,7 @@ class ClientCache:
             if found is idle:
                 with contextlib.suppress(Exception):
                     idle.client.close()
-            elif found is not None:  # used and released again since
+            elif found is not None:  # it was used and released again
                 self._idle[key] = found
         self._watched_in = None
         left = [idle.since for idle in list(self._idle.values())]
@@ -180,7 +185,7 @@ class ClientCache:
             del self._used[key]
         for key in [k for k, kept in list(self._idle.items()) if kept.client is client]:
             self._idle.pop(key, None)
-        with contextlib.suppress(Exception):  # it may be broken: closing is a courtesy
+        with contextlib.suppress(Exception):  # it may be broken: closing is optional
             client.close()
 
     def __len__(self) -> int:

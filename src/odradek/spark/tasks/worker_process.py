@@ -26,9 +26,9 @@ from typing import Any
 from odradek.runtime.process_sockets import acknowledge_at_once, tcp_connections
 
 REUSED = "SPARK_REUSE_WORKER"
-"""Set by Spark's JVM for workers that get more than one task; its daemon asks for it, too."""
+"""Set by Spark's JVM for workers that get more than one task; its daemon reads it, too."""
 FULL = 2
-"""The generation of a full collection, as the daemon's is."""
+"""Generation of a full collection, as in the daemon."""
 
 
 class WorkerProcess:
@@ -44,7 +44,7 @@ class WorkerProcess:
         self._connections: tuple[int, ...] = ()
 
     def task_begins(self) -> None:
-        """Prepare the process for a task; call it before the task opens connections of its own."""
+        """Prepare the process for a task; call it before the task opens connections."""
         if REUSED not in self._environment:
             return
         self._tasks += 1

@@ -1,1 +1,4 @@
-"""Columns: the source's schema, and values decoded from JSON and Avro."""
+"""Columns of the source: its schema, and values decoded from JSON, Avro and Protobuf.
+
+In: columns as they were fetched. Out: columns of Spark's types.
+"""

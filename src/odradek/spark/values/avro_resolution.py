@@ -1,7 +1,8 @@
-"""Whether values of one Avro schema can be read as another, as far as the schemas tell.
+"""Compare two Avro schemas: can values of one be read as the other?
 
-In: two schemas in the plain form of `avro_schema`. Out: what hinders it, in words. Must not read
-values: a union's branch or an enum's symbol that the reader lacks is found where it occurs.
+In: two schemas in the plain form of `avro_schema`. Out: why they can't, as text; None if they can.
+Must not: read values: a union's branch or an enum's symbol that the reader lacks is found where it
+occurs.
 """
 
 from __future__ import annotations

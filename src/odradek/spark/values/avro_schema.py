@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odradek.serialization import Schema, SchemaRegistryClient
 
 MOST_DIGITS = 38
-"""Digits that Spark's and Arrow's decimals can hold."""
+"""Maximum number of digits of Spark's and Arrow's decimals."""
 BRANCH = "of_"
 """Prefix of the names of records that represent a union's branches."""
 _GIVEN_DEFAULT = "odradek.default"
@@ -134,9 +134,9 @@ class _Type:
     spark: DataType
     raw: pa.DataType
     takes_bytes: bool = True
-    """Whether each value has a byte at least."""
+    """Whether each value takes at least one byte."""
     default: Callable[[Any], Any] = _same
-    """Makes a value of a default's JSON."""
+    """Converts a default's JSON into a value."""
 
 
 class _Walk:
@@ -175,7 +175,7 @@ class _Walk:
             return self._map(schema, space, where)
         if kind in ("record", "enum", "fixed"):
             full = _full_name(schema, space)
-            # The same one comes again where a type around it is used by its name.
+            # The same type is found again if a type that contains it is used by name.
             if not full or self._named.get(full, (schema,))[0] is not schema:
                 raise self._wrong(
                     where, f"{full} is defined twice" if full else f"a {kind} has no name"
@@ -290,7 +290,7 @@ class _Walk:
 
         item = self.type(schema.get("items"), space, where)
         if not item.takes_bytes:
-            # Ten bytes could say that there are 2**60 of them.
+            # Ten bytes could claim 2**60 of them.
             raise self._wrong(where, "an array whose items take no bytes is not supported")
         return _Type(
             {"type": "array", "items": item.reading},
@@ -349,7 +349,8 @@ class _Walk:
                 reading.append("null")
                 continue
             field: dict[str, Any] = {"name": next(member), "type": found.reading}
-            # A reader may have the branches in another order: their names match, the fields' don't.
+            # A reader may have the branches in another order: records match by name, their fields
+            # don't.
             field["aliases"] = names
             branch = f"{BRANCH}{_kind(found)}"
             reading.append({**self._header({"type": "record"}, branch), "fields": [field]})
@@ -367,7 +368,7 @@ class _Walk:
         )
 
     def _with_digits(self, plain: _Type, schema: dict[str, Any], where: str) -> _Type:
-        """Make a decimal of bytes that are one; as Avro says, what isn't a valid one is bytes."""
+        """Mark bytes that are a valid decimal; by Avro's rules, an invalid one is plain bytes."""
         if schema.get("logicalType") != "decimal" or schema["type"] not in ("bytes", "fixed"):
             return plain
         digits, scale = schema.get("precision"), schema.get("scale", 0)
@@ -408,7 +409,7 @@ def _primitive(name: str, schema: dict[str, Any]) -> _Type:
 
 
 def _kind(found: _Type) -> str:
-    """Name what a union has only one branch of."""
+    """Return the kind of a type, of which a union may have only one branch."""
     if isinstance(found.reading, str):
         return found.reading
     plain = "map" if found.spark.typeName() == "map" else found.reading["type"]

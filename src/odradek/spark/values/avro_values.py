@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WRITER, READER = "valueSchema", "avroSchema"
 _ID_AT, _RECORD_AT = 1, 5
-"""In Confluent's wire format: a zero, the schema's id in four bytes, the record."""
+"""Confluent's wire format: a zero, the schema's id in four bytes, the record."""
 _UNREADABLE = (EOFError, IndexError, ValueError, OverflowError, KeyError, struct.error)
 """Errors that fastavro raises for bytes that don't match the schema."""
 
@@ -38,7 +38,7 @@ class AvroFormat:
 
     written_text: str
     read_text: str | None = None
-    """The schema that values are read as; None: the one they were written with."""
+    """The schema as which values are read; None: the one they were written with."""
     confluent: bool = False
     ids: tuple[int, ...] = ()
     """Ids in Confluent's format that the writer schema is valid for; empty for all."""
@@ -91,7 +91,7 @@ def parse_avro_format(plain: Mapping[str, str], *, fail_fast: bool) -> AvroForma
         tuple(whole("avroSchemaId", text, INT_MAX, least=0) for text in ids),
         fail_fast,
     )
-    made.schemas()  # whether they can be used
+    made.schemas()  # raises for invalid schemas
     return made
 
 
@@ -159,9 +159,11 @@ class AvroDecoder:
             raise ValueError(f"its schema id {number} isn't in option avroSchemaId")
 
     def _column(self, rows: list[dict[str, Any] | None], first: int) -> pa.Array:
-        """Make the column; of records that none can hold, like a time in year 300000, a misfit.
+        """Return the column.
 
-        They are found by halves: one by one would take a second for a part with one of them.
+        Records that it can't hold, like a time in year 300000, become misfits.
+
+        They are found by halving: one by one would take a second for each part with such a record.
         """
         import pyarrow as pa
 
@@ -211,7 +213,7 @@ def _nulls(array: pa.Array) -> pa.Array | None:
 
 
 def _map(raw: pa.Array, target: pa.MapType) -> pa.Array:
-    """Make a map of lists of entries; of entries with one key the last one counts, as in Java."""
+    """Convert lists of entries to maps; of equal keys the last one counts, as in Java."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -236,7 +238,7 @@ def _map(raw: pa.Array, target: pa.MapType) -> pa.Array:
 
 
 def _decimals(raw: pa.Array, target: pa.Decimal128Type) -> pa.Array:
-    """Take big-endian numbers of any length for decimals."""
+    """Convert big-endian numbers of any length to decimals."""
     import pyarrow as pa
 
     most = 10**target.precision

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 CORRUPT = "_corrupt_record"
-"""A string field of this name gets the text of values that can't be decoded, as in `from_json`."""
+"""Name of a string field for the text of values that can't be decoded, as in `from_json`."""
 TOGETHER = 1024
 """Number of values that are read together, and then one by one if one of them is invalid."""
 
@@ -45,7 +45,7 @@ class ValueDecoder(Protocol):
     """Decodes the values of one task."""
 
     bad: dict[int, str]
-    """Of the last `decode`: by its number, why a value doesn't fit, and is null or in part."""
+    """By row of the last `decode`: why a value can't be decoded; it is null or partial."""
 
     def decode(self, values: pa.Array) -> pa.Array:
         """Return a struct for each value; null for a null value."""
@@ -106,7 +106,7 @@ def kept_where(rows: Collection[int], values: pa.Array) -> pa.Array:
 
 
 class _LargeError(Exception):
-    """A value is JSON whose objects of nulls Python would take seconds to make."""
+    """A JSON value whose objects of nulls would take Python seconds to create."""
 
 
 class JsonDecoder:
@@ -136,7 +136,7 @@ class JsonDecoder:
             return pa.concat_arrays(parts)
         rows = values.to_pylist()
         room = ColumnRoom(self._room.root, len(rows), sum(len(one or b"") for one in rows))
-        # Nothing but the corrupt record is no object to Arrow.
+        # With only the field for corrupt records, Arrow finds no object.
         small = self._fields and self._room.is_small(rows, room)
         found = self._lines.read(values) if small else None
         if found is None:
@@ -167,7 +167,7 @@ class JsonDecoder:
             try:
                 row, why = self._decoded(given, room)
             except (RecursionError, _LargeError) as error:
-                # Too deep for Python, or too much: Arrow reads the first kind among others, and a
+                # Too deep or too large for Python: Arrow accepts the former among other rows, and a
                 # row must not depend on these.
                 large = isinstance(error, _LargeError)
                 one = values[number : number + 1]
@@ -188,14 +188,14 @@ class JsonDecoder:
         return pa.concat_arrays([*parts, pa.array(rows, self._target)])
 
     def _decoded(self, given: bytes | None, room: ColumnRoom) -> tuple[dict[str, Any] | None, str]:
-        """Decode one value as `from_json` does: the row, and what is wrong with it.
+        """Decode one value as `from_json` does: return the row, and what is wrong with it.
 
-        Raises `RecursionError` for one that is too deep for Python, `_LargeError` for one that it
-        would be long at.
+        Raises `RecursionError` for one that is too deep for Python, `_LargeError` for one that
+        takes it too long.
         """
         nothing = dict.fromkeys((field.name for field in self._fields), None)
         if given is None or not given.strip():
-            return None, ""  # from_json takes an empty text for none
+            return None, ""  # from_json treats an empty text as none
         try:
             document = json.loads(given)
         except ValueError as error:

@@ -1,8 +1,8 @@
-"""Timestamps that Spark's column can't hold: microseconds in 64 bits end in the year 294246.
+"""Check for timestamps that Spark's column can't hold: 64-bit microseconds end in 294246.
 
-In: a batch as the client decoded it, where such a timestamp is null (no other is). Out: nothing, or
-an error that names the record and what its producer wrote. Must not decide what to do about it:
-option outOfRangeTimestamps does.
+In: a batch as the client decoded it, where only such a timestamp is null. Out: nothing, or an error
+that names the record and its timestamp. Must not: decide what to do about it: option
+outOfRangeTimestamps does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odradek.common.types import TopicPartition
 
 LOOK_S = 10.0
-"""Seconds for reading the record once more, to say what its timestamp is."""
+"""Seconds for reading the record again, to report its timestamp."""
 
 
 def check_times(
@@ -46,7 +46,7 @@ def check_times(
 
 
 def _written(tp: TopicPartition, offset: int, consumer: Consumer, clock: Clock) -> str:
-    """Return the timestamp as it is in the log; a batch of columns no longer has it."""
+    """Return the timestamp in the log, which the columns no longer contain."""
     until = clock.now() + LOOK_S
     try:
         consumer.assign([tp], until={tp: offset + 1})
@@ -55,5 +55,5 @@ def _written(tp: TopicPartition, offset: int, consumer: Consumer, clock: Clock) 
             for record in consumer.poll(timeout=left, max_records=1):
                 return f"the timestamp {record.timestamp_ms} ms"
     except KafkaError:
-        pass  # it is told without the number
+        pass  # the error then lacks the number
     return "a timestamp"

@@ -1,4 +1,4 @@
-"""Decode Avro keys and values with the schemas of a registry, each with the schema that it names.
+"""Decode Avro keys and values with the schemas of a registry, by the schema id in each record.
 
 In: a column of framed Avro. Out: a column of the reader's type, by the rules of Spark's
 `from_avro`; schemas may change from record to record (evolution). Must not: misread a record
@@ -41,22 +41,22 @@ class RegistryAvroFormat:
     """How a column of framed Avro is decoded; can be pickled for tasks."""
 
     settings: Mapping[str, Any] = field(repr=False)
-    """Of the registry's client; not in repr, since they may hold a secret."""
+    """Settings of the registry's client; not in repr, since they may contain a secret."""
     subject: str
-    """Whose latest version is the reader's schema, unless that is given."""
+    """Subject whose latest version is the reader's schema, unless `read_text` is set."""
     read_text: str | None = None
     """The reader's schema; None: it isn't looked up yet."""
     others: tuple[str, ...] = ()
-    """Schemas that it refers to."""
+    """Schemas that it references."""
     whence: str = "option avroSchema"
-    """Who gave it, for errors."""
+    """Source of the reader's schema, for errors."""
     record: bool = True
-    """Whether it must be a record's."""
+    """Whether the reader's schema must be a record."""
     corrupt: str | None = None
-    """The field that gets the bytes of what doesn't fit."""
+    """Field for the bytes of values that can't be decoded."""
     fail_fast: bool = False
     query: str = field(default_factory=query_key, repr=False, compare=False, kw_only=True)
-    """Whose tasks share a client of the registry."""
+    """Key of the query whose tasks share a client of the registry."""
 
     def resolved(self) -> RegistryAvroFormat:
         """Return the same format with the reader schema, looked up in the registry if not given.
@@ -73,7 +73,7 @@ class RegistryAvroFormat:
                 raise OptionError(f"{whence} has type {schema.schema_type}, not AVRO")
             others = texts_referred(schema, registry)
             found = replace(self, read_text=schema.schema_str, others=others, whence=whence)
-        found.schema()  # whether it can be used
+        found.schema()  # raises for an invalid schema
         return found
 
     def read(self) -> AvroSchema:
@@ -114,8 +114,10 @@ class RegistryAvroDecoder:
             self._plain = pa.struct(list(target)[:-1])
         self._rows = AvroRows(self._read.raw, self._read.parsed, self._written_of)
         self._written: dict[bytes, Any] = {}
-        """By the bytes that name it, a schema, or why it can't be used; the client's cache is
-        bounded, and a task's records name few."""
+        """Schemas by their framed ids, or why one can't be used.
+
+        The client's cache is bounded, and a task's records use few schemas.
+        """
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -141,7 +143,7 @@ class RegistryAvroDecoder:
         return pa.StructArray.from_arrays(columns, fields=list(self._target), mask=values.is_null())
 
     def _shaped(self, raw: pa.Array, numbers: list[int]) -> pa.Array:
-        """Take plain columns for what they mean; rows without a meaning are found by halves."""
+        """Convert plain columns to logical types; rows that have none are found by halving."""
         import pyarrow as pa
 
         try:
@@ -169,7 +171,7 @@ class RegistryAvroDecoder:
             except SchemaRegistryError as error:
                 if not error.blames_record:
                     raise
-                return NoSchema(str(error))  # not kept: it may be registered later
+                return NoSchema(str(error))  # not cached: it may be registered later
             if prefix[:1] == b"\0":
                 self._written[prefix] = found
         return found

@@ -1,8 +1,8 @@
-"""JSON values that begin with the id of a schema which a registry has.
+"""Decode JSON values that begin with the id of a schema in a registry.
 
-In: a column of framed JSON. Out: a struct column by option valueSchema, or as the subject's JSON
-Schema says, by the rules of Spark's `from_json`. Must not: check values by their JSON Schema, or
-ask the registry in a task: JSON can be read without the schema that it was written with.
+In: a column of framed JSON. Out: a struct column by option valueSchema or the subject's JSON
+Schema, by the rules of Spark's `from_json`. Must not: validate values with their JSON Schema, or
+contact the registry in a task: JSON can be read without the schema that it was written with.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class RegistryJsonFormat:
     """How a column of framed JSON is decoded; can be pickled for tasks."""
 
     settings: Mapping[str, Any] = field(repr=False)
-    """Of the registry's client; not in repr, since they may hold a secret."""
+    """Settings of the registry's client; not in repr, since they may contain a secret."""
     subject: str
-    """Whose latest version says which fields there are, unless `schema_text` does."""
+    """Subject whose latest version defines the fields, unless `schema_text` does."""
     schema_text: str | None = None
-    """As option valueSchema takes it; None: it isn't looked up yet."""
+    """Schema in the form of option valueSchema; None: it isn't looked up yet."""
     corrupt: bool = False
-    """Whether there is a field with the text of what doesn't fit."""
+    """Whether a field receives the text of values that can't be decoded."""
     fail_fast: bool = False
 
     def resolved(self) -> RegistryJsonFormat:
@@ -57,7 +57,7 @@ class RegistryJsonFormat:
                 raise OptionError(f"{whence} has type {latest.schema.schema_type}, not JSON")
             fields = struct_of(latest.schema.schema_str, whence)
             found = replace(self, schema_text=fields.json())
-        found.schema()  # whether it can be used
+        found.schema()  # raises for an invalid schema
         return found
 
     def schema(self) -> DataType:
@@ -95,10 +95,10 @@ class RegistryJsonDecoder:
         size = pc.binary_length(values)
         zero = pc.starts_with(values, pattern=b"\0")
         framed = pc.and_(pc.greater_equal(size, ID_SIZE), zero)
-        # Not binary_slice, which fails over some columns with short values.
+        # Not binary_slice, which fails for some columns with short values.
         rest = pc.binary_replace_slice(values, 0, ID_SIZE, b"")
         payload = pc.if_else(framed, rest, pa.scalar(None, values.type))
-        # An empty text is none to from_json, and no value of a serializer's.
+        # from_json treats an empty text as none, and no serializer writes one.
         empty = pc.and_(framed, pc.equal(size, ID_SIZE))
         found = self._json.decode(payload)
         bad = {at: UNFRAMED for at, one in enumerate(framed.to_pylist()) if one is False}

@@ -1,8 +1,8 @@
-"""Protobuf keys and values whose schemas a registry has, as columns.
+"""Decode Protobuf keys and values whose schemas are in a registry.
 
-In: a column of framed Protobuf. Out: a struct column of one message's fields; what other versions
-of the message have besides is left out, and what they lack has its default, as Protobuf says.
-Must not: take bytes of another message for this one.
+In: a column of framed Protobuf. Out: a struct column of one message's fields. Additional fields of
+other versions of the message are dropped, and missing ones have their default, as in Protobuf. Must
+not: read bytes of another message as this one.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class RegistryProtobufFormat:
     """How a column of framed Protobuf is decoded; can be pickled for tasks."""
 
     settings: Mapping[str, Any] = field(repr=False)
-    """Of the registry's client; not in repr, since they may hold a secret."""
+    """Settings of the registry's client; not in repr, since they may contain a secret."""
     subject: str
-    """Whose latest version has the message."""
+    """Subject whose latest version contains the message."""
     message: str | None = None
-    """Its full name; None: the file's first."""
+    """Full name of the message; None: the file's first."""
     files: tuple[bytes, ...] = ()
     """Descriptors of the file and of those that it imports, which come before it."""
     corrupt: str | None = None
-    """The field that gets the bytes of what doesn't fit."""
+    """Field for the bytes of values that can't be decoded."""
     fail_fast: bool = False
     query: str = field(default_factory=query_key, repr=False, compare=False, kw_only=True)
-    """Whose tasks share a client of the registry."""
+    """Key of the query whose tasks share a client of the registry."""
 
     def resolved(self) -> RegistryProtobufFormat:
         """Return the format with the message's file. Raises registry and option errors."""
@@ -53,7 +53,7 @@ class RegistryProtobufFormat:
         check_rules(latest.schema, READ)
         files = files_of(latest, registry)
         found = replace(self, files=files)
-        found.schema()  # whether it can be used
+        found.schema()  # raises for an invalid schema
         return found
 
     def descriptor(self) -> Any:

@@ -1,7 +1,7 @@
-"""Columns: the JVM connector's schema, and the part of it that a user asked for.
+"""Define the JVM connector's schema, and select the columns that a user requests.
 
-In: a user's schema, or the wish for headers. Out: Spark's schema, and batches cast to exactly the
-Arrow schema that Spark will compare with. Must not copy column data.
+In: a user's schema, or whether headers are included. Out: Spark's schema, and batches cast to
+exactly the Arrow schema that Spark will compare with. Must not: copy column data.
 """
 
 from __future__ import annotations

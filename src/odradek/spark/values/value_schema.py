@@ -1,7 +1,7 @@
-"""The schema of decoded values: a text that a user writes, as Spark's type.
+"""Parse the schema of decoded values into Spark's type.
 
 In: DDL (`id bigint, tags array<string>`) or the JSON of `StructType.json()`. Out: a `StructType`,
-all fields nullable. Must not ask Spark to read it: planners and tasks have no session.
+all fields nullable. Must not: ask Spark to parse it: planners and tasks have no session.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SIMPLE = {
     "timestamp_ltz": "TimestampType",
     "timestamp_ntz": "TimestampNTZType",
 }
-"""Spark's names of the types that can be decoded. Inside others there are structs and arrays."""
+"""Spark's names of the simple types that can be decoded; structs and arrays contain others."""
 
 
 def value_schema(text: str) -> StructType:
@@ -47,7 +47,7 @@ def value_schema(text: str) -> StructType:
     if text.startswith("{"):
         try:
             found = t.StructType.fromJson(json.loads(text))
-        except Exception as error:  # pyspark raises what its parsing happens to meet
+        except Exception as error:  # pyspark may raise any error while parsing
             raise OptionError(
                 f"option {OPTION} looks like JSON, but isn't the JSON of StructType.json(): {error}"
             ) from None
@@ -57,7 +57,7 @@ def value_schema(text: str) -> StructType:
 
 
 def _checked(kind: DataType, where: str) -> DataType:
-    """Make everything nullable, and refuse types that aren't decoded."""
+    """Make everything nullable; raise for types that can't be decoded."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
@@ -75,7 +75,7 @@ def _checked(kind: DataType, where: str) -> DataType:
 
 
 class _Ddl:
-    """Fields in the language of CREATE TABLE, as far as values need it."""
+    """Fields in the syntax of CREATE TABLE, as far as values need it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -83,7 +83,7 @@ class _Ddl:
         self._at = 0
 
     def whole(self) -> StructType:
-        """Read all of it."""
+        """Read the whole text."""
         # schema_of_json and printed types wrap the fields
         wrapped = [token.lower() for token in self._tokens[:2]] == ["struct", "<"]
         found = self._type() if wrapped else self._fields("")
