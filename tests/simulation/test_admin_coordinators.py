@@ -14,7 +14,7 @@ from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek import Admin, KafkaTimeoutError, TopicPartition
 from odradek.clients.admin import coordinators
-from odradek.clients.batched_calls import AT_ONCE
+from odradek.clients.batched_calls import MAX_CONCURRENT_FLOWS
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.errors import GroupAuthorizationError, GroupIdNotFoundError
 from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -224,8 +224,8 @@ def test_groups_that_can_not_be_changed_delay_no_other(
 ) -> None:
     """The number of changes in flight is limited, and more groups than this limit fail."""
     stage = Stage()
-    groups = [f"g{n:03}" for n in range(3 * AT_ONCE)]
-    bad = set(groups[: AT_ONCE + 1])
+    groups = [f"g{n:03}" for n in range(3 * MAX_CONCURRENT_FLOWS)]
+    bad = set(groups[: MAX_CONCURRENT_FLOWS + 1])
     admin = stage.client(Admin, "admin", background=False)
     for group in groups:
         admin.alter_group_offsets(group, {T0: 1})

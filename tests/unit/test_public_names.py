@@ -22,7 +22,7 @@ from odradek.common.config import OPTIONS, Config
 from odradek.common.public_names import ALSO, APART, HOMES, MODULES, MOVED, PARTS, REMOVED_IN, TOP
 
 INSIDE = {
-    "AgainError": "a lookup of offsets that is repeated",
+    "StaleLookupError": "a lookup of offsets that is repeated",
     "LeftOutError": "a failed attempt, listed in another error",
     "EmptyAnswerError": "a failed attempt, listed in another error",
     "ForeignAnswerError": "an answer that is dropped",

@@ -16,7 +16,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.network.host import Host
 from odradek.runtime.hosts.host_sources import host_from_sources
-from odradek.runtime.unclosed_clients import Opened, opened
+from odradek.runtime.unclosed_clients import OpenClient, opened
 
 if TYPE_CHECKING:
     from odradek.runtime.events.event_topic import EventTopic
@@ -63,9 +63,9 @@ def assembled(
     host.attach(made.engine)
     if real:
         timeout = made.close_timeout if made.writes is not None else None
-        left_open = Opened(kind, config["client.id"], host, made.engine, timeout)
+        left_open = OpenClient(kind, config["client.id"], host, made.engine, timeout)
         if topic is not None:
             left_open.end_events = partial(topic.queue.finish, EVENTS_TIMEOUT)
-        made.watched_by(left_open)
+        made.set_unclosed_watch(left_open)
         opened(client, left_open)
     return made

@@ -42,7 +42,7 @@ LAST = -(1 << 30)
 """The priority of a finalizer of `multiprocessing` that is called after all others."""
 
 
-class Opened:
+class OpenClient:
     """The state of a client that outlives its last reference."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Opened:
         if self.end_events is not None:
             self.end_events()
 
-    def tell_unheard(self, say: Callable[[str], object]) -> None:
+    def report_lost_records(self, say: Callable[[str], object]) -> None:
         """Log an error of a callback for the program (R-HO-5), which makes no more calls."""
         try:
             self.host.check()
@@ -109,12 +109,12 @@ class Opened:
             )
 
 
-_open: dict[Opened, weakref.finalize[..., Any]] = {}
+_open: dict[OpenClient, weakref.finalize[..., Any]] = {}
 """Clients that the program still refers to, and dropped producers that still send."""
 _in_children = False
 
 
-def opened(client: object, what: Opened) -> None:
+def opened(client: object, what: OpenClient) -> None:
     """Watch a client until it is `closed`."""
     _open[what] = when_collected(client, _dropped, what)
     util: Any = sys.modules.get("multiprocessing.util")
@@ -145,13 +145,13 @@ def _is_ours(module: str) -> bool:
     return module == "odradek" or module.startswith("odradek.")
 
 
-def _dropped(what: Opened) -> None:
+def _dropped(what: OpenClient) -> None:
     """Record a client without references; its thread does the rest."""
     if not what.used:
         _open.pop(what, None)
         what.shut_events()
         return
-    what.tell_unheard(logger.error)
+    what.report_lost_records(logger.error)
     producer = what.producer
     if producer is not None and (producer.incomplete() or _transaction(producer)):
         what.ending = LastFlush(what, producer)
@@ -163,7 +163,7 @@ def _dropped(what: Opened) -> None:
     what.warn()
 
 
-def _ended(what: Opened) -> None:
+def _ended(what: OpenClient) -> None:
     if what in _open and what.ending is not None:  # otherwise the exit handler reports it
         what.ending.tell(logger.error)
         _open.pop(what, None)  # last, as the program's end may stop this thread at any point
@@ -176,7 +176,7 @@ def _at_exit() -> None:
 
     Handlers that were registered earlier run later: `send` raises in them.
     """
-    known: dict[Opened, bool] = {}
+    known: dict[OpenClient, bool] = {}
     """Clients, each with whether the program still refers to it."""
     try:
         for what in list(_open):
@@ -192,13 +192,13 @@ def _at_exit() -> None:
             if what.ending is not None:
                 what.ending.tell(_to_stderr)
             what.host.surfacing = True
-            what.tell_unheard(_to_stderr)
+            what.report_lost_records(_to_stderr)
             if was_known and what.host.in_use:
                 what.warn()
         io_log.drain()
 
 
-def _end(what: Opened) -> None:
+def _end(what: OpenClient) -> None:
     """Refuse further records, and send all accepted ones."""
     if (producer := what.producer) is None:
         return
@@ -237,7 +237,7 @@ def _transaction(producer: ProducerEngine) -> TransactionManager | None:
 class LastFlush:
     """The flush of an unclosed producer: buffered records are sent, or its transaction is ended."""
 
-    def __init__(self, what: Opened, producer: ProducerEngine) -> None:
+    def __init__(self, what: OpenClient, producer: ProducerEngine) -> None:
         self.what = what
         self.batches = producer.incomplete()
         self.deadline = deadline = what.host.now() + (what.timeout or 0.0)

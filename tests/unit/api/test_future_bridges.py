@@ -37,10 +37,10 @@ class FutureOwner:
     seconds = 60.0
 
     def __init__(self) -> None:
-        self.watched_by = 0
+        self.set_unclosed_watch = 0
 
     def _watched(self) -> float:
-        self.watched_by += 1
+        self.set_unclosed_watch += 1
         return self.seconds
 
     def _too_late(self, of: ProducerBatch) -> KafkaTimeoutError:
@@ -188,7 +188,7 @@ def test_an_await_times_out_with_the_delivery_timeout() -> None:
         assert (await future).offset == 3
 
     asyncio.run(main())
-    assert owner.watched_by == 1
+    assert owner.set_unclosed_watch == 1
 
 
 def test_a_result_after_the_event_loop_is_ignored(

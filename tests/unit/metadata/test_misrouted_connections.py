@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from odradek.common.types import Address
-from odradek.metadata.bootstrap import Misled
+from odradek.metadata.bootstrap import UnexpectedBrokers
 
 ONE, OTHER = Address("one", 9092), Address("other", 9092)
 LONG_AGO = 60.0
 
 
 def test_repeated_denials_at_one_address_cause_one_rebootstrap() -> None:
-    misled = Misled(1.0)
+    misled = UnexpectedBrokers(1.0)
     assert misled.starts_again(ONE, 1, LONG_AGO)
     assert not misled.starts_again(ONE, 1, LONG_AGO)
     assert misled.starts_again(ONE, 2, LONG_AGO)  # metadata names another broker there now
@@ -21,6 +21,6 @@ def test_repeated_denials_at_one_address_cause_one_rebootstrap() -> None:
 
 
 def test_a_rebootstrap_for_another_address_waits_for_the_interval() -> None:
-    misled = Misled(1.0)
+    misled = UnexpectedBrokers(1.0)
     assert not misled.starts_again(OTHER, 2, 0.9)
     assert misled.starts_again(OTHER, 2, 1.0)

@@ -38,7 +38,7 @@ SASL = {
 
 
 class CatchingHost(SimulatedHost):
-    """Pass any exception of a call to the engine, as `Outsiders.run` does."""
+    """Pass any exception of a call to the engine, as `ExternalResults.run` does."""
 
     def _call(self, engine: EngineInputs, effect: Call) -> None:
         try:

@@ -12,7 +12,7 @@ from tests.unit.network.sasl.conversations import BROKER, talk
 
 from odradek.common.errors import CredentialsRefusedError, TokenError, TokenExpiredError
 from odradek.common.secret import Secret
-from odradek.network.sasl.mechanism import Outside
+from odradek.network.sasl.mechanism import WorkerCall
 from odradek.network.sasl.oauthbearer import (
     LONGEST_TOKEN,
     Oauthbearer,
@@ -75,10 +75,10 @@ def test_concurrent_connections_share_one_token() -> None:
     issuer = Issuer()
     mechanism = issuer.mechanism()
 
-    def start() -> tuple[Any, Outside]:
+    def start() -> tuple[Any, WorkerCall]:
         conversation = mechanism.conversation(BROKER, random.Random(1))
         wanted = next(conversation)
-        assert isinstance(wanted, Outside)
+        assert isinstance(wanted, WorkerCall)
         return conversation, wanted
 
     (first, early), (second, late) = start(), start()
@@ -116,7 +116,7 @@ def test_a_token_is_used_until_it_expires_if_the_server_fails() -> None:
 
 def test_a_token_function_that_times_out() -> None:
     conversation = Issuer().mechanism().conversation(BROKER, random.Random(1))
-    assert isinstance(next(conversation), Outside)
+    assert isinstance(next(conversation), WorkerCall)
     with pytest.raises(TokenError, match="before the timeout"):
         conversation.throw(TimeoutError("no answer in time"))
 
