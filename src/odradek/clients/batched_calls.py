@@ -545,7 +545,7 @@ class _LeaderCalls(Generic[K, V]):
                 asked = tuple(asked for asked, _ in self.running.values())
                 if not any(a.done for a in asked):
                     # At the deadline the requests time out by themselves.
-                    look = now + LOOK_FOR_LEADERS
+                    look = now + LEADER_CHECK_AFTER_S
                     now = yield Wait(asked, look if look < self._deadline else None)
                 if any(a.done for a in asked):
                     why = self._collect() or why

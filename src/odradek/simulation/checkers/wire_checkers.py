@@ -17,7 +17,7 @@ from odradek.common.events import Event
 from odradek.common.types import Address
 from odradek.network.connection import LEAST_BYTES, SECONDARY, WINDOW
 from odradek.network.effects import OutgoingRequest
-from odradek.network.network_client import LONGEST_THROTTLE, SUSPICION
+from odradek.network.network_client import LONGEST_THROTTLE, SUSPECT_AFTER_S
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest
@@ -219,7 +219,7 @@ class Wire:
         first, now = line.first, self._time.now
         if first is None or line.over or now <= self._stopped_until + TOLERANCE:
             return
-        until = max(first.deadline, line.heard + SUSPICION if line.heard > first.sent else 0.0)
+        until = max(first.deadline, line.heard + SUSPECT_AFTER_S if line.heard > first.sent else 0.0)
         if now > until + TOLERANCE:
             self._found(f"a request to {line.address} of {first.sent} is open; it ends at {until}")
 
@@ -283,9 +283,9 @@ class Wire:
             first = line.first
             if str(line.address) != event.fields["address"] or first is None or line.over:
                 continue
-            if event.at >= max(first.sent, line.heard) + SUSPICION - TOLERANCE:
+            if event.at >= max(first.sent, line.heard) + SUSPECT_AFTER_S - TOLERANCE:
                 return
-        self._found(f"{event}, though it was heard within {SUSPICION} s, or throttles this client")
+        self._found(f"{event}, though it was heard within {SUSPECT_AFTER_S} s, or throttles this client")
 
     def _found(self, text: str) -> None:
         self.violations.append(Violation(f"{self._time.now}: {text}"))
