@@ -1,4 +1,4 @@
-"""Under which circumstances figures were taken: machine, versions, settings.
+"""Describe the circumstances of a measurement: machine, versions, settings.
 
 In: the options of a call. Out: plain data for the JSON file.
 """
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def sitting(options: argparse.Namespace) -> dict[str, Any]:
-    """One call of the bench: ratios are worth something within it only."""
+    """Describe one call of the benchmark; ratios are only comparable within one call."""
     now = datetime.now(UTC)
     return {
         "id": now.strftime("%Y-%m-%d %H:%M:%S"),
@@ -36,7 +36,7 @@ def sitting(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on, and how busy that was."""
+    """Describe the machine and its load."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Which state of the source it is; a + says that files have been changed since."""
+    """Return the commit; a + means that files have changed since."""
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty=+"],
         cwd=ROOT, capture_output=True, text=True, check=False,

@@ -1,7 +1,7 @@
-"""Builds what the drivers of peers need, in the user's cache and only when something changed.
+"""Build the drivers of other clients in the user's cache, only if something has changed.
 
 In: sources in Java, Go and C, lists of Python packages. Out: commands, or the reason why there is
-none. Must not: write into the work tree, nor fail because a language is absent.
+none. Must not: write into the work tree, or fail if a language isn't installed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from odradek.testing import jars
 from odradek.testing.errors import ClusterStartError
 from odradek.testing.java import cache_directory, java_home
 
-# The client itself and the log facade that it doesn't start without. The Log4j beside them would
-# write to standard output, which belongs to the harness.
+# The client and the log facade that it needs. The folder's Log4j would write to standard output,
+# which the harness reads.
 CLIENT_JARS = ("org.apache.kafka.kafka-clients-", "org.slf4j.slf4j-api-")
 _GO_SOURCES = (".go", ".mod", ".sum")
-_BUILD_TIMEOUT_S = 540.0  # Go fetches and compiles some forty packages the first time
+_BUILD_TIMEOUT_S = 540.0  # Go downloads and compiles some forty packages the first time
 _ERROR_TAIL_LINES = 15
 
 
@@ -41,7 +41,7 @@ class Built:
 def java_driver(
     group: str, source: Path, options: Sequence[str], library_jars: Sequence[str] = CLIENT_JARS
 ) -> Built:
-    """Return the command of a Java driver (one source, its class named as the file)."""
+    """Return the command of a Java driver (one source file, with a class of the same name)."""
     try:
         java = java_home() / "bin" / "java"
         folder = jars.fetch(jars.DEFAULT_VERSION)
@@ -61,7 +61,7 @@ def java_driver(
             )
         )  # fmt: skip
 
-    release = str((java.parent.parent / "release").resolve())  # classes of one JDK for that JDK
+    release = str((java.parent.parent / "release").resolve())  # separate classes for each JDK
     folder, reason = once(group, "java", [source], [release, *libraries], compile_into)
     if reason:
         return Built(None, f"the Java driver can't be built: {reason}")
@@ -70,7 +70,7 @@ def java_driver(
 
 
 def go_driver(group: str, module: Path) -> Built:
-    """Return the program that Go makes of a folder with a `go.mod`."""
+    """Return the program that Go builds from a folder with a `go.mod`."""
     go = find_go()
     if go is None:
         return Built(None, "no go on PATH nor in its usual place")
@@ -89,7 +89,7 @@ def go_driver(group: str, module: Path) -> Built:
 
 
 def find_go() -> str | None:
-    """Where Go is; its own installer puts it where PATH often doesn't lead."""
+    """Return the path of Go, which its installer often doesn't add to PATH."""
     found = shutil.which("go")
     if found is not None:
         return found
@@ -98,7 +98,7 @@ def find_go() -> str | None:
 
 
 def librdkafka_driver(group: str, source: Path) -> Built:
-    """Return the program that a C compiler makes with the librdkafka in confluent-kafka's wheel."""
+    """Return the program built by a C compiler with the librdkafka in confluent-kafka's wheel."""
     compiler = next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
     if compiler is None:
         return Built(None, "no C compiler (cc, gcc or clang) on PATH")
@@ -130,15 +130,17 @@ def _bundled_librdkafka() -> Path | None:
 
 
 def python_with(group: str, lock: Path, builders: Sequence[str] = ()) -> Built:
-    """Return the Python of a venv with the packages of a lock file; made when it isn't there.
+    """Return the Python of a venv with the packages of a lock file; create it if necessary.
 
-    `builders` of the lock build those packages that come as source, instead of whatever pip fetches
-    for that.
+    The packages in `builders` are pinned build tools for packages without wheels; otherwise pip
+    would download unpinned ones.
     """
     base = folder_of(group)
     base.mkdir(parents=True, exist_ok=True)
     key = hashlib.sha256(sys.version.encode() + lock.read_bytes()).hexdigest()[:16]
-    venv = base / f"python-{key}"  # not made elsewhere and renamed: venvs know where they are
+    venv = (
+        base / f"python-{key}"
+    )  # created in place and not renamed, because a venv contains its own path
     python = venv / "bin" / "python"
     with (base / "python.lock").open("w") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
@@ -161,13 +163,13 @@ def python_with(group: str, lock: Path, builders: Sequence[str] = ()) -> Built:
 
 
 def read_lock(lock: Path) -> list[str]:
-    """The entries of a lock file, each in one line with its hashes."""
+    """Return the entries of a lock file, each in one line with its hashes."""
     lines = (line for line in lock.read_text().splitlines() if not line.startswith("#"))
     return [entry for entry in "\n".join(lines).replace("\\\n", " ").splitlines() if entry.strip()]
 
 
 def folder_of(group: str) -> Path:
-    """Where what is built for a group of drivers is kept."""
+    """Return the cache folder for a group of drivers."""
     return cache_directory() / group
 
 
@@ -178,14 +180,14 @@ def once(
     also: Iterable[str],
     build: Callable[[Path], str],
 ) -> tuple[Path, str]:
-    """Return the folder that `build` filled for just these inputs, and why it could not."""
+    """Return the folder that `build` filled for these inputs, and the reason if it failed."""
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     digest.update("\0".join(also).encode())
     base = folder_of(group)
     target = base / f"{name}-{digest.hexdigest()[:16]}"
-    if target.is_dir():  # it appeared by a rename, so it is complete
+    if target.is_dir():  # it was renamed when complete
         return target, ""
     base.mkdir(parents=True, exist_ok=True)
     with (base / f"{name}.lock").open("w") as lock:
@@ -213,12 +215,12 @@ def _run(command: list[str], folder: Path | None = None) -> subprocess.Completed
 
 
 def command_failure(command: list[str]) -> str:
-    """Run a program and return why it failed, or nothing."""
+    """Run a program and return why it failed, or an empty string."""
     return _failure(_run(command))
 
 
 def _failure(done: subprocess.CompletedProcess[str]) -> str:
-    """Return why a program failed, or nothing."""
+    """Return why a program failed, or an empty string."""
     if done.returncode == 0:
         return ""
     lines = (done.stdout + done.stderr).splitlines()[-_ERROR_TAIL_LINES:]

@@ -1,9 +1,8 @@
-"""How a figure grows along a row's points: a slope, and whether that is flat, linear or worse.
+"""Describe the growth of a figure along a row's points: the slope, and flat, linear or worse.
 
-In: what was measured of a row with a `per`. Out: the lines of one table: of each client and figure
-the medians at all points, the slope by least squares (in the figure's unit, for as many more of
-what is counted as `per` says) and a verdict. Must not: leave a point out, or fit anything but a
-line.
+In: the results of a row with a `per`. Out: the lines of one table: for each client and figure the
+medians at all points, the slope by least squares (in the figure's unit, per the number that `per`
+states) and a verdict. Must not: leave a point out, or fit anything but a line.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ if TYPE_CHECKING:
     from benchmarks.table import Results
 
 NOISE = 0.35
-"""A line that rises or falls by less than this share of its middle, from end to end, is flat."""
+"""A line whose change from end to end is a smaller share of its middle is flat."""
 STEEPER = 1.6
-"""The last stretch is so many times as steep as all before it: more than linear, or less."""
+"""If the last section is steeper by this factor than the earlier ones, growth isn't linear."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a measurement: what is shown of it, and what counts as nothing."""
+    """One figure of a measurement: its title, unit and noise."""
 
     key: str
     title: str
     scale: float = 1.0
     small: float = 0.0
-    """Growth of less than this, end to end, is no growth."""
+    """Growth from end to end below this value is ignored."""
 
 
 FIGURES = (
@@ -45,7 +44,7 @@ FIGURES = (
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The rise of the line through these points with the least squares, for one more of x."""
+    """Return the slope of the least-squares line through these points."""
     middle_x = sum(x for x, _ in points) / len(points)
     middle_y = sum(y for _, y in points) / len(points)
     spread = sum((x - middle_x) ** 2 for x, _ in points)
@@ -53,7 +52,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def verdict(points: Sequence[tuple[float, float]], small: float = 0.0) -> str:
-    """Flat, linear, or else; `small` is what counts as nothing."""
+    """Return a verdict: flat, linear, or else; growth below `small` is ignored."""
     if len(points) < 3:
         return "too few points"
     (first_x, first), (before_x, before), (last_x, last) = points[0], points[-2], points[-1]
@@ -66,7 +65,7 @@ def verdict(points: Sequence[tuple[float, float]], small: float = 0.0) -> str:
     until = (before - first) / (before_x - first_x)
     at_last = (last - before) / (last_x - before_x)
     if before - first < small or until <= 0:
-        # All before was flat or noise: only the line as a whole tells.
+        # All earlier sections are flat or noise: only the whole line is meaningful.
         return "linear"
     if at_last > STEEPER * until:
         return "more than linear"
@@ -74,7 +73,7 @@ def verdict(points: Sequence[tuple[float, float]], small: float = 0.0) -> str:
 
 
 def table(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
-    """The lines of a row's table."""
+    """Yield the lines of a row's table."""
     places = sorted({lane.at for lane in lanes})
     heads = " | ".join(f"{at:,.0f}" for at in places)
     many, _, _ = row.per.partition(" ")
@@ -107,7 +106,7 @@ def _cell(at: float, found: dict[float, float], failed: dict[float, str]) -> str
 
 
 def digits(value: float) -> str:
-    """Three digits that matter; none behind the point of what is counted."""
+    """Format a number with three significant digits; counts have no decimals."""
     if abs(value - round(value)) < 1e-9 or abs(value) >= 100:
         return f"{value:,.0f}"
     if abs(value) >= 10:

@@ -1,9 +1,9 @@
-"""The records of the benchmarks: events of a web shop as JSON text, made from a seed.
+"""Generate the records of the benchmarks: events of a web shop as JSON text, from a seed.
 
-In: the size of a value. Out: a pool of records in a file that every driver reads, whatever its
-language: for each record the lengths of key and value, 4 bytes big endian, then both. Keys are 16
-bytes. Text of this kind shrinks to about a third, which random bytes (incompressible) and repeated
-ones (too compressible) don't.
+In: the size of a value. Out: a file with a pool of records, which the drivers of all languages
+read: for each record the lengths of key and value, 4 bytes big-endian, then both. Keys have 16
+bytes. Such text compresses to about a third, unlike random bytes (incompressible) and repeated ones
+(too compressible).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.protocol.messages.metadata import (
 
 SEED = 2026
 POOL_BYTES = 12_000_000
-"""Of values in a pool: more than caches hold, little beside what a client needs anyway."""
+"""Bytes of values in a pool: larger than CPU caches, small compared to a client's memory."""
 _EVENTS = ("click", "view", "cart", "buy", "hide", "search", "login", "share")
 _CITIES = ("berlin", "london", "madrid", "oslo", "paris", "lisbon", "dublin", "gdansk", "wien")
 _AGENTS = ("Firefox/145", "Chrome/142", "Safari/26", "Edge/142", "curl/8.17", "Opera/124")
@@ -33,7 +33,7 @@ _WORDS = (
 
 
 def _value(number: int, size: int, rng: random.Random) -> bytes:
-    """One event as JSON, exactly `size` bytes; what it lacks is filled with more of its fields."""
+    """Return one event as JSON of exactly `size` bytes, filled up with more fields."""
     text = (
         f'{{"id":{number},"ev":"{rng.choice(_EVENTS)}","city":"{rng.choice(_CITIES)}",'
         f'"page":"/p/{rng.randrange(5000)}","ms":{rng.randrange(2000)},'
@@ -51,7 +51,7 @@ def _value(number: int, size: int, rng: random.Random) -> bytes:
 
 
 def write_pool(path: Path, value_size: int) -> int:
-    """Write the pool for values of this size; returns how many records it has."""
+    """Write the pool for values of this size; return the number of records."""
     rng = random.Random(SEED)
     count = POOL_BYTES // value_size
     with path.open("wb") as file:
@@ -63,7 +63,7 @@ def write_pool(path: Path, value_size: int) -> int:
 
 
 def metadata_answer(topics: int = 10_000, partitions: int = 50, brokers: int = 12) -> bytes:
-    """A metadata answer of version 13, as the brokers of a healthy cluster give it."""
+    """Return a metadata response of version 13, as from the brokers of a healthy cluster."""
     found = []
     for t in range(topics):
         rows = []

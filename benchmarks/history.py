@@ -1,9 +1,9 @@
-"""`make bench-history`: a few ratios to peers, commit by commit, so that a step back is seen.
+"""Measure a few ratios to other clients per commit, to detect regressions: `make bench-history`.
 
-In: how many runs and records. Out: one line added to docs/bench-history.jsonl (commit, machine, of
-each ratio the median with its range), a table of the latest lines, and exit status 1 where a ratio
-is worse than it was on such a machine. Ratios only: what a machine does in a second differs from
-day to day, and the two sides of a ratio are measured one after the other, run by run.
+In: the number of runs and records. Out: one line added to docs/bench-history.jsonl (commit,
+machine, median and range of each ratio), a table of the latest lines, and exit status 1 if a ratio
+is worse than it was on such a machine. Only ratios are compared: a machine's speed differs from day
+to day, but the two sides of a ratio are measured one after the other, run by run.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from benchmarks.topics import Topics, new_cluster
 FILE = ROOT / "docs" / "bench-history.jsonl"
 RECORDS, RUNS = 2_000_000, 5
 WORSE = 0.1
-"""By so much even the best run has to be worse than what was usual."""
+"""Share by which even the best run must be worse than usual to count as worse."""
 USUAL = 5
-"""Of so many earlier lines the median is what is usual."""
+"""Number of earlier lines whose median is the usual value."""
 SHOWN = 6
 
 
 class Ratio(NamedTuple):
-    """`figure` of a lane over that of another one in the same row."""
+    """`figure` of a lane divided by that of another one in the same row."""
 
     row: str
     lane: str
@@ -42,12 +42,12 @@ class Ratio(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in the file."""
+        """Name in the file."""
         return f"{self.row}: {self.lane} / {self.against}, {self.figure}"
 
     @property
     def less_is_better(self) -> bool:
-        """Of times and costs, not of speeds."""
+        """Whether a smaller ratio is better: for times and costs, not for speeds."""
         return self.figure != "speed"
 
 
@@ -65,11 +65,11 @@ RATIOS = (
     Ratio("asyncio-round-trip", "odradek", "aiokafka", "p50_ms"),
     Ratio("start", "odradek", "confluent", "first_read_ms"),
 )
-"""Each path that users feel, beside the peer in Python that is fastest on it, or a bare socket."""
+"""Each path that users notice, compared with the fastest Python client or a bare socket."""
 
 
 def rows() -> list[Row]:
-    """The rows of these ratios, with no other lanes."""
+    """Return the rows of these ratios, without other lanes."""
     wanted: dict[str, set[str]] = {}
     for ratio in RATIOS:
         wanted.setdefault(ratio.row, set()).update((ratio.lane, ratio.against))
@@ -80,7 +80,7 @@ def rows() -> list[Row]:
 
 
 def paired(ratio: Ratio, store: dict[str, Any]) -> list[float]:
-    """The ratio of each run in which both sides have a figure."""
+    """Return the ratio of each run in which both sides have a figure."""
     ours, theirs = (
         store["results"].get(f"all cores/{ratio.row}/{lane}", {"runs": []})["runs"]
         for lane in (ratio.lane, ratio.against)
@@ -93,7 +93,7 @@ def paired(ratio: Ratio, store: dict[str, Any]) -> list[float]:
 
 
 def line(store: dict[str, Any], sitting: dict[str, Any]) -> dict[str, Any]:
-    """What the file keeps of a sitting: of each ratio median, lowest and highest."""
+    """Return the line for the file: median, lowest and highest value of each ratio."""
     found = {ratio.key: paired(ratio, store) for ratio in RATIOS}
     return {
         "at": sitting["id"],
@@ -111,9 +111,9 @@ def line(store: dict[str, Any], sitting: dict[str, Any]) -> dict[str, Any]:
 
 
 def usual(ratio: Ratio, newest: dict[str, Any], earlier: list[dict[str, Any]]) -> float | None:
-    """The median of what such a machine had lately; None where there is nothing yet.
+    """Return the median of recent lines from such a machine; None without any.
 
-    A step back doesn't become usual by being measured again: who means it takes the ratio out of
+    A regression doesn't become usual by being measured again: to accept it, remove the ratio from
     that line's `worse`.
     """
     same = [
@@ -132,7 +132,7 @@ def _kind(of: dict[str, Any]) -> tuple[object, ...]:
 
 
 def verdict(ratio: Ratio, newest: dict[str, Any], earlier: list[dict[str, Any]]) -> str:
-    """`worse`, `better`, or nothing: what no run of the newest line speaks against."""
+    """Return `worse` or `better` if all runs of the newest line agree, or an empty string."""
     before, now = usual(ratio, newest, earlier), newest["ratios"].get(ratio.key)
     if now is None:
         return "no figure"
@@ -147,7 +147,7 @@ def verdict(ratio: Ratio, newest: dict[str, Any], earlier: list[dict[str, Any]])
 
 
 def table(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """The latest lines side by side, the newest last, with its range and what it shows."""
+    """Yield a table of the latest lines, the newest last, with its range and verdict."""
     shown = lines[-SHOWN:]
     heads = [f"{one['at'][:10]} {one['commit']}" for one in shown]
     yield f"| ours / theirs | {' | '.join(heads)} | range | |"
@@ -163,14 +163,14 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """All lines, the oldest first."""
+    """Return all lines, the oldest first."""
     if not file.is_file():
         return []
     return [json.loads(text) for text in file.read_text(encoding="utf-8").splitlines() if text]
 
 
 def main() -> None:
-    """Measure, add, show."""
+    """Measure, add a line, print the table."""
     parser = argparse.ArgumentParser(
         prog="make bench-history", description=__doc__.split("\n\n")[0]
     )
@@ -201,7 +201,7 @@ def main() -> None:
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """A line of what is measured now."""
+    """Measure, and return the line."""
     with tempfile.TemporaryDirectory() as folder:
         options.json = Path(folder) / "bench.json"
         store: dict[str, Any] = {"sittings": {}, "results": {}}

@@ -1,8 +1,8 @@
 """Write the tables of docs/performance.md and its picture from docs/bench.json.
 
-In: docs/bench.json, as `run` and `stages` write it; with `--from FILE` what that file has is put in
-first. Out: docs/performance.md with new tables between its marks (`<!-- bench NAME -->` …
-`<!-- end -->`), docs/bench.svg. Must not: measure anything, nor touch the text between the tables.
+In: docs/bench.json, written by `run` and `stages`; with `--from FILE` that file's results are
+merged first. Out: docs/performance.md with new tables between its marks (`<!-- bench NAME -->` …
+`<!-- end -->`), docs/bench.svg. Must not: measure anything, or change the text between the tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MARKED = re.compile(r"(<!-- bench (?P<name>.+?) -->\n)(.*?)(<!-- end -->)", re.
 
 
 def merge(store: dict[str, Any], newer: dict[str, Any]) -> None:
-    """Put what another file has into the store, in the place of what was there."""
+    """Merge another file's results into the store; they replace older ones."""
     for part in ("sittings", "results"):
         store[part].update(newer[part])
     if "stages" in newer:
@@ -34,7 +34,7 @@ def merge(store: dict[str, Any], newer: dict[str, Any]) -> None:
 
 
 def stages_table(store: dict[str, Any]) -> str:
-    """What each stage costs by itself."""
+    """Return a table with the cost of each stage."""
     found = store.get("stages")
     if found is None:
         return "Not measured."
@@ -46,7 +46,7 @@ def stages_table(store: dict[str, Any]) -> str:
 
 
 def tables(store: dict[str, Any]) -> dict[str, Callable[[], str]]:
-    """What can stand between marks, by name."""
+    """Return functions that write the tables, by the names of the marks."""
     made: dict[str, Callable[[], str]] = {
         "stages": lambda: stages_table(store),
         "circumstances": lambda: table.circumstances(store).partition("\n\n")[2],
@@ -61,7 +61,7 @@ def tables(store: dict[str, Any]) -> dict[str, Callable[[], str]]:
 
 
 def filled(text: str, store: dict[str, Any]) -> tuple[str, list[str]]:
-    """The page with its tables made anew, and the marks for which there is nothing."""
+    """Return the page with new tables, and the marks without results."""
     made = tables(store)
     missing = []
 
@@ -76,7 +76,7 @@ def filled(text: str, store: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def main() -> None:
-    """Merge, write, and say what isn't there."""
+    """Merge, write, and print what is missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--from", dest="newer", type=Path, help="results to put in first")
     options = parser.parse_args()

@@ -1,7 +1,7 @@
-"""What is measured: rows, the clients in each, and the goals between them.
+"""Define what is measured: rows, the clients in each, and the goals.
 
-In: nothing. Out: `ROWS`. A row is one task; a lane is one client at it, in one way; a goal
-compares two lanes of a row, or says a limit. Must not: measure anything; drivers do (`peers/`).
+In: nothing. Out: `ROWS`. A row is one task; a lane is one client with one way to do it; a goal
+compares two lanes of a row, or is a limit. Must not: measure anything; drivers do (`peers/`).
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ from benchmarks.stand_in import READ, StandIn
 KIB = 1 << 10
 TUNED_BATCH = 128 * KIB
 FETCH_MAX_BYTES = 50 * KIB * KIB
-"""Odradek's budget for what waits and is under way; memory may grow by 100 MB more."""
+"""Odradek's budget for buffered and in-flight data; memory may grow by 100 MB more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a topic is like; topics of the same shape are loaded once."""
+    """Properties of a topic; topics of the same shape are loaded once."""
 
     value_size: int = 100
     codec: str = "none"
     partitions: int = 4
     batch_size: int = TUNED_BATCH
     share: float = 1.0
-    """Of the records asked for: so that rows of large records don't take ten times as long."""
+    """Share of the requested records, so that rows of large records don't take ten times as long.
+    """
 
     @property
     def topic(self) -> str:
-        """A name that tells the shape."""
+        """Name of the topic, which contains the shape."""
         return f"v{self.value_size}-{self.codec}-p{self.partitions}-b{self.batch_size}"
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One client at a row's task."""
+    """One client and way at a row's task."""
 
     key: str
     title: str
@@ -44,22 +45,22 @@ class Lane:
     mode: str
     shape: Shape = Shape()
     share: float = 1.0
-    """Of the shape's records: slow clients get fewer, so that each takes some seconds."""
+    """Share of the shape's records: slow clients get fewer, so that each takes some seconds."""
     arguments: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     tls: bool = False
-    """By the broker's TLS listener, its certificate checked."""
+    """Whether to use the broker's TLS listener and check its certificate."""
     stand_in: StandIn | None = None
-    """Not the real broker, but a stand-in of this shape."""
+    """Shape of the simulated cluster to use instead of the real broker."""
     series: str = ""
-    """Of a curve: the client, at all points alike."""
+    """Name of the client in a curve, the same at all points."""
     at: float = 0.0
-    """Of a curve: where on it this is measured."""
+    """Position on a curve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`figure` of a lane, over that of another lane (a ratio) or alone, against a limit."""
+    """A limit for `figure` of a lane, alone or divided by that of another lane (a ratio)."""
 
     lane: str
     against: str | None
@@ -77,12 +78,11 @@ class Row:
     lanes: tuple[Lane, ...]
     goals: tuple[Goal, ...] = ()
     quick: bool = False
-    """Part of the subset that takes a few minutes."""
+    """Whether the row is in the subset that takes a few minutes."""
     warm_up: str | None = None
-    """The lane that runs once before, uncounted: it warms the broker and its files."""
+    """Lane that runs once uncounted before, to warm up the broker and its files."""
     per: str = ""
-    """Of a curve: what is counted along it, and for how many more of that its table has slopes:
-    "1,000 partitions"."""
+    """Number and unit of a curve's slopes: "1,000 partitions"."""
 
 
 def _reading(shape: Shape, *, more: tuple[Lane, ...] = ()) -> tuple[Lane, ...]:
@@ -147,7 +147,7 @@ ALL_OF_OURS = (
     "odradek.clients.consumer.group.classic_membership "
     "odradek.runtime.hosts.thread_host odradek.runtime.hosts.one_reader"
 )
-"""What a producer and a group's consumer have loaded when they are made."""
+"""Modules that a producer and a group's consumer have loaded when they are created."""
 _TWO = "odradek-arrow"
 _ONE = "odradek-one"
 _CONFLUENT = "confluent-arrow"
@@ -159,7 +159,7 @@ _OVER_TLS = (
 
 
 def _reading_over_tls() -> tuple[Lane, ...]:
-    """The same topic in the same ways, encrypted; one that is plain tells what TLS costs."""
+    """Return the lanes with TLS, and a plaintext one to show what TLS costs."""
     lanes = {lane.key: lane for lane in _reading(_PLAIN)}
     ours, one, *others = (replace(lanes[key], tls=True) for key in _OVER_TLS)
     plain = replace(lanes[_TWO], key="odradek-plain", title="Odradek → Arrow, plaintext")
@@ -177,12 +177,15 @@ def _everyone(mode: str) -> tuple[Lane, ...]:
 
 
 _PAUSES = ",".join(str(130 + 24 * (4 * n % 11)) for n in range(11))
-"""Milliseconds of polling before each turn of `seek`: no two alike, in no order, in the median half
-of the half second for which a broker holds a fetch."""
+"""Milliseconds of polling before each turn of `seek`.
+
+All are different, in random order, in the middle half of the half second for which a broker holds a
+fetch.
+"""
 
 
 def _moving() -> Row:
-    """What a consumer waits for that has read everything, so that the broker holds its fetch."""
+    """Return the row of calls of a consumer whose fetch the broker holds."""
     shape = Shape(partitions=2, share=0.0)
     clients = (
         ("odradek", "Odradek", "odradek", "seek"),
@@ -202,7 +205,7 @@ def _moving() -> Row:
             for key, title, client, mode in clients
         ),
         (
-            Goal("odradek", "franz-go", 1.0, "seek_ms", at_most=True),  # it gives up the held fetch
+            Goal("odradek", "franz-go", 1.0, "seek_ms", at_most=True),  # it abandons the held fetch
             *(
                 Goal("odradek", against, 0.1, figure, at_most=True)
                 for figure in ("seek_ms", "end_offsets_ms")
@@ -214,11 +217,11 @@ def _moving() -> Row:
 
 _UVLOOP = ("--loop", "uvloop")
 _CALM = (("lag_p99_ms", 5.0), ("lag_max_ms", 20.0))
-"""How late an event loop may come to others while a client reads at full speed."""
+"""Limits for the event loop's lag while a client reads at full speed."""
 
 
 def _asyncio() -> tuple[Row, ...]:
-    """Clients that are awaited, beside those of others and the sync one."""
+    """Return rows of asyncio clients, compared with other libraries' and the sync client."""
 
     def lane(key: str, title: str, client: str, mode: str, share: float, *a: str) -> Lane:
         return Lane(key, title, client, mode, _PLAIN, share, a)
@@ -291,7 +294,7 @@ def _asyncio() -> tuple[Row, ...]:
 
 
 def _compat() -> tuple[Row, ...]:
-    """One program of another library's, with that library and with our module in its place."""
+    """Return rows of one program with another library and with our module in its place."""
 
     def row(mode: str, library: str, title: str, share: float, theirs: float, limit: float) -> Row:
         client = library.partition("-")[0]
@@ -322,11 +325,11 @@ _CURVE_CLIENTS = (
 _SIZES = {
     10: 2_000_000, 100: 1_000_000, 1000: 200_000, 10_000: 20_000, 100_000: 2000, 1_000_000: 200,
 }  # fmt: skip
-"""Bytes of a value, and how many records a partition has of such."""
+"""Bytes of a value, and the number of such records in a partition."""
 
 
 def _scale() -> Iterator[Row]:
-    """What clients cost that read what there is and then have nothing to do; and large records."""
+    """Yield rows of idle clients that have read all records, and of large records."""
     everyone = tuple((client, name, "idle") for client, name, _ in _CURVE_CLIENTS)
     in_a_process = (
         *everyone[:1],
@@ -376,7 +379,7 @@ def _scale() -> Iterator[Row]:
 
 
 def _growth() -> Iterator[Row]:
-    """How cost grows with partitions, codecs and batches; for Odradek and one peer."""
+    """Yield rows that show how cost grows with partitions, codecs and batches."""
 
     def lanes(shapes: dict[str, Shape], *, writing: bool = False) -> tuple[Lane, ...]:
         ours, theirs = ("produce-arrow", "produce") if writing else ("arrow", "consume")

@@ -1,9 +1,9 @@
-"""`make bench` and `make bench-all`: Odradek and its peers side by side on one real broker.
+"""Compare Odradek and other clients on one real broker: `make bench` and `make bench-all`.
 
-In: which rows, which clients, how many records and runs. Out: everything measured, added to one
-JSON file, and tables made of it. Each measurement is a process of its own; the clients of a row
-take turns, run after run, so that a slow minute of the machine hits all of them. How each is set up
-and when its clock starts: METHOD.md. A measurement that fails is kept with its error.
+In: the rows, the clients, the number of records and runs. Out: all results, added to one JSON file,
+and tables of them. Each measurement is a separate process; the clients of a row take turns, run
+after run, so that a slow minute of the machine affects all of them. METHOD.md describes each
+client's settings and when its clock starts. A failed measurement is kept with its error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Bench:
         self.stand_ins = StandIns()
 
     def prepare(self) -> None:
-        """Install and build what the clients need; name those that can't be had."""
+        """Install and build what the clients need; list those that aren't available."""
         lanes = {lane for row in self.rows for lane in row.lanes}
         for client, mode in sorted({(lane.client, lane.mode) for lane in lanes}):
             built = peers.command(client, mode)
@@ -52,7 +52,7 @@ class Bench:
         self.sitting["skipped"] = self.skipped
 
     def run(self, topics: Topics) -> None:
-        """All rows; what is measured is written after each."""
+        """Run all rows; write the results after each."""
         for n, row in enumerate(self.rows):
             lanes = [lane for lane in row.lanes if lane.client not in self.skipped]
             found: dict[str, list[dict[str, Any]]] = {lane.key: [] for lane in lanes}
@@ -71,7 +71,7 @@ class Bench:
                 topics.drop(shape.topic)
 
     def measure(self, topics: Topics, lane: Lane) -> dict[str, Any]:
-        """One measurement, in a process of its own."""
+        """Run one measurement in a separate process."""
         if lane.stand_in is not None:
             return self.measure_stand_in(lane, lane.stand_in)
         shape = lane.shape
@@ -98,7 +98,7 @@ class Bench:
         return result
 
     def measure_stand_in(self, lane: Lane, shape: StandIn) -> dict[str, Any]:
-        """One measurement at a stand-in, which also counts the requests of idle time."""
+        """Run one measurement with a simulated cluster, which counts the requests of idle time."""
         command = peers.command(lane.client, lane.mode).command or []
         arguments = ["--bootstrap", self.stand_ins.bootstrap(shape), "--topic", READ,
                      "--partitions", str(shape.partitions),
@@ -110,7 +110,7 @@ class Bench:
         return result
 
     def keep(self, row: Row, lanes: list[Lane], found: dict[str, list[dict[str, Any]]]) -> None:
-        """Put a row's results into the store, in the place of older ones of the same kind."""
+        """Put a row's results into the store, replacing older ones of the same variant."""
         for lane in lanes:
             self.store["results"][f"{variant(self.options)}/{row.key}/{lane.key}"] = {
                 "sitting": self.sitting["id"],
@@ -120,7 +120,7 @@ class Bench:
 
 
 def in_a_process(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
-    """Run a driver and read its line; what it says when it fails is the result then."""
+    """Run a driver and return its result, or its error output if it fails."""
     try:
         done = subprocess.run(
             command, env={**os.environ, **environment}, capture_output=True, text=True,
@@ -135,14 +135,14 @@ def in_a_process(command: list[str], environment: dict[str, str]) -> dict[str, A
 
 
 def variant(options: argparse.Namespace) -> str:
-    """Under which circumstances: results of different ones stand beside each other."""
+    """Return the name of the circumstances; their results are shown separately."""
     parts = [f"cpus {options.cpus}"] if options.cpus is not None else []
     parts += [f"batches of {options.batch_size}"] if options.batch_size else []
     return ", ".join(parts) or table.ALL_CORES
 
 
 def with_batches(row: Row, size: int) -> Row:
-    """The row with topics of batches of this size, where it doesn't ask for sizes of its own."""
+    """Return the row with topics of batches of this size, unless it sets sizes itself."""
     lanes = (
         replace(lane, shape=replace(lane.shape, batch_size=size))
         if lane.shape.batch_size == TUNED_BATCH
@@ -153,7 +153,7 @@ def with_batches(row: Row, size: int) -> Row:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What was measured before."""
+    """Return the earlier results."""
     if path.is_file():
         store: dict[str, Any] = json.loads(path.read_text())
         if "results" in store:
@@ -162,7 +162,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, store: dict[str, Any]) -> None:
-    """Write everything, one result a line, without sittings of which nothing is left."""
+    """Write everything, one result a line, without sittings that have no results."""
     used = {result["sitting"] for result in store["results"].values()}
     store["sittings"] = {key: s for key, s in store["sittings"].items() if key in used}
     parts = []
@@ -176,12 +176,12 @@ def write(path: Path, store: dict[str, Any]) -> None:
 
 
 def progress(text: str) -> None:
-    """A line on stderr."""
+    """Print a line to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def chosen(text: str | None, known: list[str], what: str, parser: argparse.ArgumentParser) -> Any:
-    """The names in `text`, in the usual order."""
+    """Return the names in `text`, in the usual order."""
     if not text:
         return known
     wanted = {part.strip() for part in text.split(",") if part.strip()}
@@ -191,7 +191,7 @@ def chosen(text: str | None, known: list[str], what: str, parser: argparse.Argum
 
 
 def command_line() -> argparse.Namespace:
-    """Read and check the options; `rows` becomes the rows themselves."""
+    """Parse and check the options; `rows` becomes the rows themselves."""
     names = "\n".join(f"  {row.key:30s}{row.title}" for row in ROWS.values())
     clients = list(dict.fromkeys(lane.client for row in ROWS.values() for lane in row.lanes))
     parser = argparse.ArgumentParser(

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.serialization`: framed bytes to objects and columns, and confluent-kafka's.
+"""Compare deserializers with confluent-kafka's: `python -m benchmarks.serialization`.
 
-The same records, one process, each lane several times; the least processor time of each counts.
-Its lanes are, for Avro, Protobuf and JSON with a schema each, confluent-kafka's deserializer in a
-loop, ours in a loop, and a whole column to Arrow. confluent-kafka and what it needs are in the
-environment of tests/interop/schema_packages.lock, which is made where it isn't there. No broker and
-no network: theirs has its registry in memory, ours a dict in place of the answers.
+The same records in one process, each lane several times; the lowest processor time counts. The
+lanes, for Avro, Protobuf and JSON with a schema each: confluent-kafka's deserializer in a loop,
+ours in a loop, and a whole column to Arrow. confluent-kafka and its dependencies are in the
+environment of tests/interop/schema_packages.lock, which is created if necessary. No broker and no
+network: their registry is in memory, ours is a dict.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ JSON = {
 
 
 FIELDS = (("id", 3), ("to", 9), ("cost", 1), ("seats", 5), ("tail", 9), ("tags", 9))
-"""Of the message: names, and Protobuf's numbers of their types."""
+"""Fields of the message: names, and Protobuf's type numbers."""
 
 
 def main() -> None:
-    """Run the lanes in the environment of the peers."""
+    """Run the lanes in the environment of the other clients."""
     built = building.python_with("schema-packages", LOCK)
     if built.command is None:
         sys.exit(f"confluent-kafka's serializers can't be had: {built.reason}")
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def best(work: Callable[[], object]) -> float:
-    """Microseconds a record, in the best of several runs."""
+    """Return microseconds per record, in the best of several runs."""
     times = []
     for _ in range(TIMES):
         start = time.process_time()
@@ -81,7 +81,7 @@ def loop(read: Any, rows: list[bytes], told: Any) -> None:
 
 
 def message_class() -> Any:
-    """A class as protoc makes them of a file with one message."""
+    """Return a class as protoc generates it from a file with one message."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
@@ -95,7 +95,7 @@ def message_class() -> Any:
 
 
 def records() -> list[dict[str, Any]]:
-    """What is written and read."""
+    """Return the records to write and read."""
     return [
         {
             "id": at * 1000,
@@ -110,7 +110,7 @@ def records() -> list[dict[str, Any]]:
 
 
 def as_avro(values: list[dict[str, Any]]) -> Iterator[bytes]:
-    """The records as Avro, without frames."""
+    """Yield the records as Avro, without frames."""
     import fastavro
 
     parsed = fastavro.parse_schema(json.loads(json.dumps(AVRO)))
@@ -121,12 +121,12 @@ def as_avro(values: list[dict[str, Any]]) -> Iterator[bytes]:
 
 
 def framed(schema: int, payload: bytes) -> bytes:
-    """A payload behind its schema's id."""
+    """Return a payload with its schema's id as prefix."""
     return b"\0" + schema.to_bytes(4, "big") + payload
 
 
 def lanes() -> None:
-    """Measure and print, a line a lane."""
+    """Measure and print, a line for each lane."""
     import base64
 
     import pyarrow as pa
@@ -144,7 +144,7 @@ def lanes() -> None:
     file = base64.b64encode(flight.DESCRIPTOR.file.serialized_pb).decode()
 
     class Answers(serialization.SchemaRegistryClient):
-        """A registry whose answers are here."""
+        """Registry client with schemas in memory."""
 
         here = (
             serialization.Schema(json.dumps(AVRO)),
@@ -197,7 +197,7 @@ def lanes() -> None:
 
 
 def measure_column(name: str, whole: Callable[[], Any], reader: Any) -> None:
-    """Measure a whole column, and see that it has what a loop's reader makes of the rows."""
+    """Measure a whole column, and check that it is equal to the values of the loop."""
     took = best(whole)
     print(f"{name}, column to Arrow: {took:.2f} µs a record", flush=True)
     _, read, rows, told = reader
@@ -208,7 +208,7 @@ def measure_column(name: str, whole: Callable[[], Any], reader: Any) -> None:
 
 
 def value_of(read: Any, name: str) -> Any:
-    """A field of a dict or a message."""
+    """Return a field of a dict or a message."""
     if isinstance(read, dict):
         return read.get(name)
     found = getattr(read, name)

@@ -1,11 +1,11 @@
-"""`make bench-spark`: Odradek's Spark source and sink beside the JVM connector, on one real broker.
+"""Compare Odradek's Spark source and sink with the JVM connector on one broker: `make bench-spark`.
 
-In: how many rows and runs, which parts. Out: everything measured, as JSON (written anew after each
-row, so that an end before the end loses nothing) and as tables. What a lane reads or writes is
-counted outside the time, and a lane that reads or writes something else has failed. The JVM
-connector runs on Spark 4.2.0 in an environment of its own (`spark_jvm`), Odradek there, too, and on
-the Spark of the project. Each Spark is one process that waits while another is timed; the lanes of
-a row take turns, every second round the other way about. How each is set up: METHOD.md.
+In: the number of rows and runs, the parts. Out: all results, as JSON (rewritten after each row, so
+that an early end loses nothing) and as tables. The rows that a lane reads or writes are counted
+outside of the measured time, and a lane with a wrong count has failed. The JVM connector runs on
+Spark 4.2.0 in a separate environment (`spark_jvm`), Odradek there too, and on the Spark of the
+project. Each Spark is one process that waits while another is timed; the lanes of a row take turns,
+every second round in reverse order. METHOD.md describes the settings of each.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ OLD, NEW = "4.2.0", "project"
 PARTS = ("read", "sink", "batches", "planning", "scale")
 SHAPE = Shape()
 FEW = Shape(value_size=102, share=1e-4)
-"""What wakes the sinks."""
+"""Rows that wake up the sinks' workers."""
 MOST_TASKS = 16
-"""That Spark makes of the files, at most."""
+"""Maximum number of tasks that Spark creates for the files."""
 SMALL = 30
 """Micro-batches of the part `batches`, each with a record of every partition."""
 MANY = (10_000, 100_000)
-"""Partitions whose batches are planned."""
+"""Numbers of partitions whose batches are planned."""
 TUNED = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -48,7 +48,7 @@ TUNED = {
 }
 TUNED_SINK = {"kafka.linger.ms": "50", "kafka.batch.size": str(1 << 20), "kafka.acks": "1"}
 NO_BYTE_LIMIT = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
-"""Spark asks for an Arrow batch's size after each row that goes to Python, but not with this."""
+"""Otherwise Spark computes an Arrow batch's size after each row for Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ EMPTY = tuple(
     for name, spark in (("4.2", OLD), ("new", NEW))
 )
 PIPES = (JVM, OURS_OLD, OURS, Lane("odradek-once", "Odradek, exactly_once", NEW, "odradek"))
-"""From a topic into a topic."""
+"""Lanes that read a topic and write a topic."""
 QUERIES: dict[str, tuple[str, Job]] = {
     "noop": ("all columns into noop", {"query": "noop"}),
     "sum": ("sum(length(value))", {"query": "sum"}),
@@ -119,7 +119,7 @@ class Bench:
         log = self.folder / f"spark-{name}-{len(list(self.folder.iterdir()))}.log"
         old = self.made if name == OLD else None
         variables = old.variables() if old else environment.variables_of(sys.executable)
-        # As installed packages have it: no process compiles what another one compiled before.
+        # As with installed packages: no process compiles modules that another one has compiled.
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
         variables["PYTHONPYCACHEPREFIX"] = str(self.folder / "compiled")
         if master.startswith("local-cluster"):
@@ -129,7 +129,7 @@ class Bench:
         return Spark(sys.executable, variables, (), master, log)
 
     def run(self) -> None:
-        """All parts that were asked for."""
+        """Run all selected parts."""
         if {"read", "sink", "batches"} & set(self.options.parts):
             for name in (OLD, NEW) if self.made else (NEW,):
                 self.sparks[name] = self.start(name)
@@ -143,7 +143,7 @@ class Bench:
             self.attempt(part)
 
     def attempt(self, part: str) -> None:
-        """Run a part if it was asked for; one that can't go on doesn't keep the others from it."""
+        """Run a part if it is selected; its failure doesn't stop the other parts."""
         if part not in self.options.parts:
             return
         try:
@@ -155,10 +155,10 @@ class Bench:
             self.save({"skipped": self.skipped, "rows": self.found})
 
     def read(self) -> None:
-        """Batch queries over one topic."""
+        """Run batch queries over one topic."""
         topic = self.topics.loaded(SHAPE)
         for key in self.options.queries:
-            counted = key in ("noop", "value")  # the others say themselves what they read
+            counted = key in ("noop", "value")  # the other queries return the count themselves
             first = key == self.options.queries[0]
             self.turns(
                 f"read/{key}", QUERIES[key][0], READERS,
@@ -168,10 +168,10 @@ class Bench:
             )  # fmt: skip
 
     def check_read(self, lane: Lane, job: Job, result: Result) -> str:
-        """Say what is wrong with what was read, as far as the query shows it."""
+        """Return what is wrong with the rows that a query returned, or an empty string."""
         expected = self.topics.records_of(SHAPE)
         rows, size = result.get("rows"), result.get("value_bytes")
-        result["rows"] = expected  # noop says none; it was counted before
+        result["rows"] = expected  # noop returns no count; it was checked before
         if rows not in (None, expected):
             return f"{rows} rows instead of {expected}"
         if size not in (None, expected * SHAPE.value_size):
@@ -179,7 +179,7 @@ class Bench:
         return ""
 
     def reading(self, topic: str, query: str, lane: Lane) -> Job:
-        """One batch query as a job."""
+        """Return the job of one batch query."""
         options = {
             "kafka.bootstrap.servers": self.topics.bootstrap,
             "subscribe": topic,
@@ -188,16 +188,16 @@ class Bench:
         job: Job = {"kind": "read", "format": lane.format, "options": options}
         job |= QUERIES[query][1]
         if query == "value":
-            # A user of the JVM connector selects; ours is told by the schema, and so reads less.
+            # A user of the JVM connector selects columns; ours reads less because of the schema.
             job |= {"select": ["value"]} if lane.format == "kafka" else {"schema": "value binary"}
         return job
 
     def counting(self, topic: str, query: str, lane: Lane) -> Job:
-        """The same as a query that says what it read; it warms up what the timed ones need."""
+        """Return the job of a query that returns counts; it warms up the timed ones."""
         return {**self.reading(topic, query, lane), "query": "check"}
 
     def sink(self) -> None:
-        """A stream's batch of rows from Parquet files into a topic, and from a topic."""
+        """Write a stream's batch of rows from Parquet files, and from a topic, into a topic."""
         rows = {True: self.topics.records_of(SHAPE), False: self.topics.records_of(FEW)}
         folders = {whole: str(self.folder / f"rows-{count}") for whole, count in rows.items()}
         for whole, folder in folders.items():
@@ -224,7 +224,7 @@ class Bench:
                 **(TUNED if lane.options is TUNED_SINK else {}),
             }  # fmt: skip
             job = {**writing(lane, whole=whole), "kind": "copy", "from": source}
-            # As in `reading`: a user of the JVM connector selects, ours is told by the schema.
+            # As in `reading`: a user of the JVM connector selects columns, ours has a schema.
             return job | ({} if lane.format == "kafka" else {"schema": "key binary, value binary"})
 
         def check(lane: Lane, job: Job, result: Result) -> str:
@@ -239,10 +239,10 @@ class Bench:
                    awake=partial(copying, whole=False))  # fmt: skip
 
     def check_written(self, lane: Lane, topic: str, rows: int) -> str:
-        """Say what is wrong with a topic's ends, and delete it."""
+        """Return what is wrong with a topic's end offsets, and delete the topic."""
         end = self.topics.end(topic)
         self.topics.drop(topic)
-        # Each of a task's transactions ends with a marker in each partition that it wrote to.
+        # Each transaction of a task ends with a marker in each partition that it wrote to.
         once = lane.options.get("delivery") == "exactly_once"
         markers = SHAPE.partitions * MOST_TASKS if once else 0
         if rows <= end <= rows + markers:
@@ -250,7 +250,7 @@ class Bench:
         return f"the topic ends at {end}, {rows} rows were written"
 
     def batches(self) -> None:
-        """Micro-batches of a row from each partition, into noop and into a topic."""
+        """Run micro-batches of a row from each partition, into noop and into a topic."""
         topic = self.topics.loaded(Shape(
             value_size=101, share=SMALL * SHAPE.partitions / self.topics.records
         ))  # fmt: skip
@@ -287,7 +287,7 @@ class Bench:
                    check=check)  # fmt: skip
 
     def planning(self) -> None:
-        """Batches over very many partitions of a simulated cluster."""
+        """Plan batches over very many partitions of a simulated cluster."""
         lanes = tuple(Lane(f"{n}", f"{n:,}", NEW, "") for n in MANY)
         found: dict[str, list[Result]] = {lane.key: [] for lane in lanes}
         for turn in range(self.options.runs):
@@ -301,7 +301,7 @@ class Bench:
         self.keep("planning", "planning batches over many partitions", lanes, found)
 
     def scale(self) -> None:
-        """One executor process and two, each with one core."""
+        """Run with one executor process and two, each with one core."""
         topic = self.topics.loaded(SHAPE)
         masters = {n: f"local-cluster[{n},1,2048]" for n in (1, 2)}
         try:
@@ -333,10 +333,10 @@ class Bench:
         before: Callable[[Lane], Job] | None = None,
         awake: Callable[[Lane], Job] | None = None,
     ) -> None:
-        """Measure the lanes of a row by turns.
+        """Measure the lanes of a row in turns.
 
-        Not timed: `before`, which each lane does once, and `awake`, a small job before each
-        of its turns, because Spark ends Python workers that were idle for a minute.
+        Two jobs aren't timed: `before`, which each lane runs once, and `awake`, a small job before
+        each of its turns, because Spark ends Python workers that were idle for a minute.
         """
         lanes = tuple(lane for lane in lanes if lane.spark in self.sparks)
         runs: dict[str, list[Result]] = {lane.key: [] for lane in lanes}
@@ -359,7 +359,7 @@ class Bench:
             self.keep(row, title, lanes, runs)
 
     def checked(self, lane: Lane, job: Job, check: Callable[[Lane, Job, Result], str]) -> Result:
-        """Run a job; what it did wrong is its error."""
+        """Run a job; a wrong result is an error."""
         result = self.sparks[lane.spark].run(job)
         if "error" not in result and (found := check(lane, job, result)):
             result["error"] = found
@@ -368,7 +368,7 @@ class Bench:
     def keep(
         self, row: str, title: str, lanes: tuple[Lane, ...], runs: dict[str, list[Result]]
     ) -> None:
-        """Add a row to what was found, and write all of it."""
+        """Add a row to the results, and write all of them."""
         self.found[row] = {
             "title": title,
             "lanes": {
@@ -384,12 +384,12 @@ class Bench:
         self.save({"skipped": self.skipped, "rows": self.found})
 
     def version(self, name: str) -> str:
-        """The version of one of the Sparks."""
+        """Return the version of one of the Sparks."""
         return self.sparks[name].version if name in self.sparks else pyspark.__version__
 
 
 def home_of_executors(folder: Path) -> Path:
-    """A home of Spark whose `work`, where executors' files go, is in a folder of ours."""
+    """Return a Spark home whose `work`, with the executors' files, is in a folder of ours."""
     home = folder / "spark-home"
     if not home.exists():
         home.mkdir()
@@ -400,7 +400,7 @@ def home_of_executors(folder: Path) -> Path:
 
 
 def in_short(result: dict[str, Any]) -> str:
-    """A result in a few words."""
+    """Return a result in a few words."""
     if "error" in result:
         return f"failed: {result['error'][-300:]}"
     if "warm_s" in result:
@@ -410,17 +410,17 @@ def in_short(result: dict[str, Any]) -> str:
 
 
 def progress(text: str) -> None:
-    """A line on stderr."""
+    """Print a line to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def names(text: str) -> list[str]:
-    """Names with commas between."""
+    """Split comma-separated names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def command_line() -> argparse.Namespace:
-    """Read and check the options."""
+    """Parse and check the options."""
     parser = argparse.ArgumentParser(prog="make bench-spark", description=__doc__)
     add = parser.add_argument
     add("--rows", dest="records", type=int, default=10_000_000, help="of a topic (%(default)s)")
@@ -441,7 +441,7 @@ def command_line() -> argparse.Namespace:
 def main() -> None:
     """Measure, write, print."""
     options = command_line()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and Sparks end, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and Sparks end too
     store: dict[str, Any] = {}
 
     def save(found: dict[str, Any]) -> None:

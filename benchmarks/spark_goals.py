@@ -1,7 +1,7 @@
-"""What the Spark benchmark is held to, and whether it got there.
+"""Goals of the Spark benchmark, and whether they are met.
 
-In: the JSON of `benchmarks.spark`. Out: goals with what was reached. Must not: measure, or call a
-goal met that wasn't measured.
+In: the JSON of `benchmarks.spark`. Out: goals with the reached values. Must not: measure, or report
+a goal as met that wasn't measured.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ BOTH = {"odradek-4.2": "empty-4.2", "odradek": "empty-new"}
 
 
 def runs_of(lane: Found) -> list[Found]:
-    """The runs that didn't fail."""
+    """Return the runs that didn't fail."""
     return [run for run in lane["runs"] if "error" not in run]
 
 
 def median(row: Found, lane: str, figure: Callable[[Found], float]) -> float | None:
-    """The median of a figure over a lane's runs; None where there is none."""
+    """Return the median of a figure over a lane's runs; None without runs."""
     runs = runs_of(row["lanes"].get(lane, {"runs": []}))
     return statistics.median(map(figure, runs)) if runs else None
 
 
 def rate(run: Found) -> float:
-    """Rows a second."""
+    """Return rows per second."""
     return float(run["rows"] / run["seconds"])
 
 
 def cpu(run: Found) -> float:
-    """Microseconds of CPU for a row."""
+    """Return microseconds of CPU per row."""
     return float(run["cpu_s"] / run["rows"] * 1e6)
 
 
 def python_cpu(run: Found) -> float:
-    """Microseconds of it in Python: what isn't Spark's own."""
+    """Return microseconds of CPU per row in Python, without Spark's own."""
     return float(run.get("python_s", 0.0) / run["rows"] * 1e6)
 
 
 def ratio(
     row: Found, lane: str, against: str, figure: Callable[[Found], float] = rate
 ) -> float | None:
-    """A lane's median over another's."""
+    """Return a lane's median divided by another's."""
     mine, theirs = median(row, lane, figure), median(row, against, figure)
     return mine / theirs if mine is not None and theirs else None
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A limit; `aim` is what was hoped for beyond it."""
+    """A limit; `aim` is a more ambitious one."""
 
     row: str
     text: str
@@ -63,14 +63,14 @@ class Goal:
     at_most: bool = False
     unit: str = " ×"
     or_next: bool = False
-    """Whether the goal behind it is enough."""
+    """Whether meeting the following goal is enough."""
 
     def met(self, reached: float, limit: float) -> bool:
-        """Whether it is enough."""
+        """Return whether a value meets a limit."""
         return reached <= limit if self.at_most else reached >= limit
 
     def verdict(self, reached: float) -> str:
-        """In words; the aim counts only where there is one."""
+        """Return the verdict as text, with the aim if there is one."""
         short = "not met, so the next counts" if self.or_next else "**missed**"
         said = "met" if self.met(reached, self.limit) else short
         if self.aim is not None:
@@ -78,7 +78,7 @@ class Goal:
         return said
 
     def wanted(self) -> str:
-        """The limit, and the aim."""
+        """Return the limit and the aim as text."""
         sign = "≤" if self.at_most else "≥"
         more = f" (aim {self.aim:g})" if self.aim is not None else ""
         return f"{sign} {self.limit:g}{self.unit}{more}"
@@ -105,17 +105,17 @@ def _quick(row: str, what: str, figure: str) -> Iterator[Goal]:
 
 
 def above(row: Found, lane: str, empty: str, figure: str) -> float | None:
-    """Seconds more than another lane takes."""
+    """Return how many seconds more than another lane a lane takes."""
     mine = median(row, lane, lambda run: float(run[figure]))
     theirs = median(row, empty, lambda run: float(run[figure]))
     return mine - theirs if mine is not None and theirs is not None else None
 
 
 def scaled(row: Found, lane: str) -> float | None:
-    """How many times as fast as with one executor.
+    """Return how many times as fast as with one executor a lane is.
 
-    Where the broker or the machine has no more to give, CPU time per row says whether we cost more
-    with two: then twice as many would do twice as much on machines of their own.
+    If the broker or the machine is the limit, CPU time per row shows whether two executors cost
+    more: if not, two would be twice as fast on separate machines.
     """
     return ratio(row, lane, "executors-1")
 
@@ -144,11 +144,11 @@ GOALS: tuple[Goal, ...] = (
     Goal("planning", "offsets of 10,000 partitions as JSON", "10000", 1e6, _planned("json_bytes"),
          at_most=True, unit=" bytes"),
 )  # fmt: skip
-"""Of the two of `scale` one is enough: 1.7 × where the broker allows, else CPU per row flat."""
+"""Of the two goals of `scale` one is enough: 1.7 × if the broker allows it, or a flat CPU time."""
 
 
 def judged(store: Found) -> Iterator[tuple[Goal, Found, float | None]]:
-    """Each goal whose row was measured, its lane, and what it reached (None: it failed)."""
+    """Yield each goal whose row was measured, its lane, and the value reached (None: failed)."""
     for goal in GOALS:
         row = store["rows"].get(goal.row)
         if row is not None and goal.lane in row["lanes"]:

@@ -1,11 +1,11 @@
-"""How long a Spark driver takes to plan micro-batches over very many partitions.
+"""Measure how long a Spark driver takes to plan micro-batches over very many partitions.
 
     .venv/bin/python -m benchmarks.spark_planning 10000 [--profile]
 
-In: a number of partitions. Out: seconds, and the size of the offsets as Spark journals them. The
-cluster is simulated and in the same thread, so its work is in `warm_s`, which is more than a driver
-with a real cluster takes; `alone_s` replaces the client's answers, and is what the driver adds.
-Must not: wait in what is timed; the time that makes answers old is made up.
+In: a number of partitions. Out: seconds, and the size of the offsets in Spark's log. The cluster is
+simulated in the same thread, so its work is in `warm_s`, which is more than with a real cluster;
+`alone_s` replaces the client's responses, and is the driver's own time. Must not: wait in the
+measured time; the time that outdates responses is simulated.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from odradek.testing.simulated import KafkaSimulation
 
 TOPIC = "a-topic-of-very-many-partitions"
 BATCHES, SOME = 5, 2
-"""Timed batches; the smaller number where each takes long."""
+"""Numbers of timed batches; the smaller one if each takes long."""
 FAR = 10_000_000_000
-"""Offsets have eleven digits, as those of a topic that has been in use for years."""
+"""Offset with eleven digits, as in a topic that has been used for years."""
 
 
 class SkippingClock:
-    """The time that passes, and what was skipped."""
+    """Clock that can skip time."""
 
     def __init__(self) -> None:
         self.skipped = 0.0
@@ -49,7 +49,7 @@ class SkippingClock:
 
 
 class Clients:
-    """Clients of the simulated cluster, whose ends grow by one record for each question."""
+    """Clients of the simulated cluster, whose end offsets grow by one record per request."""
 
     def __init__(self, simulation: KafkaSimulation) -> None:
         self._simulation = simulation
@@ -77,7 +77,7 @@ class Clients:
 
 
 class Driver:
-    """What Spark has a driver do for each micro-batch, its JSON and pickles included."""
+    """A driver's work for each micro-batch in Spark, including JSON and pickles."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
@@ -93,8 +93,8 @@ class Driver:
         self.offset: dict[str, Any] = dict(SENTINEL)
 
     def batch(self) -> float:
-        """Plan one batch; how long it took."""
-        self._clock.skipped += 1.1 * MEMORY_S  # older than what is remembered
+        """Plan one batch and return the seconds that it took."""
+        self._clock.skipped += 1.1 * MEMORY_S  # older than what is cached
         begun = time.perf_counter()
         end = json.loads(json.dumps(self._tracker.latest(self.offset)))
         self._tracker.report()
@@ -113,7 +113,7 @@ class Driver:
 
 
 def measure(partitions: int) -> dict[str, Any]:
-    """Plan some batches; raises when a partition is left out."""
+    """Plan some batches; raise if a partition is missing."""
     driver = Driver(partitions)
     try:
         first = driver.batch()
@@ -133,7 +133,7 @@ def measure(partitions: int) -> dict[str, Any]:
 
 
 def profiled(work: Callable[[], Any]) -> Any:
-    """Call it, and print where the time went."""
+    """Call a function, and print its profile."""
     profiler = cProfile.Profile()
     found = profiler.runcall(work)
     pstats.Stats(profiler).sort_stats("tottime").print_stats(15)

@@ -1,6 +1,6 @@
-"""One Spark in a process of its own, which does jobs one after the other.
+"""One Spark in a separate process that runs jobs one after the other.
 
-In: a Python, its environment, jars, a master. Out: an answer for each job. Must not: time anything;
+In: a Python, its environment, jars, a master. Out: a result for each job. Must not: time anything;
 `spark_jvm/timing.py`, which runs there, does.
 """
 
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 class Spark:
-    """One Spark in a process of its own, which does what it is told, line by line."""
+    """Spark in a separate process that runs jobs, one a line."""
 
     def __init__(
         self, python: str, variables: dict[str, str], jars: tuple[str, ...], master: str, log: Path
@@ -43,7 +43,7 @@ class Spark:
                 [python, timing.__file__, json.dumps(settings)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 env=variables, cwd=log.parent,
-                start_new_session=True,  # its processes are told by their session
+                start_new_session=True,  # its processes are found by their session
             )  # fmt: skip
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("pipes were asked for")
@@ -63,7 +63,7 @@ class Spark:
         self.close()
 
     def run(self, job: Job) -> Result:
-        """Do one job and tell how long it took."""
+        """Run one job and return its result with its time."""
         self._given.write(json.dumps(job) + "\n")
         self._given.flush()
         return self._answer()
@@ -80,6 +80,6 @@ class Spark:
             self._given.close()
         try:
             self._process.wait(20)
-        except subprocess.TimeoutExpired:  # in the middle of a job
+        except subprocess.TimeoutExpired:  # within a job
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

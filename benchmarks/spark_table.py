@@ -1,10 +1,10 @@
-"""Tables of what `benchmarks.spark` measured, and how far the goals are.
+"""Write tables of the results of `benchmarks.spark`, and of the goals.
 
     python -m benchmarks.spark_table [artifacts/bench-spark.json] [--docs]
 
 In: its JSON. Out: Markdown; with --docs the tables between the marks `<!-- bench-spark NAME -->`
-and `<!-- end -->` of docs/spark.md and docs/performance.md, and the JSON beside them. Must not:
-measure, touch the text between the tables, or leave out what failed.
+and `<!-- end -->` of docs/spark.md and docs/performance.md, and the JSON in docs. Must not:
+measure, change the text between the tables, or leave out failures.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SHORT = (
 
 
 def markdown(store: dict[str, Any]) -> str:
-    """Everything."""
+    """Return all tables."""
     return f"{taken(store)}\n\n{goals(store)}\n\n{details(store)}\n"
 
 
 def taken(store: dict[str, Any]) -> str:
-    """When, where and how, and what is missing."""
+    """Return the circumstances of the measurement, and what is missing."""
     sitting = store["sitting"]
     machine = sitting["machine"]
     text = (
@@ -58,7 +58,7 @@ def taken(store: dict[str, Any]) -> str:
 
 
 def goals(store: dict[str, Any]) -> str:
-    """Each goal with what was reached."""
+    """Return each goal with the value reached."""
     lines = [_line(["", "Spark", "goal", "reached", ""]), _line(["---"] * 5)]
     for goal, lane, reached in judged(store):
         cells = ["failed", "**missed**"]
@@ -70,7 +70,7 @@ def goals(store: dict[str, Any]) -> str:
 
 
 def summary(store: dict[str, Any]) -> str:
-    """Million rows a second, one line for each query, with how many times the JVM's they are."""
+    """Return million rows per second for each query, with the ratio to the JVM connector's."""
     columns = ("jvm", "jvm-tuned", "odradek-4.2", "odradek")
     head = ("", "JVM 4.2.0", "JVM 4.2.0, tuned", *_ours(store, columns[2:]))
     lines = [_line([*head]), _line(["---"] * len(head))]
@@ -98,7 +98,7 @@ def _ours(store: dict[str, Any], lanes: tuple[str, ...]) -> list[str]:
 
 
 def details(store: dict[str, Any]) -> str:
-    """A table for each row."""
+    """Return a table for each row."""
     parts = []
     for key, row in store["rows"].items():
         table = _TABLES.get(key, _speeds)(row)
@@ -185,12 +185,12 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def filled(text: str, store: dict[str, Any]) -> str:
-    """A page with its tables made anew."""
+    """Return a page with new tables."""
     return _MARKED.sub(lambda mark: f"{mark[1]}\n{TABLES[mark['name']](store)}\n\n{mark[4]}", text)
 
 
 def main() -> None:
-    """Print the tables, or put them in their pages."""
+    """Print the tables, or write them to their pages."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("json", type=Path, nargs="?", default=FOUND)
     parser.add_argument("--docs", action="store_true", help="write them into docs")

@@ -1,9 +1,9 @@
-"""What each stage of a record's way costs, one core, from memory: nanoseconds per record.
+"""Measure the cost of each stage of a record's path on one core, from memory, in ns per record.
 
-In: nothing. Out: one JSON line with a figure per stage. The stages between socket and program that
-are worth measuring alone run here without a broker, over and over in buffers that are used again,
-as in a client under way; what is left of a client's CPU time is then its work per fetch and the
-kernel's (the raw lanes tell that). `python -m benchmarks.stages --json FILE` adds it to a store.
+In: nothing. Out: one JSON line with a figure per stage. The stages between socket and program run
+here without a broker, repeatedly in reused buffers, as in a running client; the rest of a client's
+CPU time is its work per fetch and the kernel's (see the raw lanes). `python -m benchmarks.stages
+--json FILE` adds the result to a store.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CODECS = ("lz4", "snappy", "zstd", "gzip")
 
 
 def pool(value_size: int) -> tuple[list[bytes], list[bytes]]:
-    """Keys and values as the drivers have them."""
+    """Return keys and values as in the drivers."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pool"
         data.write_pool(path, value_size)
@@ -53,13 +53,15 @@ def pool(value_size: int) -> tuple[list[bytes], list[bytes]]:
 
 
 def fetched(keys: list[bytes], values: list[bytes], codec: str | None) -> tuple[memoryview, int]:
-    """A record set as a broker's answer has it, of about 8 MiB before compression."""
+    """Return a record set as in a broker's response, about 8 MiB before compression."""
     out = bytearray()
     count = size = 0
     rows = iter([*zip(keys, values, strict=True)] * 2)
     while size < FETCH_BYTES and (batch := _batch(rows, codec)) is not None:
         builder, plain = batch
-        out += count.to_bytes(8) + bytes(builder.build())[8:]  # the base offset has no checksum
+        out += (
+            count.to_bytes(8) + bytes(builder.build())[8:]
+        )  # the checksum doesn't cover the base offset
         count += builder.count
         size += plain
     return memoryview(out), count
@@ -75,21 +77,21 @@ def _batch(rows: Iterator[tuple[bytes, bytes]], codec: str | None) -> tuple[Any,
 
 
 def timed(work: Callable[[], object], records: int) -> float:
-    """Nanoseconds of CPU per record: the median of some runs behind two that don't count."""
+    """Return nanoseconds of CPU per record: the median of some runs after two warm-up runs."""
     times = []
     for turn in range(REPEATS + 2):
         begin = time.process_time_ns()
         kept = work()
         if turn > 1:
             times.append(time.process_time_ns() - begin)
-        del kept  # its buffers go back to the pool
+        del kept  # its buffers return to the pool
     return statistics.median(times) / records
 
 
 def reading(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple[str, float]]:
-    """CRC, decoding, wrapping; codecs on top."""
+    """Measure CRC, decoding, wrapping; then with codecs."""
     buffer, count = fetched(keys, values, None)
-    plain = bytes(buffer)  # google_crc32c takes nothing else
+    plain = bytes(buffer)  # google_crc32c accepts only bytes
     yield f"read {name}: CRC alone", timed(lambda: google_crc32c.value(plain), count)
     yield (
         f"read {name}: decode, CRC and copy to columns",
@@ -116,7 +118,7 @@ def reading(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple
 
 
 def writing(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple[str, float]]:
-    """Columns to open batches, then to sealed ones."""
+    """Measure columns to open batches, then to complete ones."""
     rows = pa.record_batch({"key": pa.array(keys), "value": pa.array(values)})
 
     def encode() -> list[BatchBuilder]:

@@ -1,11 +1,11 @@
-"""A stand-in for clusters that one machine can't hold: 100 brokers, 100,000 topics.
+"""Simulate clusters that one machine can't run: 100 brokers, 100,000 topics.
 
 In: `python -m benchmarks.stand_in BROKERS PARTITIONS RECORDS TOPICS SIZE`; then, on standard input,
-lines of two times (seconds of the epoch). Out: a line with the bootstrap address once all is there;
-for each line that comes in, how many requests were worked on between these two times. The brokers
-are the simulation's, on loopback sockets (users have them as `FakeCluster` in `odradek.testing`),
-in a process of their own, so that their CPU time isn't a client's. One serves all clients alike.
-Must not: be a measure of a broker: it is slow, and answers at once what a disk would have to give.
+lines with two times (seconds of the epoch). Out: a line with the bootstrap address once everything
+exists; for each input line, the number of requests between these two times. The brokers are the
+simulation's, on loopback sockets (users have them as `FakeCluster` in `odradek.testing`), in a
+separate process, so that their CPU time isn't a client's. All clients use the same one. Must not:
+be used to measure a broker: it is slow, but has no disk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from odradek.simulation.logs.topics import SimulatedTopic
 from odradek.testing.fake import loopback
 
 READ = "read"
-"""The topic that clients read; the others are there to be in the way."""
+"""Topic that clients read; the others only exist."""
 VALUE = (
     b'{"id":10000000,"ev":"click","city":"berlin","page":"/p/4711","ms":1200,"amt":99.99,"ua":"O"}'
 )
@@ -41,7 +41,7 @@ _CONNECTIONS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """What a cluster has: `records` are those of a partition of the topic that is read."""
+    """Size of a cluster; `records` is the number in a partition of the topic that is read."""
 
     brokers: int = 3
     partitions: int = 1
@@ -52,24 +52,24 @@ class StandIn:
 
 @dataclass(slots=True)
 class Counts:
-    """How many requests had been worked on, and when."""
+    """Number of processed requests over time."""
 
     times: list[float] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
 
     def add(self, when: float, total: int) -> None:
-        """A look."""
+        """Add a sample."""
         self.times.append(when)
         self.totals.append(total)
 
     def between(self, begin: float, end: float) -> int:
-        """Requests between two times, as exact as the looks are close."""
+        """Return the number of requests between two times, with the precision of the samples."""
         first, last = (max(0, bisect_right(self.times, at) - 1) for at in (begin, end))
         return self.totals[last] - self.totals[first] if self.totals else 0
 
 
 def fill(topic: SimulatedTopic, records: int, value_size: int) -> None:
-    """The same batch in each partition, as often as it takes."""
+    """Fill each partition with the same batch."""
     value = (VALUE * (1 + value_size // len(VALUE)))[:value_size]
     in_a_batch = min(records, max(1, _BATCH_BYTES // value_size))
     keys = (b"user-%011d" % n for n in range(in_a_batch))
@@ -82,11 +82,11 @@ def fill(topic: SimulatedTopic, records: int, value_size: int) -> None:
 
 @contextmanager
 def running(shape: StandIn) -> Iterator[SimulatedCluster]:
-    """The cluster, in a thread of this process. Its limits are those for strangers: they go up."""
+    """Run the cluster in a thread of this process, with higher limits than for unknown clients."""
     loopback.LARGEST_REQUEST = loopback.LARGEST_PRODUCE
     loopback.MOST_CONNECTIONS = _CONNECTIONS
     loopback.HELD_BYTES = 1 << 30
-    fetch_sessions.LARGEST_CACHE = 1000  # Kafka's
+    fetch_sessions.LARGEST_CACHE = 1000  # Kafka's default
 
     def make() -> SimulatedCluster:
         cluster = SimulatedCluster(server, shape.brokers, bootstrap_name=None)
@@ -98,7 +98,7 @@ def running(shape: StandIn) -> Iterator[SimulatedCluster]:
         return cluster
 
     server = loopback.LoopbackServer()
-    cluster = make()  # before the thread runs: a call into it has ten seconds
+    cluster = make()  # before the thread runs: a call into it has a timeout of ten seconds
     with server:
         yield cluster
 
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 class StandIns:
-    """The cluster of the shape that was asked for last; another one takes its place."""
+    """Process with the cluster of the last requested shape."""
 
     def __init__(self) -> None:
         self._shape: StandIn | None = None
@@ -131,7 +131,7 @@ class StandIns:
         self._bootstrap = ""
 
     def bootstrap(self, shape: StandIn) -> str:
-        """The address of a cluster of this shape."""
+        """Return the address of a cluster of this shape."""
         if shape != self._shape:
             self.close()
             self._process = subprocess.Popen(
@@ -142,7 +142,7 @@ class StandIns:
         return self._bootstrap
 
     def requests(self, begin: float, end: float) -> int:
-        """How many requests it worked on between two times."""
+        """Return how many requests it processed between two times."""
         if self._process is None or self._process.stdin is None:
             raise RuntimeError("no stand-in runs")
         self._process.stdin.write(f"{begin} {end}\n")
@@ -158,7 +158,7 @@ class StandIns:
         return line
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         process, self._process, self._shape = self._process, None, None
         if process is not None and process.stdin is not None:
             process.stdin.close()

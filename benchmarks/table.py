@@ -1,7 +1,7 @@
-"""From results to tables: medians with ranges, ratios, goals met and missed.
+"""Turn results into tables: medians with ranges, ratios, goals met and missed.
 
-In: the store that `run` writes. Out: markdown. Must not: leave anything out because it looks bad,
-nor compare what wasn't measured in one sitting without saying so.
+In: the store that `run` writes. Out: Markdown. Must not: leave anything out because it looks bad,
+or compare results of different sittings without a note.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FIGURES = {
 
 
 def derived(result: dict[str, Any]) -> dict[str, Any]:
-    """A driver's line with what follows from it."""
+    """Add derived figures to a driver's result."""
     if "seconds" in result:
         result["speed"] = result["records"] / result["seconds"]
         result["cpu_per_million"] = 1e6 * result["cpu"] / result["records"]
@@ -54,7 +54,7 @@ def derived(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_short(result: dict[str, Any]) -> str:
-    """One measurement in a line of progress."""
+    """Return one measurement as a line of progress."""
     if "error" in result:
         return f"FAILED: {result['error']}"
     if "speed" in result:
@@ -67,7 +67,7 @@ def in_short(result: dict[str, Any]) -> str:
 
 
 class Results:
-    """What was measured under one set of circumstances."""
+    """Results of one variant."""
 
     def __init__(self, store: Store, variant: str) -> None:
         self._store, self.variant = store, variant
@@ -81,34 +81,34 @@ class Results:
         return row_and_lane in self._found
 
     def measured(self, row: Row) -> list[Lane]:
-        """The lanes of a row of which there is anything, failures too."""
+        """Return the lanes of a row that have results, including failures."""
         return [lane for lane in row.lanes if f"{row.key}/{lane.key}" in self._found]
 
     def sitting(self, row: str, lane: str) -> str:
-        """When a lane was measured."""
+        """Return the sitting in which a lane was measured."""
         return str(self._found[f"{row}/{lane}"]["sitting"])
 
     def runs(self, row: str, lane: str) -> list[dict[str, Any]]:
-        """The measurements of a lane that succeeded."""
+        """Return the measurements of a lane that succeeded."""
         found = self._found.get(f"{row}/{lane}", {"runs": []})
         return [run for run in found["runs"] if "error" not in run]
 
     def error(self, row: str, lane: str) -> str:
-        """Why a lane has no figure."""
+        """Return why a lane has no figure."""
         errors = [r["error"] for r in self._found[f"{row}/{lane}"]["runs"] if "error" in r]
         return errors[0] if errors else "no run"
 
     def values(self, row: str, lane: str, figure: str) -> list[float]:
-        """A figure of all runs of a lane."""
+        """Return a figure of all runs of a lane."""
         return [run[figure] for run in self.runs(row, lane) if figure in run]
 
     def median(self, row: str, lane: str, figure: str) -> float | None:
-        """The median of a figure, None where there is none."""
+        """Return the median of a figure; None without values."""
         values = self.values(row, lane, figure)
         return statistics.median(values) if values else None
 
     def goal(self, row: str, goal: Goal) -> tuple[float, bool] | None:
-        """What was reached, and whether that is enough."""
+        """Return the value reached, and whether it meets the goal."""
         ours = self.median(row, goal.lane, goal.figure)
         theirs = self.median(row, goal.against, goal.figure) if goal.against else 1.0
         if ours is None or not theirs:
@@ -118,12 +118,12 @@ class Results:
 
 
 def variants(store: Store) -> list[str]:
-    """The circumstances there are results of; all cores first."""
+    """Return the variants that have results; all cores first."""
     return sorted({key.split("/")[0] for key in store["results"]}, key=lambda v: (v[0] != "a", v))
 
 
 def markdown(store: Store) -> str:
-    """Everything, for people."""
+    """Return all tables."""
     parts = []
     for variant in variants(store):
         results = Results(store, variant)
@@ -135,7 +135,7 @@ def markdown(store: Store) -> str:
 
 
 def goals_table(results: Results) -> str:
-    """Each goal with what was reached."""
+    """Return each goal with the value reached."""
     lines = ["| | against | goal | reached | |", "|---|---|--:|--:|---|"]
     for row in ROWS.values():
         titles = {lane.key: lane.title for lane in row.lanes}
@@ -164,7 +164,7 @@ def goals_table(results: Results) -> str:
 
 
 def _verdict(found: tuple[float, bool] | None, scale: float, times: str) -> str:
-    """What was reached, and whether that is enough."""
+    """Return the value reached and the verdict as text."""
     if found is None:
         return "| no figure"
     reached, met = found
@@ -172,7 +172,7 @@ def _verdict(found: tuple[float, bool] | None, scale: float, times: str) -> str:
 
 
 def row_table(results: Results, row: Row) -> str:
-    """One row's lanes."""
+    """Return the table of one row."""
     lanes = results.measured(row)
     if row.per:
         return "\n".join(curves.table(results, row, lanes))
@@ -215,7 +215,7 @@ def _speeds(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
 
 
 def _lag(results: Results, row: Row, lane: Lane) -> str:
-    """How late an event loop came to its other tasks meanwhile, where that was looked at."""
+    """Return the lag of an event loop if it was measured."""
     p99, most = (results.median(row.key, lane.key, f"lag_{which}_ms") for which in ("p99", "max"))
     return "" if p99 is None or most is None else f"; loop late p99 {p99:.1f}, max {most:.1f} ms"
 
@@ -235,7 +235,7 @@ def _times(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
 
 
 def circumstances(store: Store) -> str:
-    """Machine, versions and what was left out, for each sitting that has results."""
+    """Return machine, versions and skipped clients of each sitting that has results."""
     lines = ["## Circumstances", ""]
     for found in store["sittings"].values():
         at = found["machine"]
@@ -259,7 +259,7 @@ def circumstances(store: Store) -> str:
 
 
 def in_a_line(store: Store) -> str:
-    """The newest sitting's circumstances, for below a picture's title."""
+    """Return the newest sitting's circumstances, for a picture's subtitle."""
     found = list(store["sittings"].values())
     if not found:
         return "nothing measured"
@@ -271,7 +271,7 @@ def in_a_line(store: Store) -> str:
 
 
 def spread(values: list[float], scale: float = 1.0) -> str:
-    """Median and range."""
+    """Return median and range."""
     if not values:
         return ""
     middle, low, high = (
@@ -281,7 +281,7 @@ def spread(values: list[float], scale: float = 1.0) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that matter."""
+    """Format a number with three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     if abs(value) >= 10:

@@ -1,10 +1,10 @@
-"""What a second thread brings: `python -m benchmarks.threads`, under any Python.
+"""Measure the speed-up of a second thread: `python -m benchmarks.threads`, with any Python.
 
-In: nothing. Out: for each lane a line with the time of one thread over that of two that share the
-same work, the median of some rounds with their range, and all of it as one JSON line, with whether
-there was a GIL. From memory, for a broker would take one of two cores: four partitions are decoded
-into columns, or into records, and records are sent one by one into open batches of two producers,
-which are sealed when they are full, futures included.
+In: nothing. Out: for each lane a line with the time of one thread divided by that of two that share
+the work, the median of some rounds with their range, and everything as one JSON line, with whether
+there was a GIL. Everything is in memory, because a broker would use one of two cores: four
+partitions are decoded into columns, or into records, and records are sent one by one into the open
+batches of two producers, which are completed when full, including futures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from odradek.runtime.hosts.record_future import RecordFuture
 THREADS = 2
 ROUNDS = 9
 TURNS = 6
-"""How often each partition is decoded in a round."""
+"""Number of times that each partition is decoded in a round."""
 KEY, VALUE = 16, 100
 SENT = 150_000
 """Records of each producer in a round."""
@@ -37,7 +37,7 @@ Work = Callable[[], None]
 
 
 def side_by_side(works: Sequence[Work]) -> float:
-    """Seconds until all are done, each in a thread of its own."""
+    """Return the seconds until all functions, each in its own thread, have returned."""
     begin = threading.Barrier(len(works) + 1)
 
     def run(work: Work) -> None:
@@ -55,7 +55,7 @@ def side_by_side(works: Sequence[Work]) -> float:
 
 
 def in_turn(works: Sequence[Work]) -> Work:
-    """One piece of work out of several."""
+    """Combine several functions into one."""
 
     def run() -> None:
         for work in works:
@@ -65,13 +65,13 @@ def in_turn(works: Sequence[Work]) -> Work:
 
 
 def compared(works: Sequence[Work]) -> dict[str, float]:
-    """How many times as fast two threads are: median, lowest and highest of the rounds."""
+    """Return how many times as fast two threads are: median, lowest and highest of the rounds."""
     shares = [in_turn(works[at::THREADS]) for at in range(THREADS)]
     ratios = []
     for turn in range(ROUNDS + 1):
         lanes: list[list[Work]] = [[in_turn(works)], shares]
         times = [side_by_side(lane) for lane in (lanes if turn % 2 else lanes[::-1])]
-        if turn:  # the first one warms up
+        if turn:  # the first round is a warm-up
             one, two = times if turn % 2 else times[::-1]
             ratios.append(one / two)
     low, high = min(ratios), max(ratios)
@@ -83,7 +83,7 @@ def compared(works: Sequence[Work]) -> dict[str, float]:
 
 
 def decoding(keys: list[bytes], values: list[bytes], codec: str | None, rows: bool) -> list[Work]:
-    """Four partitions, into columns or into records."""
+    """Return functions that decode four partitions into columns or into records."""
 
     def one(partition: int) -> Work:
         answer, _ = fetched(keys, values, codec)
@@ -93,7 +93,7 @@ def decoding(keys: list[bytes], values: list[bytes], codec: str | None, rows: bo
             for _ in range(1 if rows else TURNS):
                 columns = decode(memoryview(data), start_offset=0, want_headers=rows).columns
                 if rows:
-                    for at in range(0, columns.count, 500):  # as many as `poll` gives
+                    for at in range(0, columns.count, 500):  # as many as `poll` returns
                         part = columns.slice(at, at + 500)
                         build_rows(ConsumerRecord, "topic", partition, part, 0)
 
@@ -103,7 +103,7 @@ def decoding(keys: list[bytes], values: list[bytes], codec: str | None, rows: bo
 
 
 def sending(values: list[bytes], codec: str | None) -> list[Work]:
-    """Two producers: what `send` does once a topic is known, and what becomes of full batches."""
+    """Return functions for two producers: `send` of a known topic, and completing full batches."""
 
     def one() -> Work:
         snapshot = object()
@@ -128,7 +128,7 @@ def sending(values: list[bytes], codec: str | None) -> list[Work]:
         def work() -> None:
             for partition in range(PARTITIONS):
                 reopen(partition)
-            # A program makes its records itself: those that threads share would cost more.
+            # A program creates its own records: sharing them between threads would cost more.
             text = b"".join(values)
             send, futures, last = ways.send, [], len(text) - VALUE
             for number in range(SENT):
@@ -138,7 +138,7 @@ def sending(values: list[bytes], codec: str | None) -> list[Work]:
                 if type(found) is int:
                     reopen(found)
                     found = send(None, "topic", key, value, (), None, found)
-                    futures.clear()  # what was acknowledged meanwhile
+                    futures.clear()  # acknowledged in the meantime
                 futures.append(found)
 
         return work

@@ -1,8 +1,8 @@
-"""The broker and its topics: loaded once per shape, made empty for what is produced.
+"""The broker and its topics: loaded once per shape, or empty to produce into.
 
-In: shapes. Out: topics with records in them. One real broker as Kafka's own scripts run it, with
-Kafka's own defaults but for what METHOD.md names. Must not: use the client under test to make or
-delete topics.
+In: shapes. Out: topics with records in them. One real broker, started as by Kafka's own scripts,
+with Kafka's defaults except for those that METHOD.md lists. Must not: create or delete topics with
+the client under test.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from odradek.testing import LocalCluster
 
 BROKER_CONFIG = {
-    # LocalCluster's own are smaller; these are Kafka's defaults.
+    # LocalCluster's own values are smaller; these are Kafka's defaults.
     "num.network.threads": "3",
     "num.io.threads": "8",
-    # Topics are deleted while the bench goes on: their files must not pile up.
+    # Topics are deleted during the benchmark: their files must not accumulate.
     "log.segment.delete.delay.ms": "1000",
     "log.index.size.max.bytes": "1048576",
 }
@@ -39,7 +39,7 @@ _SETTLE = 1.0
 
 
 def new_cluster(*, tls: bool = False) -> LocalCluster:
-    """One broker; nothing else runs beside it. With `tls` it has a second, encrypted listener."""
+    """Return one broker; with `tls` it has a second, encrypted listener."""
     return LocalCluster(
         brokers=1,
         config=BROKER_CONFIG,
@@ -53,7 +53,7 @@ class Topics:
     """Topics of one cluster."""
 
     def __init__(self, cluster: LocalCluster, folder: Path, records: int) -> None:
-        # Clients are given the broker itself: a front door would be in the way of bytes.
+        # Clients connect to the broker itself: a front door would slow them down.
         self.bootstrap = cluster.inner_servers
         self._encrypted = cluster.broker_addresses[0]
         self._ca = cluster.authority.certificate if cluster.security == "SSL" else None
@@ -64,14 +64,14 @@ class Topics:
         self._made = 0
 
     def metadata_answer(self) -> Path:
-        """A file with the answer of a cluster of 10,000 topics with 50 partitions each."""
+        """Return a file with the response of a cluster of 10,000 topics with 50 partitions each."""
         path = self._folder / "metadata"
         if not path.exists():
             path.write_bytes(data.metadata_answer())
         return path
 
     def access(self, *, tls: bool) -> list[str]:
-        """A driver's arguments for where the broker is, and by TLS for whom to trust."""
+        """Return a driver's arguments for the broker's address, and with TLS for the authority."""
         if not tls:
             return ["--bootstrap", self.bootstrap]
         if self._ca is None:
@@ -79,26 +79,26 @@ class Topics:
         return ["--bootstrap", self._encrypted, "--ca", str(self._ca)]
 
     def records_of(self, shape: Shape) -> int:
-        """How many a topic of this shape has: a multiple of its partitions."""
+        """Return the number of records in a topic of this shape: a multiple of its partitions."""
         per_partition = max(1, int(self.records * shape.share) // shape.partitions)
         return per_partition * shape.partitions
 
     def pool(self, shape: Shape) -> Path:
-        """The file with the records of this size."""
+        """Return the file with the records of this size."""
         path = self._folder / f"pool-{shape.value_size}"
         if not path.exists():
             data.write_pool(path, shape.value_size)
         return path
 
     def empty(self, shape: Shape) -> str:
-        """A new topic without records."""
+        """Return a new topic without records."""
         self._made += 1
         topic = f"empty-{self._made}"
         self._create(topic, shape.partitions)
         return topic
 
     def loaded(self, shape: Shape) -> str:
-        """The topic of this shape, loaded now if it isn't yet."""
+        """Return the topic of this shape, loaded if necessary."""
         if shape.topic not in self._loaded:
             self._create(shape.topic, shape.partitions)
             self._load(shape)
@@ -106,7 +106,7 @@ class Topics:
         return shape.topic
 
     def end(self, topic: str) -> int:
-        """Where its partitions end, added up."""
+        """Return the sum of its partitions' end offsets."""
         described = self._admin.list_topics(topic, timeout=30).topics[topic].partitions
         last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         places = {TopicPartition(topic, n): last for n in described}
@@ -114,7 +114,7 @@ class Topics:
         return sum(future.result(30).offset for future in found.values())
 
     def drop(self, topic: str) -> None:
-        """Delete a topic; its files go a second later."""
+        """Delete a topic; its files are deleted a second later."""
         self._loaded.discard(topic)
         with suppress(KafkaException):
             self._admin.delete_topics([topic])[topic].result(30)

@@ -1,4 +1,4 @@
-"""The clients that are measured: how the driver of each is made and started.
+"""The measured clients: how the driver of each is built and started.
 
 In: a lane. Out: the command of its driver, or the reason why there is none. A driver is one program
 for one library, in the library's language, that makes one measurement and prints one JSON line.
@@ -16,16 +16,16 @@ from benchmarks.building import Built
 HERE = Path(__file__).parent
 GROUP = "benchmarks"
 LOCK = HERE.parent / "requirements.lock"
-# A gibibyte, all of it from the start; the collector is Java's own choice.
+# A fixed heap of one gibibyte; the garbage collector is Java's default.
 _JAVA_OPTIONS = ("-Xms1g", "-Xmx1g")
 _JAVA_JARS = (*building.CLIENT_JARS, "at.yawk.lz4.", "com.github.luben.zstd", "org.xerial.snappy")
 _OURS = ("odradek", "odradek-asyncio", "compat-aiokafka", "compat-confluent", "raw")
-"""Their drivers run in this project's own environment."""
+"""Clients whose drivers run in this project's own environment."""
 
 
 @cache
 def command(client: str, mode: str) -> Built:
-    """The command of a client's driver with the mode."""
+    """Return the command of a client's driver for a mode."""
     if client in ("franz-go", "sarama"):
         built = building.go_driver(GROUP, HERE / "go")
         more = [client, mode]
@@ -39,7 +39,7 @@ def command(client: str, mode: str) -> Built:
         more = [mode]
     else:
         ours = client in _OURS
-        # The scorecard's group: one environment of Python peers is enough.
+        # The scorecard's environment of Python clients is used here too.
         built = Built([sys.executable]) if ours else building.python_with("scorecard", LOCK)
         program = HERE / "python" / f"{client.replace('-', '_')}_driver.py"
         more = [str(program), mode]

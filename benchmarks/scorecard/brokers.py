@@ -1,9 +1,9 @@
-"""Simulated brokers on loopback sockets: what every library meets, and what is counted there.
+"""Simulated brokers on loopback sockets, the same for every library, which record all requests.
 
-In: a script's verbs (`serve`, `refuse`, `reset`, `black_hole` … of an address; `says`, `delay` of a
-cluster). Out: the answers of `odradek.simulation`'s brokers, and a record of all that came in, with
-times. They promise no more than a real broker would: versions are modest, so that every library
-finds common ground. Must not: know which library dials.
+In: a script's calls (`serve`, `refuse`, `reset`, `black_hole` … of an address; `says`, `delay` of a
+cluster). Out: the responses of `odradek.simulation`'s brokers, and a record of all requests, with
+times. They support no newer versions than a real broker, so that every library finds a common one.
+Must not: know which library connects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from odradek.testing.fake.loopback import LoopbackServer
 API_VERSIONS, METADATA, PRODUCE, INIT_PRODUCER_ID = 18, 3, 0, 22
 ADVERTISED = {
     PRODUCE: (3, 12),  # topic ids from 13 on
-    1: (4, 12),  # Fetch: nobody asks it here; some libraries read the age of a broker from it
+    1: (4, 12),  # Fetch isn't used here; some libraries derive the broker's release from it
     2: (1, 7),  # ListOffsets: the same
     METADATA: (0, 13),
     10: (0, 4),  # FindCoordinator: the same
@@ -40,13 +40,16 @@ ADVERTISED = {
 NAMES_WHO_IS_MEANT = 5
 """From this version of ApiVersions on the request names the cluster and the broker (KIP-1242)."""
 RESET_AFTER = 0.005
-"""Seconds. At once would be a race: some libraries would see a dial that failed, others one that
-succeeded and then broke, and which of the two would be up to the kernel."""
+"""Seconds before a connection is reset.
+
+Resetting at once would be a race: some libraries would see a failed connection attempt, others a
+broken connection, depending on the kernel.
+"""
 ALWAYS = 1 << 60
 
 
 class Answer(Enum):
-    """What Metadata says."""
+    """Kind of metadata response."""
 
     GOOD = "good"
     REBOOTSTRAP_REQUIRED = "error 129"
@@ -55,7 +58,7 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One thing that came in."""
+    """One recorded event."""
 
     at: float
     what: str
@@ -68,7 +71,7 @@ class Seen:
 
 
 class Network(LoopbackServer):
-    """All addresses of one cell and what was seen at them. Verbs are called from one thread."""
+    """All addresses of one cell and their recorded events; used by one thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +79,7 @@ class Network(LoopbackServer):
         self.addresses: list[Address] = []
 
     def place(self, name: str) -> Address:
-        """A new address, which refuses dials."""
+        """Return a new address, which refuses connections."""
         address = Address(self, name, self.call(self.new_address))
         self.addresses.append(address)
         return address
@@ -84,22 +87,22 @@ class Network(LoopbackServer):
     def cluster(
         self, cluster_id: str, first_id: int, brokers: int, topic: str, **more: Any
     ) -> Cluster:
-        """A cluster whose brokers listen."""
+        """Return a cluster whose brokers listen."""
         places = [self.place(f"broker {first_id + i}") for i in range(brokers)]
         return Cluster(self, cluster_id, first_id, places, topic, **more)
 
     def note(self, what: str, address: str, **more: Any) -> None:
-        """Keep one observation."""
+        """Record one event."""
         self.seen.append(Seen(time.monotonic(), what, address, **more))
 
     def count(self, what: str, since: float, until: float | None = None) -> int:
-        """How many observations of one kind fell into a span of time."""
+        """Return the number of events of one kind in a span of time."""
         return sum(
             s.what == what and s.at >= since and (until is None or s.at < until) for s in self.seen
         )
 
     def first(self, since: float, match: Callable[[Seen], bool]) -> float | None:
-        """Seconds from `since` to the first observation that matches."""
+        """Return the seconds from `since` to the first event that matches."""
         found = (s.at - since for s in self.seen if s.at >= since and match(s))
         return next(found, None)
 
@@ -109,8 +112,10 @@ class Network(LoopbackServer):
 
 
 class Cluster:
-    """Brokers that know each other. Partition p of every topic is led by broker p modulo their
-    number; topics exist as soon as someone asks for them."""
+    """Brokers of one cluster, with topics that are created at the first request.
+
+    Broker p modulo the number of brokers leads partition p of every topic.
+    """
 
     def __init__(
         self,
@@ -128,7 +133,7 @@ class Cluster:
         self.addresses = addresses
         self._topic, self._partitions, self._epoch = topic, partitions, epoch
         self._ends: dict[int, int] = {}
-        # `looks`: brokers look whom the client means (KIP-1242), as Kafka 4.4's do.
+        # `looks`: brokers check for which broker a request is meant (KIP-1242), as in Kafka 4.4.
         newest = NAMES_WHO_IS_MEANT if looks else ADVERTISED[API_VERSIONS][1]
         self._versions: Mapping[int, tuple[int, int]] = {**ADVERTISED, API_VERSIONS: (0, newest)}
         self.simulated = network.call(self._make)
@@ -140,7 +145,7 @@ class Cluster:
             self.network,
             len(self.addresses),
             self.cluster_id,
-            name=self.cluster_id,  # ids of topics are drawn from it: they outlive brokers
+            name=self.cluster_id,  # topic ids are derived from it: they outlive brokers
             bootstrap_name=None,
             auto_create=True,
             first_id=self.first_id,
@@ -161,7 +166,7 @@ class Cluster:
         return made
 
     def _taken(self, partition: SimulatedPartition) -> None:
-        """Records were taken: those of the batches that were committed just now."""
+        """Record the records of newly committed batches."""
         end, before = partition.log.high_watermark, self._ends.get(partition.index, 0)
         self._ends[partition.index] = end
         self.network.note(
@@ -170,11 +175,11 @@ class Cluster:
 
     @property
     def ids(self) -> set[int]:
-        """The brokers' numbers."""
+        """Ids of the brokers."""
         return set(self.simulated.brokers)
 
     def says(self, answer: Answer) -> None:
-        """Let Metadata say something; unless it is good, nobody leads anything."""
+        """Set the kind of metadata response; unless it is good, no broker leads a partition."""
         self.network.call(lambda: self._say(answer))
 
     def _say(self, answer: Answer) -> None:
@@ -190,7 +195,7 @@ class Cluster:
                 partition.leader = partition.replicas[0] if good else NO_LEADER
 
     def delay(self, seconds: float) -> None:
-        """Let a Metadata answer take a while."""
+        """Delay metadata responses."""
 
         def late() -> None:
             for broker in self.simulated.brokers.values():
@@ -199,7 +204,7 @@ class Cluster:
         self.network.call(late)
 
     def move(self, i: int) -> Address:
-        """Let a broker listen at another address; returns the old one, which goes on as it is."""
+        """Move a broker to another address; return the old one, which doesn't change."""
         old = self.addresses[i]
         new = self.addresses[i] = self.network.place(f"{old.name}, moved")
         self.simulated.brokers[self.first_id + i].address = new.at
@@ -211,7 +216,7 @@ class Cluster:
         self._misbehave(Misbehaviour.READY_CLOSE)
 
     def behave(self) -> None:
-        """Be as before."""
+        """End the fault."""
         self._misbehave(Misbehaviour.NONE)
 
     def _misbehave(self, fault: Misbehaviour) -> None:
@@ -223,7 +228,7 @@ class Cluster:
 
 
 class Address:
-    """A place on the network, and what answers there."""
+    """An address on the network, and what listens there."""
 
     def __init__(self, network: Network, name: str, at: Place) -> None:
         self.network, self.name, self.at = network, name, at
@@ -231,7 +236,7 @@ class Address:
         self.open: dict[Watched, None] = {}
 
     def serve(self, cluster: Cluster, broker_id: int) -> None:
-        """Be a broker."""
+        """Let a broker listen."""
         broker = cluster.simulated.brokers[broker_id]
 
         def accept(peer: Peer) -> Session | Verdict:
@@ -243,11 +248,11 @@ class Address:
         self._become(accept)
 
     def refuse(self) -> None:
-        """Reset what is open and refuse dials."""
+        """Reset open connections and refuse connection attempts."""
         self._become(None)
 
     def reset(self) -> None:
-        """Reset what is open; accept dials, then reset them, as a proxy without a backend does."""
+        """Reset open connections and new ones, as a proxy without a backend does."""
 
         def accept(peer: Peer) -> Session | Verdict:
             self.network.time.after(RESET_AFTER, lambda: peer.close(reset=True))
@@ -256,7 +261,7 @@ class Address:
         self._become(accept)
 
     def black_hole(self) -> None:
-        """Reset what is open; dials get no answer."""
+        """Reset open connections and drop connection attempts."""
         self._become(None)
         self.network.call(lambda: self.network.black_hole(self.at, True))
 
@@ -274,19 +279,19 @@ class Address:
 
 @dataclass(frozen=True)
 class _Accepting:
-    """What listens at an address, and notes the dials."""
+    """Listener of an address that records connection attempts."""
 
     address: Address
     decide: Callable[[Peer], Session | Verdict]
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """A dial arrives."""
+        """Record a connection attempt and decide about it."""
         self.address.network.note("dial", self.address.name)
         return self.decide(peer)
 
 
 class Watched:
-    """A broker's end of a connection, or nobody's, and a note of each request."""
+    """Broker's end of a connection, if there is a broker, that records each request."""
 
     def __init__(self, address: Address, peer: Peer, session: BrokerSession | None) -> None:
         self.peer = peer
@@ -296,16 +301,16 @@ class Watched:
 
     @property
     def ended(self) -> bool:
-        """The broker is through with it."""
+        """Whether the broker has finished with the connection."""
         return self._over or self._session is None or self._session.ended
 
     @property
     def idle(self) -> bool:
-        """Nothing that was received waits or is being worked on."""
+        """Whether no received request is waiting or being processed."""
         return self._session is None or self._session.idle
 
     def receive(self, request: ReceivedRequest) -> None:
-        """Note a request and hand it on."""
+        """Record a request and pass it on."""
         session = self._session
         if session is None:
             return
@@ -321,13 +326,13 @@ class Watched:
         session.receive(request)
 
     def left(self) -> None:
-        """The client has closed the connection."""
+        """Note that the client has closed the connection."""
         self._address.open.pop(self, None)
         if self._session is not None:
             self._session.left()
 
     def closed(self) -> None:
-        """The connection is gone."""
+        """Note that the connection is closed."""
         self._address.open.pop(self, None)
         self._over = True
         if self._session is not None:

@@ -1,7 +1,7 @@
-"""One cell: one library, one row, one run, in a process and a network of its own.
+"""Run one cell: one library, one row, one run, in its own process and network namespace.
 
 In: a row's key and the driver's command. Out: one line of JSON on stdout with the figures. A cell
-that can't be run says why; it never makes up a figure.
+that can't run reports why; it never invents a figure.
 
     python -m benchmarks.scorecard.cell A -- java -cp … Driver
 """
@@ -23,30 +23,33 @@ from benchmarks.scorecard import namespace
 from benchmarks.scorecard.brokers import Address, Network, Seen
 
 ESTABLISHED_AFTER = 10
-"""Records that must have been taken before anything happens to the brokers."""
+"""Records that must have been accepted before the fault starts."""
 SETTLE = 1.0
 PRODUCING = 5.0
-"""Seconds that a producer goes on after that. A younger client would be shown slower than the same
-client in a program that has been running: franz-go keeps 5 s between refreshes without need."""
+"""Seconds that a producer continues after that.
+
+A younger client would appear slower than the same client in a program that has been running:
+franz-go waits 5 s between refreshes that aren't urgent.
+"""
 START_LIMIT = 45.0
 TOPIC = "scorecard"
 _MS = 1000.0
 
 
 class CellError(Exception):
-    """The cell couldn't be run."""
+    """The cell couldn't run."""
 
 
 class Cell:
-    """What a row's script works with: the brokers' network and one client."""
+    """The brokers' network and one client, for a row's script."""
 
     def __init__(self, network: Network, command: list[str], *, counts_dials: bool) -> None:
         self.network = network
         self.door = network.place("bootstrap")
-        """The bootstrap address: a front door that leads to whichever broker it is told."""
+        """The bootstrap address: a front door to the selected broker."""
         self.events: list[dict[str, Any]] = []
         self.counts_dials = counts_dials
-        """Whether dials that no listener sees can be counted here."""
+        """Whether connection attempts that no listener sees can be counted here."""
         self._command = command
         self._process: asyncio.subprocess.Process | None = None
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the cell
@@ -54,7 +57,7 @@ class Cell:
         self._reading: asyncio.Task[None] | None = None
 
     def now(self) -> float:
-        """The clock of everything that is seen."""
+        """Return the time on the clock of all events."""
         return time.monotonic()
 
     async def start(self, mode: str, **arguments: Any) -> None:
@@ -77,7 +80,7 @@ class Cell:
             self._reading = asyncio.create_task(self._read(self._process.stdout))
 
     async def established(self) -> None:
-        """Wait until records flow, and a little longer."""
+        """Wait until records are accepted, and a little longer."""
         await self.until(
             lambda: self.network.count("taken", 0.0) >= ESTABLISHED_AFTER,
             START_LIMIT,
@@ -91,22 +94,22 @@ class Cell:
         await asyncio.sleep(SETTLE)
 
     def go(self) -> float:
-        """Let the driver do its thing; the time of that."""
+        """Let the driver start, and return the time."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.write(b"go\n")
         return self.now()
 
     def event(self, name: str) -> dict[str, Any] | None:
-        """The first event of this name, if it has come."""
+        """Return the first event with this name, or None."""
         return next((e for e in self.events if e["event"] == name), None)
 
     async def until(self, true: Any, limit: float, what: str) -> None:
-        """Wait for something without which the row makes no sense."""
+        """Wait for a condition that the row requires."""
         if not await self.comes(true, limit):
             raise CellError(f"within {limit:.0f} s it didn't come to this: {what}. {self.tail()}")
 
     async def comes(self, true: Any, limit: float) -> bool:
-        """Wait for something that may never come."""
+        """Wait for a condition until a limit; return whether it came true."""
         deadline = self.now() + limit
         while not true():
             if self.now() >= deadline:
@@ -117,7 +120,7 @@ class Cell:
         return True
 
     async def first_taken(self, since: float, brokers: set[int], limit: float) -> float | None:
-        """Seconds from `since` until one of these brokers took a record; None: not in time."""
+        """Return the seconds from `since` until one of these brokers accepted a record, or None."""
 
         def match(seen: Seen) -> bool:
             return seen.what == "taken" and seen.broker in brokers
@@ -126,26 +129,26 @@ class Cell:
         return self.network.first(since, match)
 
     def first_request(self, since: float, brokers: set[int]) -> float | None:
-        """Seconds from `since` to the first request that reached one of these brokers."""
+        """Return the seconds from `since` to the first request to one of these brokers."""
         return self.network.first(since, lambda s: s.what != "dial" and s.broker in brokers)
 
     def all_addresses(self) -> list[Address]:
-        """Brokers and bootstrap."""
+        """Return the addresses of brokers and bootstrap."""
         return self.network.addresses
 
-    def dials(self) -> int:
-        """Connections begun so far, the driver's and the black holes' fillers."""
-        return namespace.dials() if self.counts_dials else 0
+    def connection_attempts(self) -> int:
+        """Return the number of connection attempts, including those that fill black holes."""
+        return namespace.connection_attempts() if self.counts_dials else 0
 
     def tail(self) -> str:
-        """The last of what the driver said, in one line."""
+        """Return the end of the driver's output in one line."""
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         errors = [str(e.get("what")) for e in self.events if e["event"] == "error"]
         return " | ".join([*errors[-2:], *lines[-2:]])[-400:]
 
     async def end(self) -> float:
-        """End the driver; seconds of CPU that it used."""
+        """End the driver and return its CPU seconds."""
         process = self._process
         if process is None:
             return 0.0
@@ -211,7 +214,7 @@ async def run(key: str, command: list[str], *, counts_dials: bool) -> dict[str, 
 
 
 def main() -> None:
-    """Read the command line, run the cell, print its line."""
+    """Parse the command line, run the cell, print its result."""
     key, _, *command = sys.argv[1:]
     counts_dials = namespace.enter()
     print(json.dumps(asyncio.run(run(key, command, counts_dials=counts_dials))), flush=True)

@@ -1,7 +1,7 @@
-"""The libraries and how their drivers are made and started.
+"""The libraries, and how their drivers are built and started.
 
-In: a name. Out: a command for each library, or the reason why it can't run. Python peers have a
-venv of their own (`benchmarks/requirements.lock`); `drivers/build` makes those in Java and Go.
+In: a name. Out: a command for each library, or the reason why it can't run. The Python clients have
+a separate venv (`benchmarks/requirements.lock`); `drivers/build` builds those in Java and Go.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOCK = HERE.parent / "requirements.lock"
 
 
 class NotRunError(Exception):
-    """A library can't run here; the text says why."""
+    """A library can't run here; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class Client:
     key: str
     title: str
     command: Callable[[], list[str]]
-    """Makes what is needed and returns the driver's command. Raises `NotRunError`."""
+    """Prepares the driver and returns its command; raises `NotRunError`."""
 
 
 def _this_python() -> list[str]:
-    """The Python that runs here, which has Odradek."""
+    """Return this Python, which has Odradek."""
     return [sys.executable]
 
 
 def _peers_python() -> list[str]:
-    """The Python of the venv with the Python peers; made when it isn't there."""
+    """Return the Python of the venv with the other Python clients, created if necessary."""
     return _command(building.python_with(build.GROUP, LOCK))
 
 

@@ -1,8 +1,8 @@
-"""A network of its own for this process: loopback only, with counters that count nobody else.
+"""Move this process to its own network namespace: loopback only, with separate counters.
 
-Out: dials of every kind, refused and swallowed ones too, which no listener can see. It needs no
-rights where users may make namespaces; where they may not, cells run without and don't count such
-dials. Must be called while the process has one thread.
+Out: the number of all connection attempts, including refused and dropped ones, which no listener
+sees. It needs no permissions where users may create namespaces; elsewhere cells run without one and
+don't count such attempts. Must be called while the process has one thread.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ CLONE_NEWNET = 0x40000000
 SIOCGIFFLAGS, SIOCSIFFLAGS, SIOCSIFADDR = 0x8913, 0x8914, 0x8916
 IFF_UP = 1
 SECOND_ADDRESS = "10.77.0.1"
-"""With 127.0.0.1 alone, resolvers asked for "addresses as configured" find no IPv4 at all."""
+"""With only 127.0.0.1, resolvers asked for "addresses as configured" find no IPv4 address."""
 
 
 def enter() -> bool:
-    """Move this process into a network namespace of its own; False where that isn't allowed."""
+    """Move this process into its own network namespace; return False if that isn't permitted."""
     if not hasattr(ctypes, "CDLL") or not Path("/proc/net/snmp").is_file():
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -48,8 +48,8 @@ def _set_address(sock: socket.socket, interface: bytes, address: str) -> None:
     fcntl.ioctl(sock, SIOCSIFADDR, struct.pack("16s16s", interface, wanted))
 
 
-def dials() -> int:
-    """How many TCP connections were begun in this namespace so far."""
+def connection_attempts() -> int:
+    """Return the number of TCP connection attempts in this namespace."""
     lines = Path("/proc/self/net/snmp").read_text().splitlines()
     names, values = (line.split() for line in lines if line.startswith("Tcp:"))
     return int(values[names.index("ActiveOpens")])

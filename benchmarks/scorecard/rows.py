@@ -1,7 +1,7 @@
-"""The rows: what happens to the brokers, which figure is taken, and when two libraries are tied.
+"""Define the rows: the brokers' faults, the figures, and when two libraries are tied.
 
-In: a `Cell`. Out: figures (None means "never") and notes for the JSON. This is the one place where
-a row is defined; every library gets the same script with the same times. Lower is always better.
+In: a `Cell`. Out: figures (None means "never") and notes for the JSON. A row is only defined here;
+every library gets the same script with the same times. Lower is always better.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from benchmarks.scorecard.brokers import Answer, Cluster, Seen
 from benchmarks.scorecard.cell import TOPIC, Cell
 
 NEVER_AFTER = 60.0
-STORM = 40.0
-"""Seconds during which dials are counted in rows B and K."""
+OVERLOAD_S = 40.0
+"""Seconds during which connection attempts are counted in rows B and K."""
 OUTAGE = 120.0
 EMPTY = 10.0
 RETURN_LIMIT = 30.0
-"""Seconds in which a client must be back once the brokers are, to be ranked by its dials."""
+"""Seconds in which a client must recover after the brokers, to be ranked by its attempts."""
 CALLERS, REFRESHES, MANY_REFRESHES = 1000, 100, 1000
 METADATA_DELAY = 0.005
 CALL_TIMEOUT = 5.0
 SETTLED = 0.5
 DIALS_ENOUGH = 60
-"""In 40 s: KIP-144's cap of one per second, and half as many again for the time before it's hit."""
+"""In 40 s: KIP-144's cap of one per second, and half as many again before it is reached."""
 DIALS_A_MINUTE_ENOUGH = 66
 """The same cap over a long outage: 330 in five minutes."""
 BACK_ENOUGH = 1.2
-"""Seconds: Kafka's `reconnect.backoff.max.ms` and `retry.backoff.max.ms` are 1 s ± 20 %. After a
-long wait whoever keeps them is back by then; sooner is chance, or asks too often."""
+"""Seconds: Kafka's `reconnect.backoff.max.ms` and `retry.backoff.max.ms` are 1 s ± 20 %.
+
+After a long wait a client with these limits has recovered by then; a shorter time is chance, or the
+client retries too often.
+"""
 
 Figures = dict[str, float | None]
 Notes = dict[str, Any]
@@ -42,22 +45,23 @@ Script = Callable[[Cell], Awaitable[tuple[Figures, Notes]]]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a row, and when it counts as tied with the best one."""
+    """One figure of a row, and when it is tied with the best one."""
 
     name: str
     title: str
     unit: str
     slack: float = 0.0
-    """Above the best by this much is a tie …"""
+    """A figure that is higher than the best by at most this value is tied …"""
     share: float = 0.0
-    """… and by this share of it on top."""
+    """… plus this share of the best."""
     enough: float | None = None
-    """Whatever isn't above this is tied first: less would be of no use, or is bought dearly."""
+    """A figure that isn't higher is tied for first: an even lower one has no benefit."""
     ranked: bool = True
     needs: str | None = None
-    """Another figure that must not be "never": who gives up has no merit in dialling little."""
+    """Another figure that must not be "never": attempts don't count if the client gives up.
+    """
     words: tuple[str, str, str] | None = None
-    """How to say 0, more than 0, and anything where the needed figure is "never"."""
+    """Texts for 0, for more than 0, and for anything if the needed figure is "never"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,9 @@ class Row:
     script: Script
     figures: tuple[Figure, ...]
     seconds: float
-    """How long a run takes at most, for the plan."""
+    """Maximum duration of a run, for the schedule."""
     rate: bool = False
-    """Counts something per time: at most as many side by side as there are cores."""
+    """Whether a rate is measured: at most as many cells run in parallel as there are cores."""
 
 
 def _cluster(cell: Cell, brokers: int, *, partitions: int = 1) -> Cluster:
@@ -89,7 +93,7 @@ def _serve_all(cell: Cell, cluster: Cluster) -> float:
 
 
 async def replaced(cell: Cell, *, brokers: int, black_hole: bool) -> tuple[Figures, Notes]:
-    """All brokers are replaced by as many others; the bootstrap address leads to the new ones."""
+    """Replace all brokers; the bootstrap address leads to the new ones."""
     old = _cluster(cell, brokers)
     await cell.start("produce")
     await cell.established()
@@ -105,8 +109,8 @@ async def replaced(cell: Cell, *, brokers: int, black_hole: bool) -> tuple[Figur
     return {"record": taken, "contact": cell.first_request(gone, new.ids)}, {}
 
 
-async def storm(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
-    """Every address accepts and then resets, or answers ApiVersions and closes; then it heals."""
+async def overload(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
+    """Let every address accept and reset, or answer ApiVersions and close; then end the fault."""
     cluster = _cluster(cell, 3)
     await cell.start("idle")
     await cell.established()
@@ -118,12 +122,12 @@ async def storm(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
         else:
             address.reset()
     begin = cell.now()
-    await asyncio.sleep(STORM)
+    await asyncio.sleep(OVERLOAD_S)
     count = partial(cell.network.count, "dial")
     figures: Figures = {
-        "dials": count(begin, begin + STORM),
+        "dials": count(begin, begin + OVERLOAD_S),
         "first10": count(begin, begin + 10),
-        "last10": count(begin + STORM - 10, begin + STORM),
+        "last10": count(begin + OVERLOAD_S - 10, begin + OVERLOAD_S),
     }
     healed = _serve_all(cell, cluster)
     figures["back"] = await cell.first_taken(healed, cluster.ids, RETURN_LIMIT)
@@ -131,7 +135,7 @@ async def storm(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
 
 
 async def rebootstrap_required(cell: Cell) -> tuple[Figures, Notes]:
-    """The old brokers stay up, lead nothing and answer Metadata with error 129."""
+    """Let the old brokers lead nothing and answer Metadata with error 129."""
     old = _cluster(cell, 3)
     await cell.start("produce")
     await cell.established()
@@ -147,7 +151,7 @@ async def rebootstrap_required(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def no_brokers(cell: Cell) -> tuple[Figures, Notes]:
-    """Metadata has no brokers and nobody leads anything; then all is as before."""
+    """Return metadata without brokers and leaders; then end the fault."""
     cluster = _cluster(cell, 3)
     await cell.start("produce")
     await cell.established()
@@ -160,8 +164,8 @@ async def no_brokers(cell: Cell) -> tuple[Figures, Notes]:
     return {"record": taken, "asked": cell.network.count("Metadata", begin, healed)}, {}
 
 
-async def foreign(cell: Cell) -> tuple[Figures, Notes]:
-    """All brokers are gone and the bootstrap address leads to another cluster."""
+async def different_cluster(cell: Cell) -> tuple[Figures, Notes]:
+    """Stop all brokers and let the bootstrap address lead to a different cluster."""
     home = _cluster(cell, 3)
     await cell.start("produce")
     await cell.established()
@@ -176,9 +180,10 @@ async def foreign(cell: Cell) -> tuple[Figures, Notes]:
     return {"foreign": taken, "asked": asked or None}, {}
 
 
-async def misled(cell: Cell) -> tuple[Figures, Notes]:
-    """The leader has moved, and its old address is a broker's of another cluster, by the same
-    number; the other brokers and the bootstrap address stay.
+async def misrouted(cell: Cell) -> tuple[Figures, Notes]:
+    """Move the leader, and give its old address to a broker of a different cluster.
+
+    That broker has the same id; the other brokers and the bootstrap address stay.
     """
     home = cell.network.cluster("home", 1, 3, TOPIC, looks=True)
     cell.door.serve(home, 2)
@@ -198,17 +203,17 @@ async def misled(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def outage(cell: Cell) -> tuple[Figures, Notes]:
-    """Every address refuses for two minutes; then all is as before."""
+    """Refuse connections at every address for two minutes; then end the fault."""
     cluster = _cluster(cell, 3)
     await cell.start("idle")
     await cell.established()
     for address in cell.all_addresses():
         address.refuse()
-    begin, before = cell.now(), cell.dials()
+    begin, before = cell.now(), cell.connection_attempts()
     await asyncio.sleep(10.0)
-    first10 = cell.dials() - before
+    first10 = cell.connection_attempts() - before
     await asyncio.sleep(begin + OUTAGE - cell.now())
-    dials = cell.dials() - before
+    dials = cell.connection_attempts() - before
     healed = _serve_all(cell, cluster)
     back = await cell.first_taken(healed, cluster.ids, NEVER_AFTER)
     await asyncio.sleep(max(0.0, 10.0 - (cell.now() - healed)))
@@ -224,7 +229,7 @@ async def outage(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def callers(cell: Cell) -> tuple[Figures, Notes]:
-    """1,000 callers ask for the partitions of distinct topics at the same instant."""
+    """Let 1,000 callers request the partitions of distinct topics at the same time."""
     cluster = _cluster(cell, 3)
     await cell.start("callers", callers=CALLERS)
     await cell.waiting()
@@ -240,7 +245,7 @@ async def callers(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def dead_call(cell: Cell) -> tuple[Figures, Notes]:
-    """A call with a timeout of 5 s, made when every broker has just died."""
+    """Call with a timeout of 5 s right after every broker has stopped."""
     _cluster(cell, 3)
     await cell.start("call", timeout=CALL_TIMEOUT)
     await cell.waiting()
@@ -254,7 +259,7 @@ async def dead_call(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def connections(cell: Cell) -> tuple[Figures, Notes]:
-    """100 refreshes, ten brokers, one topic of one partition."""
+    """Refresh 100 times with ten brokers and one topic of one partition."""
     _cluster(cell, 10)
     await cell.start("metadata", refreshes=REFRESHES)
     await cell.waiting()
@@ -266,7 +271,7 @@ async def connections(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def shares(cell: Cell) -> tuple[Figures, Notes]:
-    """1,000 refreshes, ten brokers that each lead a partition of the topic."""
+    """Refresh 1,000 times with ten brokers that each lead a partition of the topic."""
     _cluster(cell, 10, partitions=10)
     await cell.start("metadata", refreshes=MANY_REFRESHES, partitions=10)
     await cell.waiting()
@@ -289,7 +294,7 @@ _BACK = Figure(
     "back", "first record accepted once they are back", "s", share=0.25, enough=BACK_ENOUGH
 )
 _BACK_UNRANKED = Figure("back", "first record accepted once they are back", "s", ranked=False)
-_STORM_FIGURES = (
+_OVERLOAD_FIGURES = (
     Figure(
         "dials", "connection attempts in 40 s", "", share=0.2, enough=DIALS_ENOUGH, needs="back"
     ),
@@ -306,8 +311,9 @@ def _replaced(key: str, brokers: int, *, black_hole: bool, title: str) -> Row:
 
 _ALL = (
     _replaced("A", 1, black_hole=False, title="the only broker is replaced at the same address"),
-    Row("B", "every address accepts, then resets", partial(storm, ready=False), _STORM_FIGURES,
-        10 + STORM + RETURN_LIMIT, rate=True),
+    Row("B", "every address accepts, then resets", partial(overload, ready=False),
+        _OVERLOAD_FIGURES,
+        10 + OVERLOAD_S + RETURN_LIMIT, rate=True),
     Row("C", "Metadata answers error 129 (rebootstrap required)", rebootstrap_required,
         (_RECORD, Figure("asked", "Metadata requests to the old brokers", "", ranked=False)),
         10 + NEVER_AFTER),
@@ -321,12 +327,12 @@ _ALL = (
         (Figure("record", "first record accepted after that", "s", share=0.25, enough=BACK_ENOUGH),
          Figure("asked", "Metadata requests in the 10 s", "", ranked=False)),
         20 + NEVER_AFTER),
-    Row("G", "the bootstrap address leads to the wrong cluster", foreign,
+    Row("G", "the bootstrap address leads to the wrong cluster", different_cluster,
         (Figure("foreign", "accepted (records in 60 s) or refused", "", needs="asked",
                 words=("refused", "accepted {}", "never asked")),
          Figure("asked", "Metadata requests to it", "", ranked=False)),
         10 + NEVER_AFTER),
-    Row("N", "the leader moved, its address is another cluster's (KIP-1242)", misled,
+    Row("N", "the leader moved, its address is another cluster's (KIP-1242)", misrouted,
         (Figure("record", "first record accepted by it at its new address", "s", slack=0.25,
                 share=0.25),
          Figure("foreign", "records lost to the other cluster", "")),
@@ -346,8 +352,8 @@ _ALL = (
     Row("J", "a call with a timeout of 5 s, everything dead", dead_call,
         (Figure("seconds", "until it returns", "s", enough=CALL_TIMEOUT + 0.25),),
         5 + NEVER_AFTER),
-    Row("K", "every broker answers ApiVersions, then closes", partial(storm, ready=True),
-        _STORM_FIGURES, 10 + STORM + RETURN_LIMIT, rate=True),
+    Row("K", "every broker answers ApiVersions, then closes", partial(overload, ready=True),
+        _OVERLOAD_FIGURES, 10 + OVERLOAD_S + RETURN_LIMIT, rate=True),
     Row("L", "connections after 100 refreshes, ten brokers, one topic", connections,
         (Figure("connections", "connections open", ""),), 60, rate=True),
     Row("M", "1,000 refreshes, ten brokers", shares,

@@ -1,8 +1,8 @@
-"""`make scorecard`: runs the cells, prints the table, writes it and everything measured as JSON.
+"""Run the cells, print the table, and write it with all results as JSON: `make scorecard`.
 
-In: which rows, which libraries, how many runs. Out: a table on stdout, `--json` and `--markdown`.
-Rows that Odradek loses stay in the table and are named below it; the exit status tells only
-whether the scorecard could be made (0), not who is first.
+In: the rows, the libraries, the number of runs. Out: a table on stdout, `--json` and `--markdown`.
+Rows that Odradek loses remain in the table and are listed below it; the exit status only tells
+whether the scorecard could be created (0), not who is first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIDE_BY_SIDE = 8
 
 @dataclass
 class Slots:
-    """How many cells may run at once. One that counts per time takes a core's share of all."""
+    """Number of cells that may run in parallel; one that measures a rate takes a core's share."""
 
     total: int
     free: int = field(init=False)
@@ -43,20 +43,20 @@ class Slots:
         self.free = self.total
 
     def take(self, size: int) -> None:
-        """Wait for so many."""
+        """Wait for this number of slots."""
         with self._changed:
             self._changed.wait_for(lambda: self.free >= size)
             self.free -= size
 
     def give(self, size: int) -> None:
-        """Give them back."""
+        """Return slots."""
         with self._changed:
             self.free += size
             self._changed.notify_all()
 
 
 def run_cell(row: Row, command: list[str]) -> dict[str, Any]:
-    """One cell in a process of its own."""
+    """Run one cell in a separate process."""
     arguments = [sys.executable, "-m", "benchmarks.scorecard.cell", row.key, "--", *command]
     try:
         done = subprocess.run(
@@ -93,7 +93,7 @@ class Scorecard:
         self._done = 0
 
     def keep(self, earlier: dict[str, Any]) -> None:
-        """Take over what an earlier report has and this one won't measure."""
+        """Keep results of an earlier report that this one doesn't measure again."""
         for client, why in earlier["not_run"].items():
             if client not in self.clients:
                 self.not_run[client] = why
@@ -113,7 +113,7 @@ class Scorecard:
                 progress(f"{CLIENTS[client].title}: not run: {error}")
 
     def run(self) -> None:
-        """Run all cells: run by run, so that a slow quarter of an hour hits everyone."""
+        """Run all cells, run by run, so that a slow period of the machine affects all libraries."""
         plan = [
             (ROWS[row], client)
             for _ in range(self.runs)
@@ -145,7 +145,7 @@ class Scorecard:
             progress(f"[{self._done}/{planned}] {row.key} {CLIENTS[client].title}: {said}")
 
     def report(self, seconds: float) -> dict[str, Any]:
-        """Everything measured, with medians and ranks."""
+        """Return all results, with medians and ranks."""
         rows = {key: self._row(ROWS[key]) for key in ROWS if key in self.results}
         measured = {client for cells in self.results.values() for client in cells}
         return {
@@ -203,7 +203,7 @@ class Scorecard:
 
 
 def summary(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Median and range of one figure; None is "never", which is more than any number."""
+    """Return median and range of one figure; None is "never", which is more than any number."""
     values = [run["figures"][name] for run in runs if name in run["figures"]]
     if not values:
         return {"median": None, "min": None, "max": None, "counted": False, "never": 0}
@@ -221,17 +221,17 @@ def summary(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def today() -> str:
-    """The date, in UTC."""
+    """Return the date in UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%d")
 
 
 def progress(text: str) -> None:
-    """A line on stderr."""
+    """Print a line to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def chosen(text: str | None, known: list[str], what: str, parser: argparse.ArgumentParser) -> Any:
-    """The keys in `text`, in the table's order."""
+    """Return the keys in `text`, in the table's order."""
     if not text:
         return known
     asked = [part.strip() for part in text.split(",") if part.strip()]

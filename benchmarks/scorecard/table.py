@@ -1,7 +1,7 @@
-"""From figures to the table: medians with ranges, who is first, and where Odradek isn't.
+"""Turn figures into the table: medians with ranges, who is first, and where Odradek isn't.
 
-In: the report (see `run.Scorecard.report`). Out: text for people, markdown for the documentation.
-Must not: leave anything out because it looks bad.
+In: the report (see `run.Scorecard.report`). Out: text for the terminal, Markdown for the
+documentation. Must not: leave anything out because it looks bad.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 OURS = {"odradek": "Odradek", "odradek-asyncio": "Odradek in an event loop"}
-"""Our columns, and what they are called where it is said in which rows they aren't first."""
+"""Our columns, and their names in the list of rows in which they aren't first."""
 FIRST = "●"
 NEVER = "never"
 NOT_COUNTED = "not counted"
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """A figure for people; a count has no unit and, unless it is an average, no decimals."""
+    """Format a figure; a count has no unit and, unless it is an average, no decimals."""
     if value is None:
         return NEVER
     if not unit and value == int(value):
@@ -31,7 +31,7 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def rank(figure: Figure, cells: dict[str, dict[str, Any]]) -> set[str]:
-    """The clients that are first or tied first by their medians."""
+    """Return the clients that are first or tied for first by their medians."""
     medians = {
         client: figures[figure.name]["median"]
         for client, figures in cells.items()
@@ -47,9 +47,7 @@ def rank(figure: Figure, cells: dict[str, dict[str, Any]]) -> set[str]:
 
 
 def lost(report: dict[str, Any], ours: str = "odradek") -> list[str]:
-    """The rows and figures in which one of our columns isn't first or tied first, or has no figure
-    at all.
-    """
+    """Return the rows and figures in which our column isn't first or tied, or has no figure."""
     found = []
     for key, row in report["rows"].items():
         cell = row["cells"].get(ours)
@@ -66,7 +64,7 @@ def lost(report: dict[str, Any], ours: str = "odradek") -> list[str]:
 
 
 def text_of(report: dict[str, Any], key: str, figure: Figure, client: str) -> str:
-    """One cell of the table."""
+    """Return the text of one cell."""
     row = report["rows"][key]
     cell = row["cells"][client]
     if cell["not_run"]:
@@ -104,13 +102,13 @@ def _lines(report: dict[str, Any]) -> list[list[str]]:
 
 
 def remarks(report: dict[str, Any]) -> list[str]:
-    """What stands below the table."""
+    """Return the notes below the table."""
     at = report["machine"]
     runs = report["runs"]
     dates = sorted({cell["date"] for row in report["rows"].values()
                     for cell in row["cells"].values() if cell.get("date")})  # fmt: skip
     when = f"Measured on {report['date']}:"
-    if len(dates) > 1:  # `--update` keeps what it doesn't measure
+    if len(dates) > 1:  # `--update` keeps results that it doesn't measure again
         when = f"Measured on {' and '.join(dates)}; on the last day:"
     found = [
         f"{runs} runs a cell, median (range); lower is better; {FIRST} first or tied first."
@@ -178,7 +176,7 @@ README_ROWS = {
     "B": "Connections accepted, then reset: attempts in 40 s",
     "G": "Bootstrap address leads to the wrong cluster: records it accepted in 60 s",
 }
-"""The rows of the README by key, and what they are called there."""
+"""Rows in the README by key, and their titles there."""
 INTRODUCTION = """\
 # Scorecard
 
@@ -198,14 +196,14 @@ is measured on another page: [performance.md](performance.md).
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """The page for the documentation."""
+    """Return the page for the documentation."""
     notes = "\n".join(f"- {remark}" for remark in remarks(report))
     lines = _markdown_table(["", *_columns(report)], _lines(report))
     return f"{INTRODUCTION}{lines}\n\n{notes}\n"
 
 
 def into_readme(text: str, report: dict[str, Any]) -> str:
-    """Return the README with four rows' medians between its two marks; ValueError without them."""
+    """Return the README with four rows' medians between its marks; ValueError without marks."""
     before, begin, rest = text.partition(README_BEGIN)
     _, end, after = rest.partition(README_END)
     if not begin or not end:
@@ -221,7 +219,7 @@ def into_readme(text: str, report: dict[str, Any]) -> str:
 
 
 def _median(report: dict[str, Any], key: str, client: str) -> str:
-    """A cell of the README: the median alone."""
+    """Return a cell of the README: only the median."""
     return text_of(report, key, ROWS[key].figures[0], client).partition(" (")[0].strip(f" {FIRST}")
 
 
@@ -232,7 +230,7 @@ def _markdown_table(header: list[str], lines: list[list[str]]) -> str:
 
 
 def show(report: dict[str, Any]) -> None:
-    """The table for people."""
+    """Print the table on the terminal."""
     console = Console(width=None if Console().is_terminal else 200)
     shown = Table(show_lines=False, header_style="bold")
     for i, name in enumerate(["", *_columns(report)]):

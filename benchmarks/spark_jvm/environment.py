@@ -1,9 +1,8 @@
-"""Makes the environment: a venv with Spark 4.2.0, the connector's jars, the compiled stand-in.
+"""Create the environment: a venv with Spark 4.2.0, the connector's jars, the compiled stub.
 
-In: the lock and the list of jars beside this file, the stand-in's source. Out: the Python to run
-and the jars to give to Spark, or the reason why there are none. Must not: touch the project's venv.
-
-The stand-in is compiled by the Scala compiler among pyspark's own jars, so no JDK is needed.
+In: the lock and the list of jars in this folder, the stub's source. Out: the Python to run and the
+jars for Spark, or the reason why there are none. Must not: touch the project's venv. The stub is
+compiled by the Scala compiler in pyspark's own jars, so no JDK is needed.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ _AGAINST = ("scala-library", "spark-core", "spark-common-utils")
 
 
 class UnavailableError(Exception):
-    """The environment can't be had here; the text says why."""
+    """The environment isn't available here; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What starts Spark 4.2.0, with or without the JVM connector."""
+    """Commands that start Spark 4.2.0, with or without the JVM connector."""
 
     python: str
     jars: tuple[str, ...]
 
     def variables(self) -> dict[str, str]:
-        """The environment of a process that runs Spark here, with our package on its path."""
+        """Return the environment variables of a Spark process, with our package on its path."""
         return {**variables_of(self.python), "PYTHONPATH": str(SOURCE)}
 
 
 def variables_of(python: str) -> dict[str, str]:
-    """The environment of a process that runs Spark with this Python."""
+    """Return the environment variables of a Spark process with this Python."""
     kept = {name: text for name, text in os.environ.items() if name != "SPARK_HOME"}
     return {
         **kept,
@@ -60,7 +59,7 @@ def variables_of(python: str) -> dict[str, str]:
 
 
 def make() -> Environment:
-    """Return the environment, made now if this is the first time."""
+    """Return the environment, created at the first use."""
     built = building.python_with(GROUP, LOCK, BUILDERS)
     if built.command is None:
         raise UnavailableError(f"no environment with Spark 4.2.0: {built.reason}")
@@ -76,7 +75,7 @@ def make() -> Environment:
 
 
 def _stand_in(home: Path, spark: Path) -> Path:
-    """Compile the stand-in for the token provider."""
+    """Compile the stub of the token provider."""
 
     def compile_into(target: Path) -> str:
         return building.command_failure(
@@ -96,7 +95,7 @@ def _path(folder: Path, names: tuple[str, ...]) -> str:
 
 
 def main() -> None:
-    """Make the environment and say where it is."""
+    """Create the environment and print its path."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     try:
         made = make()

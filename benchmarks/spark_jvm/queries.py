@@ -1,9 +1,9 @@
-"""Runs queries that are given as data through any connector, and says what came out.
+"""Run queries given as data with any connector, and return their results.
 
-In: cases, one JSON object a line (`Case` in the tests says what is in them). Out: for each one its
-schema, partitions, rows, what each micro-batch ended with, or the error's text. Runs in Spark 4.2.0
-as a program of its own and in the tests' own session as a function; imports pyspark and nothing
-else. Must not: know which connector it is that runs.
+In: cases, one JSON object a line (`Case` in the tests defines them). Out: for each one its schema,
+partitions, rows, the end of each micro-batch, or the error's text. Runs as a separate program with
+Spark 4.2.0 and as a function in the tests' own session; imports only pyspark. Must not: know which
+connector it runs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Case = dict[str, Any]
 ERROR_CHARACTERS = 6000
 PATIENCE_S = 90
 AT_ONCE = 3
-"""Streams: each begins with a Python process, and Spark waits ten seconds for it, however busy."""
+"""Parallel streams: each starts a Python process, for which Spark waits at most ten seconds."""
 NOT_CONNECTED = "Python worker failed to connect back"
-"""Spark's words after these ten seconds; the query is started once more."""
+"""Spark's error after these ten seconds; the query is started once more."""
 _COLUMNS = (
     "hex(key)", "hex(value)", "topic", "partition", "offset", "unix_micros(timestamp)",
     "timestampType",
@@ -34,7 +34,7 @@ _HEADERS = "transform(headers, h -> struct(h.key, hex(h.value)))"
 
 
 def run_all(spark: SparkSession, cases: list[Case], folder: Path) -> dict[str, Any]:
-    """Run the cases: a few streams side by side, since they mostly wait, the rest one by one."""
+    """Run the cases: a few streams in parallel, since they mostly wait, the rest one by one."""
     streams = [case for case in cases if case["kind"] == "stream"]
     others = [case for case in cases if case["kind"] != "stream"]
     found: dict[str, Any] = {}
@@ -56,7 +56,7 @@ def run_all(spark: SparkSession, cases: list[Case], folder: Path) -> dict[str, A
 
 
 def _attempt(function: Any, spark: SparkSession, case: Case, *more: Any) -> Any:
-    """Call a function; an error is a result like others."""
+    """Call a function; an error is a result too."""
     begin = time.monotonic()
     try:
         return function(spark, case, *more)
@@ -75,7 +75,7 @@ def _batch(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
 
 
 def rows_of(frame: DataFrame) -> list[Any]:
-    """All rows in the order of their offsets, as JSON has them."""
+    """Return all rows in the order of their offsets, as JSON values."""
     columns = [*_COLUMNS, *([_HEADERS] if "headers" in frame.columns else [])]
     rows = frame.selectExpr(*columns).collect()
     return sorted((json.loads(json.dumps(row)) for row in rows), key=lambda row: row[2:5])
@@ -123,7 +123,7 @@ def _write(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
 
 
 def _program(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
-    """Call `run` of a file; what it sends to workers goes there by value, since it is no module."""
+    """Call `run` of a file; its functions are sent to workers by value, since it isn't a module."""
     program = types.ModuleType("_program")
     code = compile(Path(case["file"]).read_text(), case["file"], "exec")
     exec(code, program.__dict__)  # noqa: S102 - a file of ours
@@ -161,7 +161,7 @@ _KINDS = {"batch": _batch, "kept": _kept, "write": _write, "program": _program}
 
 
 def session(jars: list[str], settings: dict[str, str] | None = None) -> SparkSession:
-    """A small local session with the jars of a connector."""
+    """Return a small local session with the jars of a connector."""
     builder: Any = SparkSession.builder
     for name, value in {
         "spark.jars": ",".join(jars),
@@ -173,7 +173,7 @@ def session(jars: list[str], settings: dict[str, str] | None = None) -> SparkSes
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "OFF",
-        # Short queries: the second compiler and the parallel collector cost more than they bring.
+        # Short queries: the second compiler and the parallel collector cost more than they save.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         **(settings or {}),
     }.items():
@@ -183,8 +183,8 @@ def session(jars: list[str], settings: dict[str, str] | None = None) -> SparkSes
 
 
 def main() -> None:
-    """Arguments: a folder for checkpoints, then jars. Each line in is a list of cases."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")  # where the time goes
+    """Run lists of cases from standard input; arguments: a folder for checkpoints, then jars."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")  # shows what takes time
     logging.getLogger("py4j").setLevel(logging.ERROR)
     folder = Path(sys.argv[1])
     spark = session(sys.argv[2:], {"spark.sql.warehouse.dir": str(folder / "warehouse")})

@@ -1,7 +1,7 @@
-"""A Spark session that is told what to time: any connector, on any Spark.
+"""Time jobs in a Spark session, with any connector on any Spark.
 
 In: one JSON object a line. Out: one line each, with seconds, rows and the CPU time of this process,
-its JVM and its Python workers. Imports pyspark and what is beside it, since it runs in both
+its JVM and its Python workers. Imports only pyspark and its dependencies, since it runs in both
 environments. Must not: know which connector is faster.
 """
 
@@ -34,7 +34,7 @@ _ROW_SCHEMA = "key binary, value binary"
 
 
 class EmptySource(DataSource):
-    """What a Python source costs without Kafka: as many tasks, a row in each."""
+    """Python source without Kafka, to show its own cost: as many tasks, a row in each."""
 
     @classmethod
     def name(cls) -> str:
@@ -48,7 +48,7 @@ class EmptySource(DataSource):
 
 
 class EmptyReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Counts batches."""
+    """Reader that counts batches."""
 
     def __init__(self, batches: int, tasks: int) -> None:
         self.batches, self.tasks = batches, tasks
@@ -75,7 +75,7 @@ class EmptyReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def frame_of(spark: SparkSession, job: Job) -> DataFrame:
-    """The rows of a topic, as a batch query."""
+    """Return the rows of a topic, as a batch query."""
     reader = spark.read.format(job["format"]).options(**job["options"])
     return (reader.schema(job["schema"]) if job.get("schema") else reader).load()
 
@@ -102,7 +102,7 @@ def read(spark: SparkSession, job: Job) -> Job:
 
 
 def stored(spark: SparkSession, job: Job) -> Job:
-    """Make the rows that `write` writes, as Parquet files. Not timed."""
+    """Create the rows for `write` as Parquet files. Not timed."""
     rows = spark.range(0, int(job["rows"]), 1, int(job["tasks"]))
     rows.selectExpr(*_ROW).write.parquet(job["folder"], compression="snappy")
     return {"rows": int(job["rows"])}
@@ -127,7 +127,7 @@ def copy(spark: SparkSession, job: Job) -> Job:
 
 @contextmanager
 def told(spark: SparkSession, job: Job) -> Iterator[None]:
-    """Spark's own settings, for one job."""
+    """Set Spark's own settings for one job."""
     for name, value in job.get("session", {}).items():
         spark.conf.set(name, value)
     try:
@@ -157,7 +157,7 @@ def _one_batch(spark: SparkSession, rows: DataFrame, job: Job) -> Job:
 
 
 def batches(spark: SparkSession, job: Job) -> Job:
-    """Time small micro-batches, one after another, the first and those that are warm."""
+    """Time small micro-batches one by one, the first and the warm ones."""
     begin = time.perf_counter()
     source = spark.readStream.format(job["format"]).options(**job["options"]).load()
     with tempfile.TemporaryDirectory() as folder:
@@ -186,12 +186,12 @@ def batches(spark: SparkSession, job: Job) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What one process has used so far, in seconds."""
+    """Time that one process has used, in seconds."""
 
     java: bool
     own: float
     ended_children: float
-    """Of children that have ended, and of theirs: of their whole lives."""
+    """CPU time of children that have ended, and of theirs, over their whole lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +199,11 @@ class Cpu:
     """CPU time of all processes of this session: the driver, its JVM, executors, workers."""
 
     processes: dict[tuple[int, int], Process]
-    """By process id and time of birth."""
+    """By process id and start time."""
 
     @classmethod
     def now(cls) -> Cpu:
-        """What they have used so far."""
+        """Return the CPU time used so far."""
         own, found = os.getsid(0), {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
@@ -218,11 +218,11 @@ class Cpu:
         return cls(found)
 
     def since(self, before: Cpu) -> Job:
-        """What was used since then.
+        """Return the CPU time used since then.
 
-        Spark ends Python workers that idle, and sometimes all of them with their daemon. Their
-        parents are then told of whole lives, or nobody is: only what goes beyond what they had
-        used at the beginning is of the time between.
+        Spark ends idle Python workers, and sometimes all of them with their daemon. Their parents
+        then get the CPU time of whole lives, or none do: only the time beyond that at the beginning
+        counts.
         """
         nothing = Process(False, 0.0, 0.0)
         used, ended = {True: 0.0, False: 0.0}, 0.0
@@ -246,7 +246,7 @@ KINDS = {
 
 
 def main() -> None:
-    """Arguments: a JSON object of Spark's settings. Each line in is a job."""
+    """Run jobs from standard input; argument: a JSON object of Spark's settings."""
     builder: Any = SparkSession.builder
     for name, value in json.loads(sys.argv[1]).items():
         builder = builder.config(name, value)

@@ -60,7 +60,7 @@ import asyncio, json, socket
 from benchmarks.scorecard import namespace
 from benchmarks.scorecard.brokers import Network
 
-def dial(address):
+def connect(address):
     try:
         with socket.create_connection((address.host, address.port), 0.3) as sock:
             sock.settimeout(1.0)
@@ -77,9 +77,10 @@ async def main():
     results = {"counts": counts}
     for verb in (address.refuse, address.reset, address.black_hole, address.refuse):
         verb()
-        before = namespace.dials() if counts else 0
-        results.setdefault(verb.__name__, []).append(await asyncio.to_thread(dial, address))
-        results.setdefault("dials", []).append(namespace.dials() - before if counts else 1)
+        before = namespace.connection_attempts() if counts else 0
+        results.setdefault(verb.__name__, []).append(await asyncio.to_thread(connect, address))
+        begun = namespace.connection_attempts() - before if counts else 1
+        results.setdefault("attempts", []).append(begun)
     results["seen"] = network.count("dial", 0.0)
     network.close()
     print(json.dumps(results))
@@ -97,5 +98,5 @@ def test_faults_of_an_address_and_the_count_of_connection_attempts() -> None:
     assert found["refuse"] == ["ConnectionRefusedError"] * 2
     assert found["reset"] == ["ConnectionResetError"]
     assert found["black_hole"] == ["swallowed"]
-    assert found["dials"] == [1, 1, 1, 1]
+    assert found["attempts"] == [1, 1, 1, 1]
     assert found["seen"] == 1  # only accepted connections are counted at the address

@@ -1,4 +1,4 @@
-"""aiokafka in the benchmarks; what is set and why: METHOD.md."""
+"""Benchmark driver of aiokafka; METHOD.md explains its settings."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from driver import Found, Rows, Watch, latencies, main, pool
 from moving import Calls, awaited, moves
 
 WAITING = 20_000
-"""Futures that are kept before they are awaited together."""
+"""Number of futures that are awaited together."""
 CALLERS = 1_000
 
 
 async def reader(options: argparse.Namespace) -> Any:
-    """A consumer with its partitions, from the beginning."""
+    """Return a consumer assigned to all partitions, at the beginning."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=options.bootstrap,
         enable_auto_commit=False,
@@ -34,7 +34,7 @@ async def reader(options: argparse.Namespace) -> Any:
 
 
 async def consume(options: argparse.Namespace) -> Found:
-    """One object per record, key and value read."""
+    """Read one object per record, with key and value."""
     watch = Watch()
     consumer = await reader(options)
     records = size = 0
@@ -48,7 +48,7 @@ async def consume(options: argparse.Namespace) -> Found:
 
 
 async def each(options: argparse.Namespace) -> Found:
-    """Record by record, by `async for`."""
+    """Read record by record with `async for`."""
     watch = Watch()
     records = size = 0
     async for message in await reader(options):
@@ -62,7 +62,7 @@ async def each(options: argparse.Namespace) -> Found:
 
 
 async def arrow(options: argparse.Namespace) -> Found:
-    """Messages into Python lists into Arrow batches."""
+    """Convert messages to Python lists and these to Arrow batches."""
     rows = Rows()
     watch = Watch()
     consumer = await reader(options)
@@ -81,7 +81,7 @@ async def arrow(options: argparse.Namespace) -> Found:
 
 
 async def produce(options: argparse.Namespace) -> Found:
-    """Record by record, a future each."""
+    """Send record by record, with a future each."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = AIOKafkaProducer(
@@ -109,7 +109,7 @@ async def produce(options: argparse.Namespace) -> Found:
 
 
 async def callers(options: argparse.Namespace) -> Found:
-    """A thousand tasks, each sends and waits, again and again."""
+    """Run a thousand tasks that each send a record and wait, repeatedly."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = AIOKafkaProducer(
@@ -132,7 +132,7 @@ async def callers(options: argparse.Namespace) -> Found:
 
 
 async def latency(options: argparse.Namespace) -> Found:
-    """Both in one loop: the consumer is a task."""
+    """Measure latency with the consumer as a task in the producer's loop."""
     arrived: asyncio.Queue[float] = asyncio.Queue()
     consumer = await reader(options)
 
@@ -156,7 +156,7 @@ async def latency(options: argparse.Namespace) -> Found:
 
 
 async def start(options: argparse.Namespace) -> Found:
-    """A new producer until its first record is acknowledged, a new consumer until its first."""
+    """Measure new clients until the first acknowledged and the first read record."""
     watch = Watch()
     producer = AIOKafkaProducer(bootstrap_servers=options.bootstrap)
     await producer.start()
@@ -171,7 +171,7 @@ async def start(options: argparse.Namespace) -> Found:
 
 
 async def seek(options: argparse.Namespace) -> Found:
-    """What it waits for whose fetch the broker holds."""
+    """Measure calls of a consumer whose fetch the broker holds."""
     consumer = await reader(options)
     first = TopicPartition(options.topic, 0)
 
@@ -194,7 +194,7 @@ async def seek(options: argparse.Namespace) -> Found:
 def in_a_loop(
     mode: Callable[[argparse.Namespace], Coroutine[Any, Any, Found]],
 ) -> Callable[[argparse.Namespace], Found]:
-    """Run a mode in asyncio's own loop."""
+    """Return a function that runs a mode in asyncio's own loop."""
     return lambda options: asyncio.run(mode(options))
 
 

@@ -1,4 +1,4 @@
-"""The program of `aiokafka_driver`, with odradek.compat.aiokafka under aiokafka's name."""
+"""The program `aiokafka_driver` with odradek.compat.aiokafka in aiokafka's place."""
 
 from __future__ import annotations
 

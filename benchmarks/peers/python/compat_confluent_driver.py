@@ -1,4 +1,4 @@
-"""The program of `confluent_driver`, with our compat module under confluent_kafka's name."""
+"""The program `confluent_driver` with odradek's module in confluent_kafka's place."""
 
 from __future__ import annotations
 

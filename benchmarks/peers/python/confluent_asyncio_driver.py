@@ -1,4 +1,4 @@
-"""confluent-kafka's asyncio clients in the benchmarks; what is set and why: METHOD.md."""
+"""Benchmark driver of confluent-kafka's asyncio clients; METHOD.md explains its settings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from confluent_kafka.aio import AIOConsumer, AIOProducer
 from driver import Found, Watch, main, pool
 
 CONSUMED = 500
-"""Messages of one `consume` call, as its documentation has it."""
+"""Messages per `consume` call, as in its documentation."""
 WAITING = 20_000
-"""Futures that are kept before they are awaited together."""
+"""Number of futures that are awaited together."""
 
 
 async def consume(options: argparse.Namespace) -> Found:
-    """One object per record, key and value read."""
+    """Read one object per record, with key and value."""
     watch = Watch()
     consumer = AIOConsumer(
         {
@@ -49,7 +49,7 @@ async def consume(options: argparse.Namespace) -> Found:
 
 
 def writer(options: argparse.Namespace) -> Any:
-    """A producer; its own batches are as its documentation has them."""
+    """Return a producer with the batches of its documentation."""
     return AIOProducer(
         {
             "bootstrap.servers": options.bootstrap,
@@ -63,7 +63,7 @@ def writer(options: argparse.Namespace) -> Any:
 
 
 async def produce(options: argparse.Namespace) -> Found:
-    """Record by record, a future each."""
+    """Send record by record, with a future each."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = writer(options)
@@ -87,7 +87,7 @@ async def produce(options: argparse.Namespace) -> Found:
 def in_a_loop(
     mode: Callable[[argparse.Namespace], Coroutine[Any, Any, Found]],
 ) -> Callable[[argparse.Namespace], Found]:
-    """Run a mode in asyncio's own loop."""
+    """Return a function that runs a mode in asyncio's own loop."""
     return lambda options: asyncio.run(mode(options))
 
 

@@ -1,4 +1,4 @@
-"""confluent-kafka in the benchmarks; what is set and why: METHOD.md."""
+"""Benchmark driver of confluent-kafka; METHOD.md explains its settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moving import Calls, called, moves
 
 
 def access(options: argparse.Namespace) -> dict[str, Any]:
-    """Where the broker is; with an authority by TLS."""
+    """Return the broker's address, and TLS settings if an authority is given."""
     config = {"bootstrap.servers": options.bootstrap}
     if options.ca:
         config |= {"security.protocol": "SSL", "ssl.ca.location": options.ca}
@@ -25,7 +25,7 @@ def access(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def reader(options: argparse.Namespace) -> Any:
-    """A consumer with its partitions, from the beginning."""
+    """Return a consumer assigned to all partitions, at the beginning."""
     consumer = Consumer(
         {
             **access(options),
@@ -44,7 +44,7 @@ def reader(options: argparse.Namespace) -> Any:
 
 
 def messages(consumer: Any, watch: Watch, most: int = 10_000) -> Any:
-    """The next messages; an error ends the measurement."""
+    """Return the next messages; raise an error that one of them has."""
     found = consumer.consume(most, 0.1)
     if found:
         watch.seen()
@@ -55,7 +55,7 @@ def messages(consumer: Any, watch: Watch, most: int = 10_000) -> Any:
 
 
 def consume(options: argparse.Namespace, most: int = 10_000) -> Found:
-    """One object per record, key and value read."""
+    """Read one object per record, with key and value."""
     watch = Watch()
     consumer = reader(options)
     records = size = 0
@@ -68,7 +68,7 @@ def consume(options: argparse.Namespace, most: int = 10_000) -> Found:
 
 
 def poll(options: argparse.Namespace) -> Found:
-    """A message a call, as most programs ask."""
+    """Read one message per call, as most programs do."""
     watch = Watch()
     consumer = reader(options)
     records = size = 0
@@ -85,7 +85,7 @@ def poll(options: argparse.Namespace) -> Found:
 
 
 def arrow(options: argparse.Namespace) -> Found:
-    """Messages into Python lists into Arrow batches: the way its users have to go."""
+    """Convert messages to Python lists and these to Arrow batches, as its users have to."""
     rows = Rows()
     watch = Watch()
     consumer = reader(options)
@@ -103,7 +103,7 @@ def arrow(options: argparse.Namespace) -> Found:
 
 
 def writer(options: argparse.Namespace, **more: Any) -> Any:
-    """A producer with murmur2, as Java's; `batch.size` is its default unless asked for."""
+    """Return a producer with Java's murmur2, and its `batch.size` unless an option sets it."""
     if options.batch_size:
         more["batch.size"] = options.batch_size
     return Producer(
@@ -122,7 +122,7 @@ def writer(options: argparse.Namespace, **more: Any) -> Any:
 
 
 def produce(options: argparse.Namespace, *, callback: bool = True) -> Found:
-    """Record by record; a full queue is waited for, as its users do."""
+    """Send record by record; wait while the queue is full, as its users do."""
     keys, values = pool(options.pool)
     done = failed = size = 0
 
@@ -157,12 +157,12 @@ def produce(options: argparse.Namespace, *, callback: bool = True) -> Found:
 
 
 def produce_quiet(options: argparse.Namespace) -> Found:
-    """Without a delivery callback: nobody learns what became of a record."""
+    """Send without a delivery callback, so that the program doesn't learn the result."""
     return produce(options, callback=False)
 
 
 def latency(options: argparse.Namespace) -> Found:
-    """A consumer in a thread of its own, a producer without linger here."""
+    """Measure latency with a consumer in its own thread and a producer without linger."""
     arrived: queue.Queue[float] = queue.Queue()
 
     def read() -> None:
@@ -182,7 +182,7 @@ def latency(options: argparse.Namespace) -> Found:
 
 
 def start(options: argparse.Namespace) -> Found:
-    """A new producer until its first record is acknowledged, a new consumer until its first."""
+    """Measure new clients until the first acknowledged and the first read record."""
     watch = Watch()
     producer = Producer(access(options))
     producer.produce(options.topic, b"first")
@@ -204,7 +204,7 @@ def start(options: argparse.Namespace) -> Found:
 
 
 def first_in_group(options: argparse.Namespace, protocol: str) -> float:
-    """Seconds from nothing to the first record of the only member of a new group."""
+    """Return the seconds until the only member of a new group has its first record."""
     watch = Watch()
     member = Consumer(
         {
@@ -223,7 +223,7 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
 
 
 def seek(options: argparse.Namespace) -> Found:
-    """What it waits for whose fetch the broker holds; its ends are those of the watermarks."""
+    """Measure calls of a consumer whose fetch the broker holds; ends are watermark offsets."""
     consumer = reader(options)
     first, place = TopicPartition(options.topic, 0), TopicPartition(options.topic, 0, 0)
 
@@ -244,7 +244,7 @@ def seek(options: argparse.Namespace) -> Found:
 
 
 def messages_of_start(consumer: Any) -> Any:
-    """One message: `consume` waits until it has as many as it was asked for."""
+    """Return one message: `consume` waits until it has the requested number."""
     return consumer.consume(1, 1.0)
 
 

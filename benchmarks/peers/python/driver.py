@@ -1,9 +1,10 @@
-"""What all Python drivers share: command line, watch, the pool of records, the one JSON line.
+"""Shared code of all Python drivers: command line, clock, pool of records, the JSON line.
 
 In: `DRIVER MODE --bootstrap … --topic …`. Out: one line on standard output: records, bytes,
-seconds, CPU seconds, memory, version. The clock starts before the client is made, and behind all
-imports.
-Must not: import a client library, or anything that a venv of peers doesn't have.
+seconds, CPU seconds, memory, version. The clock starts after all imports, before the client is
+created.
+
+Must not: import a client library, or anything that the clients' venvs don't have.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ Mode = Callable[[argparse.Namespace], Found]
 
 
 GROUPS = ("classic", "consumer")
-"""The two protocols of groups: KIP-62's and KIP-848's."""
+"""The two group protocols: KIP-62's and KIP-848's."""
 
 
 class Watch:
-    """Wall and CPU time since now, and when the first record was there."""
+    """Wall and CPU time since its creation, and the time of the first record."""
 
     def __init__(self) -> None:
         self.rss_before = status("VmRSS")
@@ -39,12 +40,12 @@ class Watch:
         self.begin = time.perf_counter()
 
     def seen(self) -> None:
-        """Note the first record."""
+        """Record the time of the first record."""
         if not self.first:
             self.first = time.perf_counter() - self.begin
 
     def stop(self, delivers: str, records: int, size: int) -> Found:
-        """Stop and tell."""
+        """Stop the clock and return the result."""
         return {
             "seconds": time.perf_counter() - self.begin,
             "cpu": time.process_time() - self.cpu,
@@ -57,7 +58,7 @@ class Watch:
 
 
 class Rows:
-    """Records as Python lists that become Arrow batches; each is let go when it is made."""
+    """Records as Python lists that become Arrow batches; each batch is dropped at once."""
 
     def __init__(self) -> None:
         import pyarrow as pa
@@ -68,7 +69,7 @@ class Rows:
         self.records = self.size = 0
 
     def made(self, *, all_rows: bool = False) -> None:
-        """Make a batch when there are rows enough, or whatever there is."""
+        """Create a batch if there are enough rows, or with `all_rows` of any rows."""
         if len(self.columns[0]) < (1 if all_rows else ROWS_OF_BATCH):
             return
         pa = self._pa
@@ -84,7 +85,7 @@ class Rows:
 
 
 def payload(batch: Any) -> int:
-    """Bytes of keys and values of a batch, from the ends of their offsets (int32)."""
+    """Return the bytes of a batch's keys and values, from its last offsets (int32)."""
     total = 0
     for name in ("key", "value"):
         column = batch.column(name)
@@ -97,7 +98,7 @@ def payload(batch: Any) -> int:
 
 
 def pool(path: str) -> tuple[list[bytes], list[bytes]]:
-    """Keys and values to produce: for each the two lengths, 4 bytes big endian, then both."""
+    """Return keys and values to produce: two lengths of 4 bytes each, big-endian, then both."""
     text = Path(path).read_bytes()
     keys, values = [], []
     at = 0
@@ -111,7 +112,7 @@ def pool(path: str) -> tuple[list[bytes], list[bytes]]:
 
 
 def status(name: str) -> int:
-    """A line of /proc/self/status in bytes: VmHWM is the peak, VmRSS what is used now."""
+    """Return a line of /proc/self/status in bytes: VmHWM is the peak, VmRSS the current memory."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
@@ -119,9 +120,9 @@ def status(name: str) -> int:
 
 
 class Idle:
-    """What clients cost: to be made and read what is there, and then per second without news.
+    """Cost of clients: until they have read all records, and then per second without new ones.
 
-    CPU in milliseconds, threads and file descriptors beyond those of before, memory in bytes.
+    CPU in milliseconds, additional threads and file descriptors, memory in bytes.
     """
 
     def __init__(self) -> None:
@@ -132,7 +133,7 @@ class Idle:
         self.since = 0.0
 
     def begins(self) -> None:
-        """All clients have read what there is."""
+        """Start measuring: all clients have read all records."""
         if not self.ready:
             self.ready = {
                 "ready_ms": 1000 * (time.perf_counter() - self.begin),
@@ -141,7 +142,7 @@ class Idle:
         self.since, self.cpu = time.time(), time.process_time()
 
     def ends(self) -> Found:
-        """Some seconds later."""
+        """Return the cost since `begins`."""
         until, cpu = time.time(), time.process_time() - self.cpu
         return {
             **self.ready,
@@ -155,17 +156,17 @@ class Idle:
 
 
 def threads() -> int:
-    """Of this process."""
+    """Return the number of threads of this process."""
     return len(list(Path("/proc/self/task").iterdir()))
 
 
 def descriptors() -> int:
-    """File descriptors that are open, one of them to look."""
+    """Return the number of open file descriptors, including the one to list them."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def round_trip(options: argparse.Namespace, arrived: queue.Queue[float], send: Any) -> Found:
-    """Send one record after the other at a fixed rate; time each until a consumer has it."""
+    """Send records one by one at a fixed rate; time each until a consumer has it."""
     times = []
     due = time.perf_counter()
     for _ in range(options.records):
@@ -178,14 +179,14 @@ def round_trip(options: argparse.Namespace, arrived: queue.Queue[float], send: A
 
 
 def latencies(times: list[float]) -> Found:
-    """What is reported of them; the first tenth is the run-in."""
+    """Return the percentiles; the first tenth is left out as warm-up."""
     counted = sorted(times[len(times) // 10 :])
     p50, p99 = (1000 * counted[int(share * (len(counted) - 1))] for share in (0.5, 0.99))
     return {"p50_ms": p50, "p99_ms": p99, "records": len(counted)}
 
 
 def main(library: str, version: str, modes: dict[str, Mode]) -> None:
-    """Run one mode, print what it found, and leave without tidying up."""
+    """Run one mode, print its result, and exit without closing the clients."""
     parser = argparse.ArgumentParser()
     parser.add_argument("mode", choices=sorted(modes))
     parser.add_argument("--bootstrap", required=True)

@@ -1,4 +1,4 @@
-"""How long the import of some modules takes in this fresh interpreter; its start isn't counted."""
+"""Measure the import of some modules in a new interpreter, without the interpreter's start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-python in the benchmarks; what is set and why: METHOD.md."""
+"""Benchmark driver of kafka-python; METHOD.md explains its settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from moving import Calls, called, moves
 
 
 def reader(options: argparse.Namespace) -> Any:
-    """A consumer with its partitions, from the beginning."""
+    """Return a consumer assigned to all partitions, at the beginning."""
     consumer = KafkaConsumer(
         bootstrap_servers=options.bootstrap,
         enable_auto_commit=False,
@@ -30,7 +30,7 @@ def reader(options: argparse.Namespace) -> Any:
 
 
 def consume(options: argparse.Namespace) -> Found:
-    """One object per record, key and value read."""
+    """Read one object per record, with key and value."""
     watch = Watch()
     consumer = reader(options)
     records = size = 0
@@ -44,7 +44,7 @@ def consume(options: argparse.Namespace) -> Found:
 
 
 def arrow(options: argparse.Namespace) -> Found:
-    """Messages into Python lists into Arrow batches."""
+    """Convert messages to Python lists and these to Arrow batches."""
     rows = Rows()
     watch = Watch()
     consumer = reader(options)
@@ -63,7 +63,7 @@ def arrow(options: argparse.Namespace) -> Found:
 
 
 def produce(options: argparse.Namespace) -> Found:
-    """Record by record, a future each."""
+    """Send record by record, with a future each."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = KafkaProducer(
@@ -88,7 +88,7 @@ def produce(options: argparse.Namespace) -> Found:
 
 
 def latency(options: argparse.Namespace) -> Found:
-    """A consumer in a thread of its own, a producer without linger here."""
+    """Measure latency with a consumer in its own thread and a producer without linger."""
     arrived: queue.Queue[float] = queue.Queue()
 
     def read() -> None:
@@ -101,7 +101,7 @@ def latency(options: argparse.Namespace) -> Found:
 
 
 def start(options: argparse.Namespace) -> Found:
-    """A new producer until its first record is acknowledged, a new consumer until its first."""
+    """Measure new clients until the first acknowledged and the first read record."""
     watch = Watch()
     producer = KafkaProducer(bootstrap_servers=options.bootstrap)
     producer.send(options.topic, b"first").get(TIMEOUT)
@@ -114,7 +114,7 @@ def start(options: argparse.Namespace) -> Found:
 
 
 def seek(options: argparse.Namespace) -> Found:
-    """What it waits for whose fetch the broker holds."""
+    """Measure calls of a consumer whose fetch the broker holds."""
     consumer = reader(options)
     first = TopicPartition(options.topic, 0)
     calls = Calls(

@@ -1,4 +1,4 @@
-"""kafkarrow in the benchmarks: librdkafka from Rust, Arrow batches out; see METHOD.md."""
+"""Benchmark driver of kafkarrow (librdkafka from Rust, returns Arrow batches); see METHOD.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from driver import Found, Watch, main, payload
 
 
 def arrow(options: argparse.Namespace) -> Found:
-    """Its only way to read: batches, in the order of timestamps over all partitions."""
+    """Read its only way: batches in the order of timestamps over all partitions."""
     watch = Watch()
     manager = kafkarrow.ConsumerManager(
         config={

@@ -1,7 +1,7 @@
-"""How long a library takes to decode one metadata answer and to take it in; see METHOD.md.
+"""Measure how long a library takes to decode and process one metadata response; see METHOD.md.
 
 In: `LIBRARY --answer FILE`. Out: one JSON line: milliseconds of the first time in this process, the
-median of later ones (each into a client that knows nothing yet), of the same answer again, memory.
+median of later ones (each with a client without metadata), of the same response again, memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION = 13
 
 
 def odradek() -> Callable[[bytes], float]:
-    """The updater's way: pieces, then all at once; gives seconds of the longest step."""
+    """Return a function that decodes in steps as the updater does; it returns the longest step."""
     from odradek.common.backoff import ExponentialBackoff
     from odradek.metadata.metadata import Metadata
     from odradek.protocol.packed_metadata import PackedMetadataResponse
@@ -38,7 +38,7 @@ def odradek() -> Callable[[bytes], float]:
     )
 
     names = [f"orders-of-region-{n:05d}" for n in range(TOPICS)]
-    metadata.want(names)  # as the client did before it asked
+    metadata.want(names)  # as the client does before it sends the request
 
     def takes(data: bytes) -> float:
         steps = [time.process_time()]
@@ -57,7 +57,7 @@ def odradek() -> Callable[[bytes], float]:
 
 
 def kafka_python() -> Callable[[bytes], float]:
-    """Decode, and update the one picture of the cluster."""
+    """Return a function that decodes and updates the client's single cluster metadata."""
     from kafka.cluster import ClusterMetadata
     from kafka.protocol.metadata import MetadataResponse
 
@@ -71,7 +71,7 @@ def kafka_python() -> Callable[[bytes], float]:
 
 
 def measure(path: str, times: int, fresh: Callable[[], Callable[[bytes], float]]) -> Found:
-    """Each time into a client that knows nothing yet; at last the same answer once more."""
+    """Measure with new clients each time, and finally the same response once more."""
     answer = Path(path).read_bytes()
     fresh()  # loads the library
     before = status("VmRSS")

@@ -1,8 +1,9 @@
-"""Mode `seek` of all Python drivers: what a consumer waits for whose fetch the broker holds.
+"""Mode `seek` of all Python drivers: calls of a consumer whose fetch the broker holds.
 
 In: a consumer's own calls. Out: the medians of many turns, in milliseconds. The topic has two
-partitions with a record each; all is about the first one. What is timed and why: METHOD.md.
-Must not: import a client library, as `driver`.
+partitions with a record each; the calls concern the first one. METHOD.md explains what is timed.
+
+Must not: import a client library, like `driver`.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from driver import Found
 HELD = 0.5
 """Seconds that a broker holds a fetch: `fetch.max.wait.ms`, the default of all these clients."""
 POLLED = 0.05
-"""Seconds of one poll while nothing is expected."""
+"""Seconds of one poll while no record is expected."""
 PATIENCE = 20.0
-"""Seconds until a record that doesn't come is an error."""
+"""Seconds until a missing record is an error."""
 Steps = Generator[Any, Any, Found]
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """A consumer's calls; those of an asyncio client may give awaitables."""
+    """Calls of a consumer; those of an asyncio client may return awaitables."""
 
     poll: Callable[[float], Any]
-    """Waits for at most so many seconds; gives how many records there were."""
+    """Poll with a timeout in seconds; return the number of records."""
     seek: Callable[[], Any]
-    """To the record."""
+    """Seek to the record."""
     pause: Callable[[], Any]
     resume: Callable[[], Any]
     end: Callable[[], Any]
-    """The end offset, asked of the broker."""
+    """Request the end offset from the broker."""
 
 
 def moves(options: argparse.Namespace, calls: Calls) -> Steps:
-    """What each call gave is yielded, and comes back when it has been awaited."""
+    """Yield the results of calls; they are sent back after they have been awaited."""
 
     def records(count: int = 1) -> Generator[Any, Any, None]:
         until = time.perf_counter() + PATIENCE
@@ -85,7 +86,7 @@ def moves(options: argparse.Namespace, calls: Calls) -> Steps:
 
 
 def called(steps: Steps) -> Found:
-    """All steps of a client that isn't awaited."""
+    """Run all steps of a synchronous client."""
     value = None
     try:
         while True:
@@ -95,7 +96,7 @@ def called(steps: Steps) -> Found:
 
 
 async def awaited(steps: Steps) -> Found:
-    """All steps of an asyncio client."""
+    """Run all steps of an asyncio client."""
     value = None
     try:
         while True:

@@ -1,6 +1,6 @@
-"""Odradek's asyncio clients in the benchmarks, by their public API; what is set: METHOD.md.
+"""Benchmark driver of Odradek's asyncio clients, with the public API; settings: METHOD.md.
 
-`--loop uvloop` runs them in uvloop, where that is installed.
+`--loop uvloop` runs them in uvloop if it is installed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from driver import TIMEOUT, Found, Idle, Watch, latencies, main, payload, pool
 from moving import Calls, awaited, moves
 
 import odradek
-from odradek import AsyncConsumer, AsyncProducer, TopicPartition  # loaded before any clock
+from odradek import AsyncConsumer, AsyncProducer, TopicPartition  # loaded before the clock starts
 
 POLL_RECORDS = 1_000
 WAITING = 20_000
-"""Deliveries that are kept before they are awaited together."""
+"""Number of deliveries that are awaited together."""
 CALLERS = 1_000
 CLIENTS = 10
 TICK = 0.001
-"""Seconds between two looks at how late the loop is."""
+"""Seconds between two measurements of the loop's lag."""
 
 
 class Lag:
-    """How late the event loop comes to a task that sleeps a millisecond each time."""
+    """Lag of the event loop for a task that sleeps a millisecond each time."""
 
     def __init__(self) -> None:
         self._late: list[float] = []
@@ -41,7 +41,7 @@ class Lag:
             self._late.append(time.perf_counter() - due)
 
     async def stop(self) -> Found:
-        """What was seen, in milliseconds."""
+        """Return the measured lag in milliseconds."""
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
@@ -53,7 +53,7 @@ class Lag:
 
 
 def reader(options: argparse.Namespace) -> AsyncConsumer:
-    """A consumer with its partitions, from the beginning."""
+    """Return a consumer assigned to all partitions, at the beginning."""
     consumer = AsyncConsumer(
         {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "earliest"}
     )
@@ -62,7 +62,7 @@ def reader(options: argparse.Namespace) -> AsyncConsumer:
 
 
 def writer(options: argparse.Namespace, **more: Any) -> AsyncProducer:
-    """A producer; `batch.size` is its default unless asked for."""
+    """Return a producer; `batch.size` has its default unless an option sets it."""
     if options.batch_size:
         more["batch.size"] = options.batch_size
     return AsyncProducer(
@@ -76,7 +76,7 @@ def writer(options: argparse.Namespace, **more: Any) -> AsyncProducer:
 
 
 async def consume(options: argparse.Namespace) -> Found:
-    """One object per record, key and value read; the loop's lag is watched meanwhile."""
+    """Read one object per record, with key and value, and measure the loop's lag."""
     lag, watch = Lag(), Watch()
     consumer = reader(options)
     records = size = 0
@@ -91,7 +91,7 @@ async def consume(options: argparse.Namespace) -> Found:
 
 
 async def each(options: argparse.Namespace) -> Found:
-    """Record by record, by `async for`."""
+    """Read record by record with `async for`."""
     lag, watch = Lag(), Watch()
     records = size = 0
     async for record in reader(options):
@@ -105,7 +105,7 @@ async def each(options: argparse.Namespace) -> Found:
 
 
 async def arrow(options: argparse.Namespace) -> Found:
-    """Batches, each let go when it was counted; all in the loop's thread."""
+    """Read batches, each dropped after counting; everything in the loop's thread."""
     import pyarrow  # noqa: F401  before the clock, as for the sync client; others need it not
 
     lag, watch = Lag(), Watch()
@@ -122,7 +122,7 @@ async def arrow(options: argparse.Namespace) -> Found:
 
 
 async def produce(options: argparse.Namespace) -> Found:
-    """Record by record, a delivery each, all awaited."""
+    """Send record by record, with a delivery each, and await all of them."""
     keys, values = pool(options.pool)
     lag, watch = Lag(), Watch()
     producer = writer(options)
@@ -145,7 +145,7 @@ async def produce(options: argparse.Namespace) -> Found:
 
 
 async def callers(options: argparse.Namespace) -> Found:
-    """A thousand tasks, each sends and waits, again and again."""
+    """Run a thousand tasks that each send a record and wait, repeatedly."""
     keys, values = pool(options.pool)
     lag, watch = Lag(), Watch()
     producer = writer(options)
@@ -165,7 +165,7 @@ async def callers(options: argparse.Namespace) -> Found:
 
 
 async def clients(options: argparse.Namespace) -> Found:
-    """Ten consumers in one loop, each reads a share of the records."""
+    """Run ten consumers in one loop that each read a share of the records."""
     lag, watch = Lag(), Watch()
     share = options.records // CLIENTS
 
@@ -184,7 +184,7 @@ async def clients(options: argparse.Namespace) -> Found:
 
 
 async def idle(options: argparse.Namespace) -> Found:
-    """Clients in one loop that read what there is and then wait, a task each."""
+    """Run clients in one loop that read all records and then wait, a task each."""
     found = Idle()
     ready = asyncio.Semaphore(0)
 
@@ -209,7 +209,7 @@ async def idle(options: argparse.Namespace) -> Found:
 
 
 async def latency(options: argparse.Namespace) -> Found:
-    """Both in one loop: the consumer is a task."""
+    """Measure latency with the consumer as a task in the producer's loop."""
     arrived: asyncio.Queue[float] = asyncio.Queue()
     consumer = AsyncConsumer(
         {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "latest"}
@@ -237,7 +237,7 @@ async def latency(options: argparse.Namespace) -> Found:
 
 
 async def seek(options: argparse.Namespace) -> Found:
-    """What it waits for whose fetch the broker holds."""
+    """Measure calls of a consumer whose fetch the broker holds."""
     consumer = reader(options)
     first = TopicPartition(options.topic, 0)
 
@@ -260,7 +260,7 @@ async def seek(options: argparse.Namespace) -> Found:
 def in_a_loop(
     mode: Callable[[argparse.Namespace], Coroutine[Any, Any, Found]],
 ) -> Callable[[argparse.Namespace], Found]:
-    """Run a mode in asyncio's own loop, or in uvloop."""
+    """Return a function that runs a mode in asyncio's own loop, or in uvloop."""
 
     def run(options: argparse.Namespace) -> Found:
         if options.loop == "uvloop":

@@ -1,4 +1,4 @@
-"""Odradek in the benchmarks, by its public API; what is set and why: METHOD.md."""
+"""Benchmark driver of Odradek, with the public API; METHOD.md explains its settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from moving import Calls, called, moves
 import odradek
 import odradek.runtime.hosts.selector_host
 import odradek.runtime.hosts.thread_host
-from odradek import Consumer, Producer  # loads them now, before any clock
+from odradek import Consumer, Producer  # loaded before the clock starts
 from odradek.record import KERNEL
 
 POLL_RECORDS = 10_000
@@ -44,7 +44,7 @@ _OF_GROUPS = (
 
 
 def access(options: argparse.Namespace) -> dict[str, Any]:
-    """Where the broker is; with an authority by TLS."""
+    """Return the broker's address, and TLS settings if an authority is given."""
     config = {"bootstrap.servers": options.bootstrap}
     if options.ca:
         config |= {
@@ -56,7 +56,7 @@ def access(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def reader(options: argparse.Namespace, *, background: bool = False) -> Consumer:
-    """A consumer with its partitions, from the beginning."""
+    """Return a consumer assigned to all partitions, at the beginning."""
     config = {**access(options), "auto.offset.reset": "earliest"}
     consumer = Consumer(config, background=background)
     consumer.assign([odradek.TopicPartition(options.topic, p) for p in range(options.partitions)])
@@ -64,7 +64,7 @@ def reader(options: argparse.Namespace, *, background: bool = False) -> Consumer
 
 
 def arrow(options: argparse.Namespace, *, background: bool = True) -> Found:
-    """Batches, each let go when it was counted; a thread receives while this one decodes."""
+    """Read batches, each dropped after counting; a thread receives while this one decodes."""
     watch = Watch()
     consumer = reader(options, background=background)
     records = size = 0
@@ -79,12 +79,12 @@ def arrow(options: argparse.Namespace, *, background: bool = True) -> Found:
 
 
 def arrow_one(options: argparse.Namespace) -> Found:
-    """The same with all work in the caller's thread, as in a task of Spark."""
+    """Read batches with all work in the caller's thread, as in a task of Spark."""
     return arrow(options, background=False)
 
 
 def consume(options: argparse.Namespace) -> Found:
-    """One object per record, key and value read."""
+    """Read one object per record, with key and value."""
     watch = Watch()
     consumer = reader(options, background=True)
     records = size = 0
@@ -98,7 +98,7 @@ def consume(options: argparse.Namespace) -> Found:
 
 
 def soak(options: argparse.Namespace) -> Found:
-    """Arrow batches, back to the beginning after each pass: does memory stay level."""
+    """Read Arrow batches in several passes, to check that memory doesn't grow."""
     watch = Watch()
     consumer = reader(options, background=True)
     levels = []
@@ -114,7 +114,7 @@ def soak(options: argparse.Namespace) -> Found:
 
 
 def writer(options: argparse.Namespace, **more: Any) -> Producer:
-    """A producer; `batch.size` is its default unless asked for."""
+    """Return a producer; `batch.size` has its default unless an option sets it."""
     if options.batch_size:
         more["batch.size"] = options.batch_size
     config = {
@@ -127,7 +127,7 @@ def writer(options: argparse.Namespace, **more: Any) -> Producer:
 
 
 def produce(options: argparse.Namespace) -> Found:
-    """Record by record, a future each."""
+    """Send record by record, with a future each."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = writer(options)
@@ -146,7 +146,7 @@ def produce(options: argparse.Namespace) -> Found:
 
 
 def produce_many(options: argparse.Namespace) -> Found:
-    """Lists of ten thousand records, as a program has them after its own work on them."""
+    """Send lists of ten thousand records, as after a program's own work on them."""
     keys, values = pool(options.pool)
     futures = []
     size = 0
@@ -167,7 +167,7 @@ def produce_many(options: argparse.Namespace) -> Found:
 
 
 def produce_arrow(options: argparse.Namespace) -> Found:
-    """Arrow batches as they are; the columns are there before the clock starts."""
+    """Send Arrow batches, whose columns exist before the clock starts."""
     keys, values = pool(options.pool)
     columns = {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
     rows = pa.RecordBatch.from_pydict(columns)
@@ -189,7 +189,7 @@ def produce_arrow(options: argparse.Namespace) -> Found:
 
 
 def load(options: argparse.Namespace) -> Found:
-    """Fill a topic round robin, as franz-go's driver does where there is a Go."""
+    """Fill a topic round-robin, as franz-go's driver does if Go is installed."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = writer(options)
@@ -203,7 +203,7 @@ def load(options: argparse.Namespace) -> Found:
 
 
 def latency(options: argparse.Namespace) -> Found:
-    """A consumer in a thread of its own, a producer without linger here."""
+    """Measure latency with a consumer in its own thread and a producer without linger."""
     arrived: queue.Queue[float] = queue.Queue()
 
     def read() -> None:
@@ -218,7 +218,7 @@ def latency(options: argparse.Namespace) -> Found:
 
 
 def start(options: argparse.Namespace) -> Found:
-    """A new producer until its first record is acknowledged, a new consumer until its first."""
+    """Measure new clients until the first acknowledged and the first read record."""
     watch = Watch()
     producer = Producer(access(options))
     producer.send(options.topic, b"first").result(timeout=TIMEOUT)
@@ -238,7 +238,7 @@ def start(options: argparse.Namespace) -> Found:
 
 
 def first_in_group(options: argparse.Namespace, protocol: str) -> float:
-    """Seconds from nothing to the first record of the only member of a new group."""
+    """Return the seconds until the only member of a new group has its first record."""
     watch = Watch()
     member = Consumer(
         {
@@ -256,7 +256,7 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
 
 
 def seek(options: argparse.Namespace, *, background: bool = False) -> Found:
-    """What it waits for whose fetch the broker holds."""
+    """Measure calls of a consumer whose fetch the broker holds."""
     consumer = reader(options, background=background)
     first = odradek.TopicPartition(options.topic, 0)
     calls = Calls(
@@ -270,9 +270,9 @@ def seek(options: argparse.Namespace, *, background: bool = False) -> Found:
 
 
 def idle(options: argparse.Namespace, *, background: bool = True) -> Found:
-    """Clients, each with a thread, that read what there is and then have nothing to do."""
+    """Run clients, each with a thread, that read all records and then are idle."""
     if options.pattern:
-        for module in _OF_GROUPS:  # loaded before any clock, too
+        for module in _OF_GROUPS:  # loaded before the clock starts
             import_module(module)
         Consumer({**access(options), "group.id": "loaded"}).close()
     found = Idle()
@@ -288,7 +288,7 @@ def idle(options: argparse.Namespace, *, background: bool = True) -> Found:
 
 
 def waiting(options: argparse.Namespace, *, background: bool) -> Consumer:
-    """A consumer with all partitions, by hand or as the member of a group with a pattern."""
+    """Return a consumer of all partitions, assigned or as a group member with a pattern."""
     if not options.pattern:
         return reader(options, background=background)
     config = {**access(options), "auto.offset.reset": "earliest", "group.id": f"g-{os.getpid()}"}
@@ -298,7 +298,7 @@ def waiting(options: argparse.Namespace, *, background: bool) -> Consumer:
 
 
 def rest(clients: list[Consumer], seconds: float, *, polled: bool) -> None:
-    """Wait; `polled` clients, who do nothing by themselves, are asked once a second each."""
+    """Wait; `polled` clients, which have no thread, are polled once a second."""
     end = time.perf_counter() + seconds
     turn = time.perf_counter()
     while (now := time.perf_counter()) < end:
@@ -310,7 +310,7 @@ def rest(clients: list[Consumer], seconds: float, *, polled: bool) -> None:
 
 
 def idle_one(options: argparse.Namespace) -> Found:
-    """The same, all in the caller's thread: a look at each once a second."""
+    """Run idle clients in the caller's thread, which polls each once a second."""
     return idle(options, background=False)
 
 

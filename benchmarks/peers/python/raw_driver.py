@@ -1,9 +1,9 @@
-"""The ceilings: a bare socket that fetches and throws away, or sends ready-made Produce requests.
+"""Measure upper limits with a bare socket that fetches and discards, or sends prepared requests.
 
-In: the broker's address. Out: what the broker and the loopback give at most over one connection.
-It looks at no record while the clock runs: which fetches to send was found out in a pass before,
-and the batches to produce were made before. Requests are written by hand, in the oldest versions
-that brokers of Kafka 4 still take, so that no client's code is in the way.
+In: the broker's address. Out: the maximum rate of the broker and the loopback over one connection.
+No record is decoded while the clock runs: an earlier pass has determined the fetches to send, and
+the batches to produce are prepared. Requests are encoded by hand, in the oldest versions that Kafka
+4 accepts, so that no client's code is measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BATCH_BYTES = 256 << 10
 
 
 class Wire:
-    """One blocking connection; with an authority by TLS."""
+    """One blocking connection, with TLS if an authority is given."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         host, _, port = options.bootstrap.rpartition(":")
@@ -40,13 +40,13 @@ class Wire:
         self._buffer = bytearray(FETCH_BYTES + (1 << 20))
 
     def send(self, *parts: bytes | memoryview) -> None:
-        """Write one request; its size goes first."""
+        """Write one request, after its size."""
         self._socket.sendall(struct.pack(">i", sum(len(part) for part in parts)))
         for part in parts:
             self._socket.sendall(part)
 
     def receive(self) -> memoryview:
-        """The next answer, in a buffer that the one after it overwrites."""
+        """Return the next response, in a buffer that the following one overwrites."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
@@ -62,27 +62,27 @@ class Wire:
 
 
 def text(value: str) -> bytes:
-    """A string as the protocol writes it."""
+    """Encode a string."""
     return struct.pack(">h", len(value)) + value.encode()
 
 
 def header(key: int, version: int) -> bytes:
-    """Request header 1; the correlation id isn't needed, answers come in order."""
+    """Encode request header 1; the correlation id isn't needed, because responses come in order."""
     return struct.pack(">hhi", key, version, 0) + text("raw")
 
 
 def fetch(topic: str, partition: int, offset: int) -> bytes:
-    """One Fetch request for one partition."""
+    """Encode a Fetch request for one partition."""
     settings = struct.pack(">iiiib", -1, 500, 1, FETCH_BYTES, 0)
     where = struct.pack(">iiqi", 1, partition, offset, FETCH_BYTES)
     return header(FETCH, FETCH_VERSION) + settings + struct.pack(">i", 1) + text(topic) + where
 
 
 def records_of(answer: memoryview, topic: str) -> memoryview:
-    """The record set in an answer to `fetch`."""
+    """Return the record set in a response to `fetch`."""
     at = (
         4 + 4 + 4 + 2 + len(topic) + 4
-    )  # correlation, throttling, one topic, its name, one partition
+    )  # correlation id, throttle time, one topic, its name, one partition
     _, error, *_ = struct.unpack_from(">ihqqi", answer, at)
     if error:
         raise RuntimeError(f"the broker answered with error {error}")
@@ -92,7 +92,7 @@ def records_of(answer: memoryview, topic: str) -> memoryview:
 
 
 def whole(records: memoryview) -> tuple[int, int]:
-    """The offset behind the last whole batch, and the bytes up to there."""
+    """Return the offset after the last complete batch, and the bytes up to there."""
     at, offset = 0, -1
     while at + 61 <= len(records):
         base, length = struct.unpack_from(">qi", records, at)
@@ -105,7 +105,7 @@ def whole(records: memoryview) -> tuple[int, int]:
 
 
 def receive(options: argparse.Namespace) -> Found:
-    """Fetch everything once to learn the offsets, then again by the watch, two requests ahead."""
+    """Fetch everything once to learn the offsets, then again with the clock, two requests ahead."""
     wire = Wire(options)
     plans = []
     for partition in range(options.partitions):
@@ -138,7 +138,7 @@ def receive(options: argparse.Namespace) -> Found:
 
 
 def ingest(options: argparse.Namespace) -> Found:
-    """Send the same few batches again and again, one for each partition in a request."""
+    """Send the same few batches repeatedly, one for each partition in a request."""
     keys, values = pool(options.pool)
     rows = cycle(zip(keys, values, strict=True))
     batches = []
@@ -175,7 +175,7 @@ def ingest(options: argparse.Namespace) -> Found:
 
 
 def check_produced(answer: memoryview, topic: str, partitions: int) -> None:
-    """Every partition of an answer to Produce 7 is without error."""
+    """Check that every partition of a Produce 7 response has no error."""
     at = 4 + 4 + 2 + len(topic) + 4
     for _ in range(partitions):
         _, error, *_ = struct.unpack_from(">ihqqq", answer, at)

@@ -1,1 +1,1 @@
-"""One driver a library, and how those that have to be built are built."""
+"""One driver for each library, and how those in compiled languages are built."""

@@ -1,8 +1,8 @@
-"""The driver of aiokafka. Everything is default but, in mode `call`, `request_timeout_ms`.
+"""Scorecard driver of aiokafka, with default settings except `request_timeout_ms` in mode `call`.
 
-A refresh, a caller and the bounded call are `AIOKafkaProducer.partitions_for` of a topic that the
-client hasn't asked for before. Callers are tasks of one loop. The call takes no timeout; what
-bounds it is `request_timeout_ms`, which mode `call` sets to `--timeout`.
+A refresh, a caller and the call with a timeout are `AIOKafkaProducer.partitions_for` of a topic
+that the client hasn't requested before. Callers are tasks of one loop. The call has no timeout
+argument; it is limited by `request_timeout_ms`, which mode `call` sets to `--timeout`.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ async def asked(producer, topic):
 
 
 async def produce(producer, topic):
-    """A record every 100 ms."""
+    """Send a record every 100 ms."""
 
     def done(n, future):
         if future.cancelled():

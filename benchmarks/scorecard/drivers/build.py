@@ -1,6 +1,6 @@
-"""The scorecard's drivers for Java and Go: what they are made of and how they are started.
+"""Build and start the scorecard's drivers for Java and Go.
 
-In: the sources beside this file. Out: commands that take `MODE --bootstrap …`, or the reason why
+In: the sources in this folder. Out: commands that take `MODE --bootstrap …`, or the reason why
 there is none. `python -m benchmarks.scorecard.drivers.build` builds all and prints the commands.
 """
 
@@ -15,17 +15,17 @@ from benchmarks.building import Built
 HERE = Path(__file__).parent
 GROUP = "scorecard"
 GO_LIBRARIES = ("franz-go", "sarama")
-# A driver is a small client beside a dozen others: quick to start, and it stays small.
+# A dozen drivers run at the same time: they should start fast and stay small.
 _JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
 
 
 def java_command() -> Built:
-    """Return the command of the Java driver, compiled now if it isn't yet."""
+    """Return the command of the Java driver, compiled if necessary."""
     return building.java_driver(GROUP, HERE / "java" / "ScorecardDriver.java", _JAVA_OPTIONS)
 
 
 def go_command(library: str) -> Built:
-    """Return the command of the driver of a Go library, built now if it isn't yet."""
+    """Return the command of a Go library's driver, built if necessary."""
     if library not in GO_LIBRARIES:
         raise ValueError(f"library must be one of {', '.join(GO_LIBRARIES)}, not {library}")
     built = building.go_driver(GROUP, HERE / "go")

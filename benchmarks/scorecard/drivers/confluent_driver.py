@@ -1,8 +1,8 @@
-"""The driver of confluent-kafka. Everything is default.
+"""Scorecard driver of confluent-kafka, with default settings.
 
-A refresh, a caller and the bounded call are `Producer.list_topics(topic)` of a topic that the
-client hasn't asked for before, the library's only call for the partitions of a topic; it always
-asks a broker. In mode `call` it gets `--timeout` as its timeout, elsewhere 60 s.
+A refresh, a caller and the call with a timeout are `Producer.list_topics(topic)` of a topic that
+the client hasn't requested before, the library's only call for the partitions of a topic; it always
+sends a request. In mode `call` its timeout is `--timeout`, otherwise 60 s.
 """
 
 import importlib.metadata

@@ -1,6 +1,6 @@
-"""What the Python drivers share: arguments, JSON lines on stdout, orders on stdin.
+"""Shared code of the Python drivers: arguments, JSON lines on stdout, commands on stdin.
 
-Imports the standard library only: the peers' drivers run in a venv without Odradek.
+Imports only the standard library: the other clients' drivers run in a venv without Odradek.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def say(event, **more):
 
 
 def error(what):
-    """Report an error; a flood is thinned out."""
+    """Report an error, at most some per second."""
     now = time.monotonic()
     with _lock:
         _shown[:] = [at for at in _shown if at > now - 1.0]
@@ -52,7 +52,7 @@ def leave():
 
 
 def leave_at_eof(seconds):
-    """End the process when stdin ends or after some seconds; nobody is asked."""
+    """End the process when stdin ends or after some seconds, without closing the client."""
 
     def watch():
         while sys.stdin.readline():
@@ -66,7 +66,7 @@ def leave_at_eof(seconds):
 
 
 def wait_for_go(seconds):
-    """Say that the client is established and wait until the brokers are as the row wants them."""
+    """Report that the client is established and wait until the fault has started."""
     say("waiting")
     if not sys.stdin.readline():
         leave()
@@ -80,8 +80,10 @@ def stay():
 
 
 def at_once(count, call):
-    """Let `count` threads call `call(i)` at the same instant; how many got their answer, and when
-    the last came back."""
+    """Let `count` threads call `call(i)` at the same time.
+
+    Return the number of successful calls, and when the last one returned.
+    """
     start = threading.Barrier(count + 1)
     good = []
 
@@ -105,7 +107,7 @@ def at_once(count, call):
 
 
 def timed(call):
-    """Make the one call of mode `call` and tell when it came back, and with what."""
+    """Make the one call of mode `call` and report when it returned, and with what."""
     begin = time.monotonic()
     try:
         call()

@@ -1,8 +1,8 @@
-"""The driver of kafka-python. Everything is default but, in mode `call`, `max_block_ms`.
+"""Scorecard driver of kafka-python, with default settings except `max_block_ms` in mode `call`.
 
-A refresh, a caller and the bounded call are `KafkaProducer.partitions_for` of a topic that the
-client hasn't asked for before. The call takes no timeout; what bounds it is `max_block_ms`, which
-mode `call` sets to `--timeout`.
+A refresh, a caller and the call with a timeout are `KafkaProducer.partitions_for` of a topic that
+the client hasn't requested before. The call has no timeout argument; it is limited by
+`max_block_ms`, which mode `call` sets to `--timeout`.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""The driver of Odradek's asyncio clients: `AsyncProducer` in an event loop, without a thread.
+"""Scorecard driver of Odradek's asyncio clients: `AsyncProducer` in an event loop, no thread.
 
-Everything is default except, in mode `call`, the timeout of the call itself. A refresh, a caller
-and the bounded call are what they are in Odradek's other driver, awaited. Callers are tasks of one
+The settings are the defaults; mode `call` passes a timeout to the call. A refresh, a caller and the
+call with a timeout are the same as in Odradek's other driver, awaited. Callers are tasks of one
 loop.
 """
 
@@ -42,7 +42,7 @@ async def main():
 
 
 async def asked(producer, topic):
-    """Whether the partitions of a topic could be had."""
+    """Return whether the partitions of a topic were found."""
     try:
         await producer.partitions_for(topic)
     except odradek.KafkaError as problem:
@@ -52,7 +52,7 @@ async def asked(producer, topic):
 
 
 async def bounded(producer, topic, timeout):
-    """Make the one call of mode `call` and tell when it came back, and with what."""
+    """Make the one call of mode `call` and report when it returned, and with what."""
     begin = time.monotonic()
     try:
         await producer.partitions_for(topic, timeout=timeout)
@@ -64,7 +64,7 @@ async def bounded(producer, topic, timeout):
 
 
 async def produce(producer, topic):
-    """A record every 100 ms."""
+    """Send a record every 100 ms."""
 
     def done(n, delivery):
         problem = delivery.exception()

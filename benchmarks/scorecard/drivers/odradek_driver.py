@@ -1,7 +1,7 @@
-"""Odradek's driver. Everything is default except, in mode `call`, the timeout of the call itself.
+"""Scorecard driver of Odradek, with default settings; mode `call` passes a timeout to the call.
 
-A refresh, a caller and the bounded call are `Producer.partitions_for` of a topic that the client
-hasn't asked for before: that is the call which needs metadata.
+A refresh, a caller and the call with a timeout are `Producer.partitions_for` of a topic that the
+client hasn't requested before, which needs metadata.
 """
 
 from functools import partial
@@ -36,7 +36,7 @@ def main():
 
 
 def produce(producer, topic):
-    """A record every 100 ms."""
+    """Send a record every 100 ms."""
 
     def done(n, future):
         problem = future.exception(timeout=0)
