@@ -53,8 +53,8 @@ def alter(
 
     Returns a list that the original error codes are added to.
     """
-    settling = producer._engine.sender.settling
-    settle = settling.settle
+    batch_completion = producer._engine.sender.batch_completion
+    settle = batch_completion.settle
     seen: list[int] = []
 
     def altered(
@@ -66,7 +66,7 @@ def alter(
                 answer.error_code, answer.base_offset = code, -1
         settle(batch, answer, error, **more)
 
-    settling.settle = altered  # type: ignore[method-assign]
+    batch_completion.settle = altered  # type: ignore[method-assign]
     return seen
 
 

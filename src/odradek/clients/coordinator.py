@@ -50,14 +50,14 @@ M = TypeVar("M", bound=Message)
 
 BY_KEYS = 4
 """FindCoordinator takes a list of keys from this version on (KIP-699)."""
-LOOK_AGAIN = 5.0
+LOOKUP_INTERVAL_S = 5.0
 """Seconds. A request that the coordinator may rightly hold for minutes (JoinGroup) doesn't show
 that a broker stopped: this often another broker is asked whether it still coordinates."""
-LOOK_AT_SILENT = ExponentialBackoff(1.0, 8.0)
+SILENT_LOOKUP_WAITS = ExponentialBackoff(1.0, 8.0)
 """And this often while it is suspected: it may only be slow, so less and less often. If its broker
 is gone the metadata says so before, and then its connection is closed."""
 
-LOSING = (
+COORDINATOR_LOST = (
     CoordinatorNotAvailableError,
     NotCoordinatorError,
     DisconnectedError,
@@ -108,7 +108,7 @@ class Coordinator:
         """The latest call, which may still run."""
         self._finding = False
         self._looking: Completion[None] | None = None
-        self._looks = Backoff(LOOK_AT_SILENT, brokers.rng)
+        self._looks = Backoff(SILENT_LOOKUP_WAITS, brokers.rng)
         self._backoff = Backoff(brokers.retry, brokers.rng)
         """Between a loss and the next question where it is: one that is named again and again
         without answering is asked for ever more seldom, however many requests wait."""
@@ -434,14 +434,14 @@ class _CoordinatorCall(_Call):
                 error, now = failure, self._engine.now
             else:
                 found = check(answer)
-                if not isinstance(found, LOSING):
+                if not isinstance(found, COORDINATOR_LOST):
                     coordinator.answered()
                 if found is None:
                     return answer
                 if isinstance(found, NotCoordinatorError):
                     coordinator.denied(connection, self.asked)
                 error = found
-            if isinstance(error, LOSING):
+            if isinstance(error, COORDINATOR_LOST):
                 self._doubt(error, now)
             elif not error.retriable:
                 if isinstance(error, AuthorizationError):  # unless its reader named another right
@@ -451,7 +451,7 @@ class _CoordinatorCall(_Call):
                 # A broker that is cut off may wait forever for the end of a transaction.
                 coordinator.look_again()
             if now >= self._refused_until or self._refused_until == math.inf:
-                self._refused_until = now + LOOK_AGAIN
+                self._refused_until = now + LOOKUP_INTERVAL_S
             now = yield from self.retry(self._address, error, now)
 
     def using(self, connection: Connection) -> None:
@@ -496,10 +496,10 @@ class _CoordinatorCall(_Call):
         if connection.suspect:
             until = min(until, coordinator.look_at_silent(now))
         elif self.patience:
-            if now >= self._looked_at + LOOK_AGAIN:
+            if now >= self._looked_at + LOOKUP_INTERVAL_S:
                 coordinator.look_again()
                 self._looked_at = now
-            until = min(until, self._looked_at + LOOK_AGAIN)
+            until = min(until, self._looked_at + LOOKUP_INTERVAL_S)
         on = (self._network.changed, self._metadata.changed, coordinator.changed)
         now = yield Wait(on if reply is None else (reply, *on), until)
         return now

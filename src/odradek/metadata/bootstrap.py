@@ -38,7 +38,7 @@ class Rebootstrap:
         self.ended = None
 
 
-class Silence:
+class SilentConnections:
     """Which known brokers' connections fell silent since the last good answer (R-RB-2)."""
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ def shuffled(
     return order
 
 
-class Misled:
+class UnexpectedBrokers:
     """Reports of unexpected brokers (error 129, KIP-1242) to one client.
 
     They start a rebootstrap at once (R-RB-3), but not again for an address that keeps reporting the

@@ -35,7 +35,7 @@ Backoff is per address anyway.
 """
 SECONDARY = frozenset((ASIDE, PUSH))
 """Purposes of connections from which nothing is concluded (see `secondary_connections`)."""
-ASIDE_IDLE = 10.0
+SECONDARY_IDLE_S = 10.0
 """Seconds for which an unused secondary connection is kept."""
 CONNECT_SUSPICION = 1.5
 """Seconds after which an attempt without TCP is suspect.
@@ -360,7 +360,7 @@ class Connection:
     def idle_at(self, idle: float) -> float:
         """When it ends for want of use; never while requests wait in its session."""
         if self.secondary:  # a place at the broker that others may need more
-            idle = min(idle, ASIDE_IDLE)
+            idle = min(idle, SECONDARY_IDLE_S)
         waited_for = self.session is not None and self.session.held
         return math.inf if waited_for else self.last_used + idle
 

@@ -25,14 +25,14 @@ from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import SECONDARY
 
-AGAIN = ExponentialBackoff(1.0, 300.0)
+RETRY_WAITS = ExponentialBackoff(1.0, 300.0)
 """Seconds until the next attempt after a failure, so that a broker which accepts no further
 connection or login isn't asked for it all the time."""
-PATIENCE = 0.25
+MIN_WAIT_S = 0.25
 """Least time in seconds for which a request waits for such a connection."""
 
 
-class AsideState(AddressState):
+class SecondaryState(AddressState):
     """State of the address for such a connection, which only counts requests."""
 
     __slots__ = ("_of",)
@@ -52,7 +52,7 @@ class AsideState(AddressState):
         self._of.connection_ended(measured, now)
 
 
-class Asides:
+class SecondaryConnections:
     """One client's: how often they failed, by address and purpose."""
 
     def __init__(self, rng: Rng) -> None:
@@ -72,10 +72,10 @@ class Asides:
         locked.
         """
         if refused:
-            self._none_before = now + AGAIN.maximum
+            self._none_before = now + RETRY_WAITS.maximum
         failures = self._failures.get((address, purpose), 0)
         self._failures[address, purpose] = failures + 1
-        self._again_at[address, purpose] = now + AGAIN.delay(failures, self._rng)
+        self._again_at[address, purpose] = now + RETRY_WAITS.delay(failures, self._rng)
 
     def worked(self, address: Address, purpose: str) -> None:
         """One has answered."""

@@ -42,7 +42,7 @@ LAST = -(1 << 30)
 """The priority of a finalizer of `multiprocessing` that is called after all others."""
 
 
-class Opened:
+class OpenClient:
     """The state of a client that outlives its last reference."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Opened:
         self.engine.shut()
         self.host.drop()
 
-    def tell_unheard(self, say: Callable[[str], object]) -> None:
+    def report_lost_records(self, say: Callable[[str], object]) -> None:
         """Log an error of a callback for the program (R-HO-5), which makes no more calls."""
         try:
             self.host.check()
@@ -101,12 +101,12 @@ class Opened:
             )
 
 
-_open: dict[Opened, weakref.finalize[[Opened], Any]] = {}
+_open: dict[OpenClient, weakref.finalize[[OpenClient], Any]] = {}
 """Clients that the program still refers to, and dropped producers that still send."""
 _in_children = False
 
 
-def opened(client: object, what: Opened) -> None:
+def opened(client: object, what: OpenClient) -> None:
     """Watch over a client until it is `closed`."""
     watch = weakref.finalize(client, _dropped, what)
     watch.atexit = False
@@ -129,12 +129,12 @@ def _is_ours(module: str) -> bool:
     return module == "odradek" or module.startswith("odradek.")
 
 
-def _dropped(what: Opened) -> None:
+def _dropped(what: OpenClient) -> None:
     """Record a client without references; its thread does the rest."""
     if not what.used:
         _open.pop(what, None)
         return
-    what.tell_unheard(logger.error)
+    what.report_lost_records(logger.error)
     producer = what.producer
     if producer is not None and (producer.incomplete() or _transaction(producer)):
         what.ending = LastFlush(what, producer)
@@ -146,7 +146,7 @@ def _dropped(what: Opened) -> None:
     what.warn()
 
 
-def _ended(what: Opened) -> None:
+def _ended(what: OpenClient) -> None:
     if what in _open and what.ending is not None:  # or else the exit handler reports it
         what.ending.tell(logger.error)
         _open.pop(what, None)  # last: the program's end may stop this thread anywhere
@@ -159,7 +159,7 @@ def _at_exit() -> None:
 
     Handlers that were registered before this one run later: `send` raises in them.
     """
-    known: dict[Opened, bool] = {}
+    known: dict[OpenClient, bool] = {}
     """Clients, each with whether it wasn't dropped before."""
     try:
         for what in list(_open):
@@ -175,13 +175,13 @@ def _at_exit() -> None:
             if what.ending is not None:
                 what.ending.tell(_to_stderr)
             what.host.surfacing = True
-            what.tell_unheard(_to_stderr)
+            what.report_lost_records(_to_stderr)
             if was_known and what.host.in_use:
                 what.warn()
         io_log.drain()
 
 
-def _end(what: Opened) -> None:
+def _end(what: OpenClient) -> None:
     """Refuse further records, and send all accepted ones."""
     if (producer := what.producer) is None:
         return
@@ -220,7 +220,7 @@ def _transaction(producer: ProducerEngine) -> TransactionManager | None:
 class LastFlush:
     """The end of an unclosed producer: buffered records are sent, or its transaction ended."""
 
-    def __init__(self, what: Opened, producer: ProducerEngine) -> None:
+    def __init__(self, what: OpenClient, producer: ProducerEngine) -> None:
         self.what = what
         self.batches = producer.incomplete()
         self.deadline = deadline = what.host.now() + (what.timeout or 0.0)

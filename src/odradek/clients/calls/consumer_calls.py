@@ -67,7 +67,7 @@ T = TypeVar("T")
 Take = Callable[[float], T]
 """Takes records at a time, and makes something of them."""
 
-LULL = 0.001
+IDLE_AFTER_STEP_S = 0.001
 """Seconds after a step without another step while records are buffered.
 
 They are returned in less time, and a check of the sockets for each record would take as long. And a
@@ -267,10 +267,10 @@ class ConsumerCalls(GroupCalls):
         now = yield START
         deadline = now + seconds
         if not host.on_its_own:  # who was back at once will be so again: then the next fetch goes
-            engine.fetcher.readers_first = now - self._left_at < LULL
+            engine.fetcher.readers_first = now - self._left_at < IDLE_AFTER_STEP_S
         try:
             delivery.take_back()
-            due = now - engine.now >= LULL
+            due = now - engine.now >= IDLE_AFTER_STEP_S
             if group is not None and group.entered(now, None if of is None else of()):
                 host.wake()
                 due = True

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 
 from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState, Place
-from odradek.clients.consumer.undelivered_records import HandOver
+from odradek.clients.consumer.undelivered_records import UndeliveredRecords
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.errors.topics import TopicRecreatedError, topic_id_text
@@ -75,7 +75,7 @@ class SubscriptionState:
         self.in_hand: dict[PartitionState, None] = {}
         """Partitions of records returned since the caller last asked, in its thread only.
         """
-        self.hand_over = HandOver()
+        self.hand_over = UndeliveredRecords()
         """Records on their way to the caller."""
         self.untold: dict[PartitionState, bool] = {}
         """Partitions whose topic was replaced since the caller last asked for records, and whether

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from odradek.clients.consumer.partition_state import PartitionState
 
 
-class Before(NamedTuple):
+class PartitionBefore(NamedTuple):
     """One partition before records of it were taken."""
 
     entry: CompletedFetch
@@ -26,13 +26,13 @@ class Before(NamedTuple):
     moves: int
 
 
-class HandOver:
+class UndeliveredRecords:
     """The call that is under way, or the one that an exception has ended."""
 
     __slots__ = ("taken",)
 
     def __init__(self) -> None:
-        self.taken: dict[PartitionState, Before] = {}
+        self.taken: dict[PartitionState, PartitionBefore] = {}
         """Partitions as they were before records of them were taken."""
 
     def note(self, entry: CompletedFetch) -> None:
@@ -41,7 +41,7 @@ class HandOver:
         before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             fields = entry, entry.progress(), state.position, state.position_epoch, state.moves
-            self.taken[state] = tuple.__new__(Before, fields)  # without Python's call
+            self.taken[state] = tuple.__new__(PartitionBefore, fields)  # without Python's call
 
     def forget(self, state: PartitionState) -> None:
         """Nothing of it is on its way to the caller."""

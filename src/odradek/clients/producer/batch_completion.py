@@ -30,7 +30,7 @@ from odradek.clients.producer.batch_splitting import BatchSplitter, refused, too
 from odradek.clients.producer.batch_timeouts import BatchTimeouts
 from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
 from odradek.clients.producer.produce_exchange import SentCounts
-from odradek.clients.producer.producer_id import NOBODY, SenderIdentity, quick_backoff
+from odradek.clients.producer.producer_id import NO_IDENTITY, SenderIdentity, quick_backoff
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.uncertain_writes import (
     counted,
@@ -68,7 +68,7 @@ _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
 """The identity is over for the leader."""
 
 
-class Settling:
+class BatchCompletion:
     """Decides about the batches of one producer."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Settling:
         self._unnoticed = unnoticed
         self.acknowledged = 0
         """Records that were written."""
-        self.acknowledged_as = NOBODY
+        self.acknowledged_as = NO_IDENTITY
         """The id and epoch of the batch that was acknowledged last."""
         self.disturbed = True
         """Something has failed since the last acknowledgement."""
@@ -345,7 +345,7 @@ class Settling:
         self._give_up(queue, batch, error, "expired after it was sent")
         self._resolve(queue)
 
-    def never_sent(self, batch: ProducerBatch, error: KafkaError) -> None:
+    def fail_unsent(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Handle a numbered batch that couldn't be put into a request."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)

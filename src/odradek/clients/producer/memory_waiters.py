@@ -18,7 +18,7 @@ from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.network.flow import START, Completion, Flow, Wait
 
-PATIENCE_S = 1.0
+NO_RELEASE_S = 1.0
 """Seconds in which no memory is released; then the first in line gets what is free, if that is
 enough for it, and nothing lingers any more. A dead leader may hold the rest for minutes, and
 healthy partitions mustn't wait for it; brokers that are only slow release some sooner."""
@@ -34,7 +34,7 @@ class _Waiting:
         self.turn: Completion[None] = Completion()
 
 
-class RoomLine:
+class MemoryWaiters:
     """A component of a producer's engine; it moves after all that frees memory."""
 
     def __init__(self, accumulator: RecordAccumulator) -> None:
@@ -96,7 +96,7 @@ class RoomLine:
             first = self._front
             if first is not self._first or accumulator.released != self._released:
                 self._first, self._released = first, accumulator.released
-                self._patient_until = now + PATIENCE_S
+                self._patient_until = now + NO_RELEASE_S
                 accumulator.starve(starved=False)
             if not self._grant(first):
                 if now < self._patient_until or accumulator.starved:

@@ -42,7 +42,7 @@ class TopicCounts:
         """Records that ended with an error."""
 
 
-class SentLately:
+class RecentlySent:
     """Records sent in 30 s, as `Sampled` measures one value."""
 
     __slots__ = ("batches", "begun", "bytes", "largest", "longest", "queued", "records", "requests")
@@ -65,7 +65,7 @@ class SentCounts:
         self.topics: dict[str, TopicCounts] = {}
         self.former = TopicCounts()
         """Of all topics that were forgotten, so that sums over all topics don't fall."""
-        self.running = self.before = SentLately(-math.inf)
+        self.running = self.before = RecentlySent(-math.inf)
         self.until = -math.inf
 
     def of(self, topic: str) -> TopicCounts:
@@ -83,9 +83,9 @@ class SentCounts:
 
     def turn(self, now: float) -> None:
         """Begin the next sample, because the running one is full."""
-        self.before, self.running, self.until = self.running, SentLately(now), now + WINDOW
+        self.before, self.running, self.until = self.running, RecentlySent(now), now + WINDOW
 
-    def lately(self, now: float) -> list[SentLately]:
+    def lately(self, now: float) -> list[RecentlySent]:
         """Return the samples that still count."""
         return [
             one for one in (self.running, self.before) if one.batches and now < one.begun + KEPT

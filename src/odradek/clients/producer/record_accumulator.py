@@ -70,12 +70,12 @@ class RecordAccumulator:
             largest = min(COLUMN_BATCH, config["max.request.size"], self.limit // 8)
             self.column_batch_size = max(self.batch_size, largest)
         self.waiters: OrderedDict[object, Any] = OrderedDict()
-        """Callers that wait for memory, in order: no other caller may take any (`RoomLine`).
+        """Callers that wait for memory, in order: no other caller may take any (`MemoryWaiters`).
         """
         self.released = 0
         """How many batches have given their memory back."""
         self.starved = False
-        """Nothing has come back for a while, and the first in line still waits (`RoomLine`)."""
+        """No memory was released for a while, and a caller still waits (`MemoryWaiters`)."""
         self.flushes = 0
         """Grows when nothing may linger any more; those who have claimed batches look at it."""
         self.ended: KafkaError | None = None

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 WINDOW = 1 << 14
 """Rows whose partitions are noted in one piece."""
-WENT_WELL = -1
+NO_ERROR = -1
 
 
-class Window:
+class RowWindow:
     """The partitions of rows `first` and following."""
 
     __slots__ = ("first", "places", "stop")
@@ -37,7 +37,7 @@ class BatchRows(NamedTuple):
     partition: int
     start: int
     stop: int
-    windows: tuple[Window, ...]
+    windows: tuple[RowWindow, ...]
     """Windows that cover them, in order."""
     skip: int = 0
     """How many of the first are left out: they are in another part of a batch that was split."""
@@ -80,9 +80,9 @@ class RowErrors:
         self._failed.append((rows, number))
 
     def numbers(self, count: int) -> array[int]:
-        """For each of `count` rows its error's place in `texts`, or `WENT_WELL`."""
-        numbers = array("i", [WENT_WELL]) * count
-        by_window: dict[int, tuple[Window, list[tuple[BatchRows, int]]]] = {}
+        """For each of `count` rows its error's place in `texts`, or `NO_ERROR`."""
+        numbers = array("i", [NO_ERROR]) * count
+        by_window: dict[int, tuple[RowWindow, list[tuple[BatchRows, int]]]] = {}
         for failed, number in self._failed:
             rows = failed.found()
             for window in rows.windows:
@@ -92,7 +92,7 @@ class RowErrors:
         return numbers
 
 
-def _mark(numbers: array[int], window: Window, failed: Iterable[tuple[BatchRows, int]]) -> None:
+def _mark(numbers: array[int], window: RowWindow, failed: Iterable[tuple[BatchRows, int]]) -> None:
     """Note one window's errors, in one walk over its rows."""
     spans: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for rows, number in failed:

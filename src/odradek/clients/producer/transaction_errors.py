@@ -43,7 +43,7 @@ decides when the transaction is aborted.
 """
 NEW_EPOCH = (UnknownProducerIdError, InvalidProducerIdMappingError)
 """KIP-360: to be mended by an abort and a new epoch."""
-MENDED_BY_ABORT = (
+ABORTABLE_ERRORS = (
     *NEW_EPOCH,
     TopicAuthorizationError,
     GroupAuthorizationError,
@@ -66,13 +66,13 @@ FATAL_FOR_BATCHES = (
     UnsupportedVersionError,
 )
 """The errors of batches that are fatal; an abort mends the others."""
-PERHAPS_COMMITTED = (
+MAYBE_COMMITTED = (
     "; an earlier request to commit the transaction may have been carried out, so the transaction "
     "may have been committed: check the output, or the group's committed offsets, before you "
     "repeat its work"
 )
 """Errors that mustn't be called aborted: the work would be repeated, and exist twice."""
-PERHAPS_OWN = "; or a request of this producer that had no answer was carried out late"
+MAYBE_OWN_REQUEST = "; or a request of this producer that had no answer was carried out late"
 """An AddPartitionsToTxn that arrives after EndTxn opens a transaction, which the request for a new
 epoch then aborts and fences."""
 REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)

@@ -56,13 +56,13 @@ _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
     errors.NotCoordinatorError,
 )
 
-PROOFS = frozenset(kind.code for kind in _BEFORE_THE_APPEND if kind.code is not None)
+NOT_APPENDED_CODES = frozenset(kind.code for kind in _BEFORE_THE_APPEND if kind.code is not None)
 """Codes that say: this attempt wasn't appended, and never will be."""
 
 
 def leaves_doubt(code: int | None) -> bool:
     """Whether an attempt with this outcome (None: no answer) may have been appended."""
-    return code not in PROOFS
+    return code not in NOT_APPENDED_CODES
 
 
 def in_doubt(

@@ -1,10 +1,11 @@
 """Open HTTP connections that end at a deadline, whatever the server does: for token servers.
 
-In: an `Until`, the instant at which everything about one exchange is over. Out: an opener for http
-and https. Each wait for the other side (the name server, TCP, TLS, a piece of the request, of the
-head or the body, of an error's body or of "100 Continue" without end) gets the remaining time, and
-none continues without any: so a server that drips holds neither thread nor socket. Must not: follow
-a redirect or the environment's proxies (both would send the client's secret to another place).
+In: an `ExchangeDeadline`, the instant at which everything about one exchange is over. Out: an
+opener for http and https. Each wait for the other side (the name server, TCP, TLS, a piece of the
+request, of the head or the body, of an error's body or of "100 Continue" without end) gets the
+remaining time, and none continues without any: so a server that drips holds neither thread nor
+socket. Must not: follow a redirect or the environment's proxies (both would send the secret
+to another place).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from odradek.runtime.system_clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
+class ExchangeDeadline:
     """When an exchange is over, and how long its single waits may be, in seconds."""
 
     clock: SystemClock
@@ -48,7 +49,7 @@ class Until:
 class _Incoming(io.RawIOBase):
     """A server's response. It owns the socket: urllib drops the connection before."""
 
-    def __init__(self, sock: socket.socket, until: Until) -> None:
+    def __init__(self, sock: socket.socket, until: ExchangeDeadline) -> None:
         self._sock = sock
         self._until = until
 
@@ -71,7 +72,7 @@ class _Incoming(io.RawIOBase):
 class _Socket:
     """The part of a socket that `http.client` uses."""
 
-    def __init__(self, sock: socket.socket, until: Until) -> None:
+    def __init__(self, sock: socket.socket, until: ExchangeDeadline) -> None:
         self._sock = sock
         self._until = until
         self._given_away = False
@@ -97,7 +98,7 @@ class _Connection(http.client.HTTPConnection):
     def __init__(
         self,
         host: str,
-        until: Until,
+        until: ExchangeDeadline,
         resolver: Resolver,
         context: ssl.SSLContext | None = None,
         **rest: Any,
@@ -180,7 +181,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, until: Until, resolver: Resolver) -> None:
+    def __init__(self, until: ExchangeDeadline, resolver: Resolver) -> None:
         super().__init__()
         self._connection = partial(_Connection, until=until, resolver=resolver)
 
@@ -189,7 +190,9 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, until: Until, resolver: Resolver, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, until: ExchangeDeadline, resolver: Resolver, context: ssl.SSLContext
+    ) -> None:
         super().__init__(context=context)
         self._connection = partial(_Connection, until=until, resolver=resolver, context=context)
 
@@ -198,7 +201,7 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 def opener(
-    context: ssl.SSLContext, until: Until, resolver: Resolver
+    context: ssl.SSLContext, until: ExchangeDeadline, resolver: Resolver
 ) -> urllib.request.OpenerDirector:
     """Return an opener of http and https, directly, and no more.
 

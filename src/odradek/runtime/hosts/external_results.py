@@ -13,7 +13,7 @@ from typing import Any
 Report = Callable[[Any, BaseException | None], None]
 
 
-class Outsiders:
+class ExternalResults:
     """Who still owes an answer. Any thread may call `answer`, the rest is for the host's."""
 
     def __init__(self, wake: Callable[[], None]) -> None:

@@ -329,7 +329,7 @@ class SelectorHost(EngineHost):
 
     def _patience(self, now: float, wanted: float | None, deadline: float | None) -> float | None:
         """How long to sleep; None without end."""
-        outsiders = self.outsiders
+        outsiders = self.external_results
         late = outsiders.next_deadline() if outsiders.owed else None
         first = math.inf if wanted is None else wanted
         if deadline is not None and deadline < first:
@@ -365,8 +365,8 @@ class SelectorHost(EngineHost):
             transport = key.data
             if self._transports.get(transport.connection) is transport:
                 self._serve(transport, mask)
-        if self.outsiders.owed:
-            self.outsiders.expire(self._clock())
+        if self.external_results.owed:
+            self.external_results.expire(self._clock())
         return bool(ready) and not woken
 
     def _sleep(
@@ -427,7 +427,7 @@ class SelectorHost(EngineHost):
 
     def _run_call(self, call: Call) -> None:
         self.expect_call(call)
-        self._safe(lambda: self.outsiders.run(call.token, call.function, call.arguments))
+        self._safe(lambda: self.external_results.run(call.token, call.function, call.arguments))
 
     # The end
 

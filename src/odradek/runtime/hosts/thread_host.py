@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek")
 
-NOBODY = 0
+NO_THREAD = 0
 """In place of the number of a thread."""
 JOIN_GRACE = 0.05
 """Seconds beyond the deadline of `close` for the thread to see that its time is up."""
@@ -235,7 +235,7 @@ class ThreadHost:
             self._closing(deadline)
             thread = self._thread
             dead = thread is not None and not thread.is_alive()
-            if dead and self._runs.setdefault("thread", NOBODY) == NOBODY:
+            if dead and self._runs.setdefault("thread", NO_THREAD) == NO_THREAD:
                 thread = None  # its start was interrupted: should it live yet, it isn't wanted
             if thread is None:
                 self._ended = True
@@ -337,7 +337,7 @@ class ThreadHost:
             waiter.wake()
 
     def _run_calls(self) -> None:
-        outsiders = self._inner.outsiders
+        outsiders = self._inner.external_results
         while self._calls:
             try:
                 call = self._calls.popleft()

@@ -1,4 +1,4 @@
-"""The driver's client and its outages: every question to the cluster goes through `Contact`.
+"""The driver's client and its outages: every question to the cluster goes through `ClusterClient`.
 
 In: a question (a function of the client) and the caller's patience. Out: its answer. Asks again
 through an outage for as long as the query tolerates, logs it every 30 s, and makes a new client
@@ -28,7 +28,7 @@ ATTEMPT_S = 10.0
 FIRST_CONTACT_S = 20.0
 """Before the cluster has ever answered: a wrong address must fail soon, an outage is unlikely.
 With the start of Spark's processes around it a query fails within 30 s."""
-SHORT_PATIENCE_S = 10.0
+SHORT_WAIT_S = 10.0
 """How long `latest` waits in an outage before it says "nothing new", so a query can be stopped."""
 LEAST_S = 0.5
 """No call gets less time than this."""
@@ -42,11 +42,11 @@ class Clients(Protocol):
     def drop(self, client: Consumer) -> None: ...
 
 
-class StillOutError(Exception):
+class OutageContinuesError(Exception):
     """The outage continues and the caller's deadline (not the query's) has passed."""
 
 
-class Contact:
+class ClusterClient:
     """One client, used by one thread."""
 
     def __init__(
@@ -83,12 +83,12 @@ class Contact:
 
     def deadline(self) -> float:
         """Return the deadline of a caller that gives up before the query does."""
-        return self._clock.now() + SHORT_PATIENCE_S
+        return self._clock.now() + SHORT_WAIT_S
 
     def ask(self, what: str, question: Callable[[Consumer, float], T], until: float | None) -> T:
         """Call `question` with a client; in an outage, retry for as long as the query tolerates.
 
-        Raises `StillOutError` at `until`, if the caller's deadline is earlier.
+        Raises `OutageContinuesError` at `until`, if the caller's deadline is earlier.
         """
         begun = self._clock.now()
         # Counted here: a question may ask another one, whose success ends no outage of this one.
@@ -108,7 +108,7 @@ class Contact:
             self._outage_since, self._attempts = since, attempts
             self._go_on(what, last, begun, until)
             if until is not None and self._clock.now() >= until:
-                raise StillOutError
+                raise OutageContinuesError
             self.pause()
 
     def timeout(self, until: float | None, begun: float | None = None) -> float:
@@ -127,7 +127,7 @@ class Contact:
 
     def _patience(self) -> float:
         """Return the timeout of each call: after an outage, the last look may be hours old."""
-        return min(SHORT_PATIENCE_S, self._tolerance())
+        return min(SHORT_WAIT_S, self._tolerance())
 
     def _go_on(self, what: str, last: KafkaError, begun: float, until: float | None) -> None:
         """Raise where the outage is too long; else tell the log of it now and then."""

@@ -67,7 +67,7 @@ Listener = Callable[[list[TopicPartition]], object]
 LEAVING_SHARE = 0.2
 """Of the time for leaving: what the last commit leaves to the callbacks and to the goodbye."""
 
-UNTOLD = 5.0
+JOIN_NOTICE_S = 5.0
 """Seconds that a consumer waits for its share of a group before it says so (R-IN-6)."""
 JOINS = frozenset((MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE))
 JOINED_LATE = (
@@ -97,7 +97,7 @@ class Listeners(NamedTuple):
     on_lost: Listener | None = None
 
 
-NOBODY = Listeners()
+NO_LISTENERS = Listeners()
 
 
 class ConsumerGroup:
@@ -146,7 +146,7 @@ class ConsumerGroup:
         engine.events.listen(self.rebalances.note)
         self.auto_commit = self._auto_commit() if config["enable.auto.commit"] else None
         """None: the group commits only what the caller tells it to."""
-        self._listeners = NOBODY
+        self._listeners = NO_LISTENERS
         self._goodbye: PendingCallback | None = None
         """The call of on_revoked for partitions that aren't dropped yet."""
         self._waits_since: float | None = None
@@ -362,11 +362,11 @@ class ConsumerGroup:
         if member.state in JOINS and self.coordinator.broker is not None:
             times = self.config["session.timeout.ms"], self.config["max.poll.interval.ms"]
             since, why = member.unsettled_since, JOINED_LATE % times
-        return None if why is None or since is None or now < since + UNTOLD else (since, why)
+        return None if why is None or since is None or now < since + JOIN_NOTICE_S else (since, why)
 
     def _tell_of_wait(self, since: float) -> Flow[None]:
         yield START
-        now = yield Wait((), since + UNTOLD)
+        now = yield Wait((), since + JOIN_NOTICE_S)
         found, member = self.waits_for(now), self.member.membership
         if found is None or found[0] != since or member is None:
             return
@@ -632,7 +632,7 @@ class ConsumerGroup:
         self.ownership.left(states)
         self.callbacks.clear()
         self._drop(states)
-        self._listeners = NOBODY
+        self._listeners = NO_LISTENERS
         if (refusal := self.member.error) is not None:  # no poll could raise it any more
             logger.warning("group %s refused this consumer: %s", self.group_id, refusal)
         self.member.has_left()

@@ -39,7 +39,7 @@ BATCHED_FROM = 8
 STABLE_FROM = 7
 """OffsetFetch can wait for open transactions from this version on (KIP-447)."""
 TOPIC_IDS_FROM = 10
-MEMBERSHIP_SEES_TO_IT = (StaleMemberEpochError, UnknownMemberIdError, RebalanceInProgressError)
+HANDLED_BY_MEMBERSHIP = (StaleMemberEpochError, UnknownMemberIdError, RebalanceInProgressError)
 OnOffset = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None, bytes], bool]
 """Takes the id of the topic that the offset belongs to as well, `NO_ID` where it isn't known.
 Returns whether the partition is still wanted: it isn't asked for again where not."""
@@ -64,7 +64,7 @@ class GroupIdentity(NamedTuple):
     """A JoinGroup is out (or about to be): its answer brings another generation, or the end."""
 
 
-class AgainError(KafkaError):
+class StaleLookupError(KafkaError):
     """The group has moved on between question and answer, or the answer isn't whole."""
 
     retriable = True
@@ -162,7 +162,7 @@ class OffsetLookup:
             # To take it for "nothing is committed" would begin at auto.offset.reset.
             asked = out in self._asked_now
             why = "missing from the response" if asked else "it is in the next request"
-            return AgainError(f"{self._what}: {out}: {why}")
+            return StaleLookupError(f"{self._what}: {out}: {why}")
         return error
 
     def _read(self, answer: OffsetFetchResponse) -> KafkaError | None:
@@ -197,8 +197,8 @@ class OffsetLookup:
 
 
 def _meant(error: BrokerError, name: str, kind: str) -> KafkaError:
-    if isinstance(error, MEMBERSHIP_SEES_TO_IT):
-        return AgainError(str(error))
+    if isinstance(error, HANDLED_BY_MEMBERSHIP):
+        return StaleLookupError(str(error))
     return error.needing("READ", name, kind)
 
 
