@@ -181,7 +181,7 @@ async def different_cluster(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def misrouted(cell: Cell) -> tuple[Figures, Notes]:
-    """Move the leader, and give its old address to a broker of a different cluster.
+    """Move the leader, and start a broker of another cluster at its old address.
 
     That broker has the same id; the other brokers and the bootstrap address stay.
     """
