@@ -73,7 +73,7 @@ def go_driver(group: str, module: Path) -> Built:
     """Return the program that Go builds from a folder with a `go.mod`."""
     go = find_go()
     if go is None:
-        return Built(None, "no go on PATH nor in its usual place")
+        return Built(None, "Go isn't on PATH or in its usual place")
     sources = sorted(path for path in module.iterdir() if path.suffix in _GO_SOURCES)
 
     def build_into(target: Path) -> str:

@@ -179,7 +179,7 @@ def main() -> None:
     add("--records", type=int, default=RECORDS, help="of a topic (%(default)s)")
     add("--file", type=Path, default=FILE, help="where the lines are (docs/bench-history.jsonl)")
     add("--dry-run", action="store_true", help="measure and show, add nothing")
-    add("--table", action="store_true", help="measure nothing, show what is there")
+    add("--table", action="store_true", help="measure nothing, show the existing rows")
     options = parser.parse_args()
     if options.runs < 1 or options.records < 1000:
         parser.error("--runs must be 1 or more, --records 1000 or more")

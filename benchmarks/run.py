@@ -211,7 +211,7 @@ def command_line() -> argparse.Namespace:
     add("--json", type=Path, default=ROOT / "artifacts" / "bench.json", help="kept and added to")
     add("--markdown", type=Path, default=ROOT / "artifacts" / "bench.md", help="tables of it")
     add("--picture", type=Path, default=ROOT / "artifacts" / "bench.svg", help="of the goals")
-    add("--table", action="store_true", help="measure nothing, make tables and picture anew")
+    add("--table", action="store_true", help="measure nothing, redraw the tables and the picture")
     options = parser.parse_args()
     if options.runs < 1 or (options.records is not None and options.records < 1000):
         parser.error("--runs must be 1 or more, --records 1000 or more")

@@ -57,7 +57,7 @@ def main() -> None:
     """Run the lanes in the environment of the other clients."""
     built = building.python_with("schema-packages", LOCK)
     if built.command is None:
-        sys.exit(f"confluent-kafka's serializers can't be had: {built.reason}")
+        sys.exit(f"confluent-kafka's serializers aren't available: {built.reason}")
     (packages,) = Path(built.command[0]).parent.parent.glob("lib/python*/site-packages")
     command = [sys.executable, "-m", "benchmarks.serialization", "lanes"]
     environment = {**os.environ, "PYTHONPATH": str(packages)}

@@ -389,7 +389,7 @@ class Bench:
 
 
 def home_of_executors(folder: Path) -> Path:
-    """Return a Spark home whose `work`, with the executors' files, is in a folder of ours."""
+    """Return a Spark home whose `work`, with the executors' files, is in `folder`."""
     home = folder / "spark-home"
     if not home.exists():
         home.mkdir()

@@ -154,7 +154,7 @@ class StandIns:
             raise RuntimeError("no stand-in runs")
         line = self._process.stdout.readline().strip()
         if not line:
-            raise RuntimeError("the stand-in has ended")
+            raise RuntimeError("the simulated cluster has ended")
         return line
 
     def close(self) -> None:

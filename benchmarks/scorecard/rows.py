@@ -181,7 +181,7 @@ async def different_cluster(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def misrouted(cell: Cell) -> tuple[Figures, Notes]:
-    """Move the leader, and give its old address to a broker of a different cluster.
+    """Move the leader, and start a broker of another cluster at its old address.
 
     That broker has the same id; the other brokers and the bootstrap address stay.
     """
@@ -311,7 +311,8 @@ def _replaced(key: str, brokers: int, *, black_hole: bool, title: str) -> Row:
 
 _ALL = (
     _replaced("A", 1, black_hole=False, title="the only broker is replaced at the same address"),
-    Row("B", "every address accepts, then resets", partial(overload, ready=False), _OVERLOAD_FIGURES,
+    Row("B", "every address accepts, then resets", partial(overload, ready=False),
+        _OVERLOAD_FIGURES,
         10 + OVERLOAD_S + RETURN_LIMIT, rate=True),
     Row("C", "Metadata answers error 129 (rebootstrap required)", rebootstrap_required,
         (_RECORD, Figure("asked", "Metadata requests to the old brokers", "", ranked=False)),

@@ -126,7 +126,7 @@ def _program(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
     """Call `run` of a file; its functions are sent to workers by value, since it isn't a module."""
     program = types.ModuleType("_program")
     code = compile(Path(case["file"]).read_text(), case["file"], "exec")
-    exec(code, program.__dict__)  # noqa: S102 - a file of ours
+    exec(code, program.__dict__)  # noqa: S102 - a file of this repository
     found: dict[str, Any] = program.run(spark, case, folder)
     return found
 

@@ -191,7 +191,7 @@ class Process:
     java: bool
     own: float
     ended_children: float
-    """CPU time of children that have ended, and of theirs, over their whole lives."""
+    """CPU time of ended child processes and their children over their lifetime."""
 
 
 @dataclass(frozen=True, slots=True)

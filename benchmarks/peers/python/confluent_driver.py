@@ -103,7 +103,7 @@ def arrow(options: argparse.Namespace) -> Found:
 
 
 def writer(options: argparse.Namespace, **more: Any) -> Any:
-    """Return a producer with Java's murmur2 and the default `batch.size` unless an option sets it."""
+    """Return a producer with Java's murmur2, and its `batch.size` unless an option sets it."""
     if options.batch_size:
         more["batch.size"] = options.batch_size
     return Producer(
