@@ -41,7 +41,10 @@ class Overheard:
             place = self._places[number]
             self.meant.append((place, request.version, body.cluster_id, body.node_id))
 
-    def answered(self, number: int, correlation_id: int) -> None:
+    def came(self, number: int, size: int) -> None:
+        """Nothing."""
+
+    def answered(self, number: int, correlation_id: int, throttle: float = 0.0) -> None:
         """Nothing to note."""
 
     def ended(self, number: int) -> None:

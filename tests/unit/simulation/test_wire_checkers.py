@@ -154,3 +154,54 @@ def test_writes_that_a_broker_holds_are_known(watched: Watched) -> None:
     assert watched.wire.is_held(str(A))  # the question behind it was given up meanwhile
     watched.wire.answered(1, asked)
     assert not watched.wire.is_held(str(A))
+
+
+TIMEOUT = {"request.timeout.ms": 3000}
+
+
+def test_a_request_that_waits_beyond_its_timeout_for_bytes_that_trickle() -> None:
+    watched = Watched(config=TIMEOUT)
+    number = watched.send(1, MetadataRequest())
+    for second in (1.0, 2.0, 3.0, 4.0):
+        watched.time.run_until(second)
+        watched.wire.came(1, 100)
+    watched.wire.answered(1, number)
+    assert watched.found == ["4.0: a request to 10.0.0.2:9092 of 0.0 is open; it ends at 3.0"]
+
+
+def test_a_request_may_wait_for_a_broker_that_throttles_or_for_many_bytes() -> None:
+    watched = Watched(config=TIMEOUT)
+    first, second = (watched.send(1, MetadataRequest()) for _ in range(2))
+    watched.wire.answered(1, first, 5.0)
+    watched.time.run_until(7.9)
+    watched.wire.came(1, 1024)
+    watched.time.run_until(9.8)
+    watched.wire.answered(1, second)
+    assert watched.found == []
+
+
+def _fails(watched: Watched, at: float, error: str) -> None:
+    watched.time.run_until(at)
+    fields = {"address": str(A), "connection": 1, "error": error}
+    watched.wire(Event(at, "disconnected", fields))
+
+
+def test_a_timeout_that_ignores_a_throttle() -> None:
+    watched = Watched(config=TIMEOUT)
+    first, _ = (watched.send(1, MetadataRequest()) for _ in range(2))
+    watched.wire.answered(1, first, 5.0)
+    _fails(watched, 4.0, "DisconnectedError: closed")
+    assert watched.found == []
+    _fails(watched, 4.0, "ResponseTimeoutError: no answer")
+    assert "10.0.0.2:9092 has until 8.0 for a response" in watched.found[0]
+
+
+def test_a_throttle_is_no_silence() -> None:
+    watched = Watched(config=TIMEOUT)
+    first, _ = (watched.send(1, MetadataRequest()) for _ in range(2))
+    watched.wire.answered(1, first, 5.0)
+    silent = {"address": str(A), "ready": True}
+    watched.wire(Event(7.0, "silent", silent))
+    assert watched.found == []
+    watched.wire(Event(6.5, "silent", silent))
+    assert "though it was heard within 2.0 s, or throttles this client" in watched.found[0]

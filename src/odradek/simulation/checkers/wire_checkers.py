@@ -15,14 +15,17 @@ from dataclasses import dataclass, field
 from odradek.common.config import Config
 from odradek.common.events import Event
 from odradek.common.types import Address
-from odradek.network.connection import SECONDARY
+from odradek.network.connection import LEAST_BYTES, SECONDARY, WINDOW
 from odradek.network.effects import OutgoingRequest
+from odradek.network.network_client import LONGEST_THROTTLE, SUSPICION
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from odradek.protocol.messages.sync_group import SyncGroupRequest
 from odradek.simulation.checkers.invariants import SLACK, Violation
 from odradek.simulation.world.virtual_time import VirtualTime
 
@@ -31,6 +34,8 @@ FRESH = 0.2
 which a write counts as blocked, so the checker never contradicts the client."""
 HELD = 0.25
 """Seconds after which a write counts as blocked by its broker."""
+TOLERANCE = 0.1
+"""Seconds by which a client's decisions about time may differ from the checker's."""
 BY_TIMER = ("REBOOTSTRAP_REQUIRED", "no metadata for")
 """Reasons of rebootstraps that don't depend on the number of brokers."""
 SETUP = frozenset(
@@ -38,6 +43,7 @@ SETUP = frozenset(
 )
 """APIs that are answered before a connection can be used, even by half-dead brokers and those that
 refuse a client."""
+REBALANCES = frozenset((JoinGroupRequest.API_KEY, SyncGroupRequest.API_KEY))
 PIPELINED = SETUP | {ProduceRequest.API_KEY, FetchRequest.API_KEY}
 """APIs that are requested again without waiting for the previous response."""
 QUESTIONS = {"Metadata": 8, "FindCoordinator": 4, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
@@ -49,18 +55,40 @@ SPARE_REQUESTS = 16
 
 
 @dataclass(slots=True)
+class _Open:
+    """A request without a response."""
+
+    key: int
+    sent: float
+    deadline: float
+    """When the client should give up, if no bytes come. `math.inf` for requests with timeouts of
+    their own: during setup, and in rebalances."""
+
+
+@dataclass(slots=True)
 class _Line:
     address: Address
     connected: bool = False
     over: bool = False
     """Whether the client has closed it; it may still send what it had decided to send before."""
-    open: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """Requests without a response: correlation id → API key and time."""
+    open: dict[int, _Open] = field(default_factory=dict)
+    """Requests without a response, by correlation id."""
     answers: int = 0
     """Number of responses, except those during setup."""
     last_answer: float = -math.inf
     was_held: float = -math.inf
     """Time of the last response to a write that the broker had blocked."""
+    throttled: float = -math.inf
+    """End of the throttle that the broker has announced."""
+    heard: float = -math.inf
+    """Time of the last response, or of enough bytes of one, or the end of a throttle."""
+    window: tuple[float, int] = (-math.inf, 0)
+    """Begin of a window of time, and the bytes of an unfinished response that came in it."""
+
+    @property
+    def first(self) -> _Open | None:
+        """The request whose response comes next."""
+        return next(iter(self.open.values()), None)
 
 
 class Wire:
@@ -84,6 +112,8 @@ class Wire:
         self._lines: dict[int, _Line] = {}
         self._asides: set[int] = set()
         """Numbers of secondary connections, from whose responses clients conclude nothing."""
+        self._timeout: float = config["request.timeout.ms"]
+        self._stopped_until = -math.inf
         produce = "max.in.flight.requests.per.connection"
         self._limits = {FetchRequest.API_KEY: 1}
         if config.client == "producer":
@@ -96,6 +126,10 @@ class Wire:
     def end_patience(self) -> None:
         """Expect responses as from healthy brokers."""
         self.patient = False
+
+    def excuse(self, until: float) -> None:
+        """Allow requests without a response until this time: the client's process is stopped."""
+        self._stopped_until = until
 
     # Callbacks of a host
 
@@ -119,11 +153,17 @@ class Wire:
         self.requests += 1
         if request.correlation_id in line.open:
             self._found(f"correlation id {request.correlation_id} is in flight twice")
-        line.open[request.correlation_id] = (key, self._time.now)
+        self._check_time(line)
+        now = self._time.now
+        waits = request.body.max_wait_ms / 1000.0 if isinstance(request.body, FetchRequest) else 0.0
+        deadline = math.inf if key in SETUP | REBALANCES else now + self._timeout + waits
+        if not line.open:
+            line.heard = max(line.throttled, now)
+        line.open[request.correlation_id] = _Open(key, now, deadline)
         if self.patient and request.body.API_NAME in self.slow and key not in PIPELINED:
             self._asked(request)
         limit = self._limits.get(key)
-        if limit is not None and sum(k == key for k, _ in line.open.values()) > limit:
+        if limit is not None and sum(o.key == key for o in line.open.values()) > limit:
             name = request.body.API_NAME
             self._found(f"more than {limit} {name} requests in flight to {line.address}")
         if len(line.open) > SPARE_REQUESTS + self._calls():
@@ -139,21 +179,49 @@ class Wire:
         if self.asked[name] > limit:
             self._found(f"{name} is asked more than {limit} times of brokers that are only slow")
 
-    def answered(self, number: int, correlation_id: int) -> None:
-        """Note a response."""
-        line = self._lines.get(number)
+    def came(self, number: int, size: int) -> None:
+        """Note bytes of an unfinished response."""
+        line, now = self._lines.get(number), self._time.now
         if line is None:
             return
+        begin, count = line.window
+        line.window = (begin, count + size) if now - begin <= WINDOW else (now, size)
+        if line.window[1] >= LEAST_BYTES:
+            line.heard, line.window = max(line.throttled, now), (-math.inf, 0)
+
+    def answered(self, number: int, correlation_id: int, throttle: float = 0.0) -> None:
+        """Note a response."""
+        line, now = self._lines.get(number), self._time.now
+        if line is None:
+            return
+        self._check_time(line)
         if self._held(line):
-            line.was_held = self._time.now
-        key, _ = line.open.pop(correlation_id, (-1, 0.0))
-        line.answers += key not in SETUP
-        line.last_answer = self._time.now
+            line.was_held = now
+        done = line.open.pop(correlation_id, None)
+        line.answers += done is None or done.key not in SETUP
+        line.last_answer = now
+        added = now + min(throttle, LONGEST_THROTTLE) - max(line.throttled, now)
+        if added > 0.0:
+            line.throttled = max(line.throttled, now) + added
+            for one in line.open.values():
+                one.deadline += added
+        line.heard, line.window = max(line.throttled, now), (-math.inf, 0)
 
     def ended(self, number: int) -> None:
         """Note that the connection has ended for the client."""
-        self._lines.pop(number, None)
+        line = self._lines.pop(number, None)
+        if line is not None:
+            self._check_time(line)
         self._asides.discard(number)
+
+    def _check_time(self, line: _Line) -> None:
+        """Check R-TI-1: no request waits beyond its timeout for a response that trickles."""
+        first, now = line.first, self._time.now
+        if first is None or line.over or now <= self._stopped_until + TOLERANCE:
+            return
+        until = max(first.deadline, line.heard + SUSPICION if line.heard > first.sent else 0.0)
+        if now > until + TOLERANCE:
+            self._found(f"a request to {line.address} of {first.sent} is open; it ends at {until}")
 
     # The client's events, compared with the traffic
 
@@ -167,19 +235,23 @@ class Wire:
 
     def _was_given_up(self, line: _Line) -> bool:
         """Return whether a metadata request waited for a blocked write."""
-        asked = [sent for key, sent in line.open.values() if key == MetadataRequest.API_KEY]
+        asked = [o.sent for o in line.open.values() if o.key == MetadataRequest.API_KEY]
         return any(sent <= line.was_held for sent in asked)
 
     def _held(self, line: _Line) -> bool:
-        key, sent = next(iter(line.open.values()), (-1, 0.0))
-        waits = self._time.now - max(sent, line.last_answer)
-        return key == ProduceRequest.API_KEY and waits >= HELD - SLACK
+        first = line.first
+        if first is None or first.key != ProduceRequest.API_KEY:
+            return False
+        return self._time.now - max(first.sent, line.last_answer) >= HELD - SLACK
 
     def __call__(self, event: Event) -> None:
         """Check R-RB-3: while a known broker answers, no count causes a rebootstrap."""
+        if event.kind == "silent" and event.fields["ready"]:
+            self._check_silence(event)
         if event.kind in ("dial_failed", "disconnected"):
             line = self._lines.get(event.fields["connection"])
             if line is not None:  # the client may have closed it itself; the effect comes later
+                self._check_deadline(line, event)
                 line.over = True
         if event.kind == "dial" and event.fields.get("purpose") in SECONDARY:
             self._asides.add(event.fields["connection"])
@@ -197,6 +269,23 @@ class Wire:
                 self._found(
                     f"a rebootstrap ({why}), though {line.address} answered at {line.last_answer}"
                 )
+
+    def _check_deadline(self, line: _Line, event: Event) -> None:
+        """Check R-TI-1: the time of a throttle doesn't count towards `request.timeout.ms`."""
+        least = min((one.deadline for one in line.open.values()), default=math.inf)
+        late = str(event.fields.get("error")).startswith("ResponseTimeoutError")
+        if late and event.at < least - TOLERANCE:
+            self._found(f"{line.address} has until {least} for a response: {event}")
+
+    def _check_silence(self, event: Event) -> None:
+        """Check R-TI-1: the time of a throttle is no silence."""
+        for line in self._lines.values():
+            first = line.first
+            if str(line.address) != event.fields["address"] or first is None or line.over:
+                continue
+            if event.at >= max(first.sent, line.heard) + SUSPICION - TOLERANCE:
+                return
+        self._found(f"{event}, though it was heard within {SUSPICION} s, or throttles this client")
 
     def _found(self, text: str) -> None:
         self.violations.append(Violation(f"{self._time.now}: {text}"))

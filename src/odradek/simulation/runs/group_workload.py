@@ -248,6 +248,7 @@ class MemberDriver(ReadingDriver):
         self.host.freeze()
         self.stop_polling(seconds)
         self.calls.excuse(self.world.now + seconds)
+        self.wire.excuse(self.world.now + seconds)
         member_id = self.identity[0]
         self.world.after(seconds, lambda: self._thaw(member_id))
 

@@ -277,7 +277,10 @@ def _shortages(seed: int, *, short: bool) -> Schedule:
     cluster = dict(plain.cluster)
     if not cluster.get("transaction_version"):
         cluster |= rng.choice(({}, {"release": 2.4}, {"release": 3.5}, {"release": 3.9}))
-    return replace(plain, faults=tuple(sorted(faults, key=lambda f: f.at)), cluster=cluster)
+    trickles = any(f.verb == "trickle" for f in faults)  # only bytes arrive one by one
+    mode = "bytes" if trickles and rng.random() < 0.5 else plain.mode
+    faults.sort(key=lambda f: f.at)
+    return replace(plain, faults=tuple(faults), mode=mode, cluster=cluster)
 
 
 def _slow(seed: int, *, short: bool) -> Schedule:

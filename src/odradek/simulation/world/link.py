@@ -71,8 +71,11 @@ class Watcher(Protocol):
     def sent(self, number: int, request: OutgoingRequest) -> None:
         """Note that the client sends a request."""
 
-    def answered(self, number: int, correlation_id: int) -> None:
-        """Note that a response arrives at the client."""
+    def answered(self, number: int, correlation_id: int, throttle: float = 0.0) -> None:
+        """Note that a response arrives at the client, and the seconds of its throttle."""
+
+    def came(self, number: int, size: int) -> None:
+        """Note that bytes of an unfinished response arrive."""
 
     def ended(self, number: int) -> None:
         """Note that the connection has ended for the client."""
@@ -124,6 +127,7 @@ class Link:
         "_rng",
         "_session",
         "_stuck",
+        "_throttles",
         "_time",
         "_up_at",
         "client",
@@ -147,6 +151,7 @@ class Link:
         # separate, so that byte mode draws the same latencies as message mode
         self._pieces = pieces
         self._session: Session | None = None
+        self._throttles: dict[int, float] = {}
         self._up_at = self._down_at = 0.0
         self._down: deque[Payload] = deque()
         self._ahead = 0  # bytes of the next frame that were delivered with the previous one
@@ -256,6 +261,9 @@ class Link:
             return
         delay = self._delay()
         payload: Payload
+        throttle: int = getattr(response, "throttle_time_ms", 0)
+        if throttle:
+            self._throttles[request.correlation_id] = throttle / 1000.0
         if self._end.mode == "bytes":
             payload = b"".join(encode_response(response, version, request.correlation_id))
             if self._end.profile.bandwidth:
@@ -305,9 +313,7 @@ class Link:
             return
         frame = self._down[0]
         if isinstance(frame, bytes) and self._ahead + 1 < len(frame) and not self.held:
-            piece = memoryview(frame)[self._ahead : self._ahead + 1]
-            self._ahead += 1
-            self._end.link_bytes(self._number, [piece])
+            self._deliver(frame, self._ahead + 1)
         self._time.after(self._every, self._drip)
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
@@ -357,12 +363,14 @@ class Link:
             return
         watcher = self._end.watcher
         if isinstance(payload, bytes):
-            if watcher is not None:
-                watcher.answered(self._number, int.from_bytes(payload[4:8]))
+            number = int.from_bytes(payload[4:8])
+        else:
+            number = payload.correlation_id
+        if watcher is not None:
+            watcher.answered(self._number, number, self._throttles.pop(number, 0.0))
+        if isinstance(payload, bytes):
             self._end.link_bytes(self._number, self._cut(payload))
         else:
-            if watcher is not None:
-                watcher.answered(self._number, payload.correlation_id)
             self._end.link_message(self._number, payload)
 
     def _lost(self) -> bool:
@@ -414,6 +422,12 @@ class Link:
         if self.ended or self.held or not isinstance(frame, bytes) or share <= self._ahead:
             return
         if share < len(frame):
-            piece = memoryview(frame)[self._ahead : share]
-            self._ahead = share
-            self._end.link_bytes(self._number, [piece])
+            self._deliver(frame, share)
+
+    def _deliver(self, frame: bytes, end: int) -> None:
+        """Deliver the bytes of a frame up to an end that isn't its own."""
+        piece = memoryview(frame)[self._ahead : end]
+        self._ahead = end
+        if self._end.watcher is not None:
+            self._end.watcher.came(self._number, len(piece))
+        self._end.link_bytes(self._number, [piece])
