@@ -110,6 +110,8 @@ class GroupLedger:
     None if it was committed by a transaction."""
     committers: dict[TopicPartition, dict[str, float]] = field(default_factory=dict)
     """Time of the last commit of each member id."""
+    given_back: dict[tuple[str, TopicPartition], float] = field(default_factory=dict)
+    """When a member last lost a partition or revoked it."""
     born: dict[tuple[str, TopicPartition], str] = field(default_factory=dict)
     """Life of the topic when a member was last told that it owns a partition."""
     set_back: dict[TopicPartition, int] = field(default_factory=dict)
@@ -181,8 +183,18 @@ class GroupLedger:
                 since=self.now,
                 life=life,
                 born=life,
-                floor=self._committed(partition) if present else None,
+                floor=self._floor(member, partition) if present else None,
             )
+
+    def _floor(self, member: MemberView, partition: TopicPartition) -> int | None:
+        """Return the offset before which a member may not begin.
+
+        If the member itself has committed records of its last ownership since that was revoked, its
+        client may have looked the position up before.
+        """
+        mine = self.committers.get(self.place(partition), {}).get(member.identity[0], -math.inf)
+        revoked = self.given_back.get((member.name, partition), math.inf)
+        return None if mine > revoked else self._committed(partition)
 
     def _assigned_life(self, member: MemberView, partition: TopicPartition) -> str:
         """Return the life of the topic that a member is told it owns.
@@ -231,6 +243,7 @@ class GroupLedger:
         for partition in partitions:
             if mine.pop(partition, None) is None:
                 raise self._wrong(member, f"returns {partition}, which it doesn't have")
+            self.given_back[member.name, partition] = self.now
 
     def gone(self, member: MemberView) -> None:
         """Forget a member that has left or died."""

@@ -43,6 +43,9 @@ class Habits:
     """Share of parts after which it seeks back to get them again."""
     pauses: bool = False
     """Whether it pauses partitions while it processes their records."""
+    keeps: bool = False
+    """Whether it processes and commits the records of one poll only after the next poll, which may
+    announce a rebalance."""
     parts: int = 1
     """Number of calls that send the offsets of one transaction, each with later offsets."""
 

@@ -35,6 +35,7 @@ class HoldingDriver(MemberDriver):
 
     works_after_a_stop = PARTS * max(AFTER_A_STOP)
     _holding = False
+    _kept: list[ConsumerRecord] | None = None
     thawed_at = -1.0
     """When its process was last resumed after a stop (SIGCONT)."""
 
@@ -52,7 +53,9 @@ class HoldingDriver(MemberDriver):
         return max(0.0, self._idle_until - self.world.now)
 
     def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
-        """Process the records and commit them before the next poll."""
+        """Process the records and commit them before the next poll; or those of the poll before."""
+        if self.habits.keeps:
+            records, self._kept = self._kept or [], records
         if records:
             self._before_next_poll("work on what it holds", self._hold(records))
         else:

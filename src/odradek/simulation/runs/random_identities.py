@@ -19,6 +19,8 @@ from odradek.simulation.world.virtual_time import derived_rng
 
 HELD, RECREATED, LATEST, DELETED = 0.4, 0.35, 0.1, 0.1
 """Shares of the schedules that have each addition."""
+KEPT = 0.3
+"""Share of those with holders whose applications commit the records of one poll after the next."""
 BEYOND_A_SESSION = (8.0, 11.0, 16.0, 25.0)
 """Seconds; sessions are 6 to 10 s."""
 MISSING = (0.0, 0.0, 0.05, 1.0, 4.0, 8.0)
@@ -98,6 +100,12 @@ def _held(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:
     clients = schedule.clients
     if not writes:
         clients = tuple(_holder(rng, c) if rng.random() < 0.8 else c for c in clients)
+        if derived_rng(schedule.seed, "schedule/keeps").random() < KEPT:
+            more = {"keeps": True, "by": "record"}
+            clients = tuple(
+                replace(c, habits={**c.habits, **more}) if c.habits.get("holds") else c
+                for c in clients
+            )
     faults: list[Fault] = []
     for _ in range(rng.choice((0, 1, 1, 2, 3))):
         at = round(rng.uniform(0.5, schedule.heal_at), 3)
