@@ -9,6 +9,7 @@ unchanged sources first: they must pass. If a test doesn't notice, the exit stat
     python tools/break_rules.py                all of them
     python tools/break_rules.py R-CS-3 jitter  those whose rule or name contains one of the words
     python tools/break_rules.py --list         what there is
+    python tools/break_rules.py R-TI --search shortages   random schedules instead of the tests
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,16 @@ TABLE = ROOT / "tests" / "spec" / "mutations.json"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 TIMEOUT = 300
 """Seconds for the tests of one mutation."""
+SEARCH = """
+import sys
+from odradek.simulation.runs.explore import explore
+for n, outcome in enumerate(explore(range(int(sys.argv[2])), family=sys.argv[1]), 1):
+    if outcome.violation is not None:
+        print(f"found by schedule {n}: {outcome.violation}")
+        break
+else:
+    sys.exit(f"SURVIVED {n} schedules")
+"""
 
 
 @dataclass(frozen=True)
@@ -109,19 +121,39 @@ def run_tests(
     return done.returncode, done.stdout + done.stderr
 
 
-def try_one(mutation: Mutation, sources: Path, folder: Path) -> bool:
-    """Mutate the copy, run the mutation's tests, and return whether each of them failed."""
+@contextmanager
+def mutated(mutation: Mutation, sources: Path) -> Iterator[None]:
+    """Mutate the copy meanwhile."""
     kept = {}
     try:
         for path, mutant in list(mutation.mutants(sources)):
             kept[path] = path.read_text()
             path.write_text(mutant)
-        status, said = run_tests(sources, mutation.tests(), folder, TIMEOUT)
-    except subprocess.TimeoutExpired:
-        status, said = -1, ""
+        yield
     finally:
         for path, text in kept.items():
             path.write_text(text)
+
+
+def search(mutation: Mutation, sources: Path, family: str, count: int) -> bool:
+    """Return whether one of the first random schedules of a family finds the mutation."""
+    command = [sys.executable, "-c", SEARCH, family, str(count)]
+    with mutated(mutation, sources):
+        done = subprocess.run(
+            command, env=environment(sources), capture_output=True, text=True, check=False
+        )
+    verdict = (done.stdout or done.stderr).strip().splitlines()[-1]
+    print(f"{mutation.rule:7s} {mutation.name}: {verdict}", flush=True)
+    return done.returncode == 0
+
+
+def try_one(mutation: Mutation, sources: Path, folder: Path) -> bool:
+    """Mutate the copy, run the mutation's tests, and return whether each of them failed."""
+    try:
+        with mutated(mutation, sources):
+            status, said = run_tests(sources, mutation.tests(), folder, TIMEOUT)
+    except subprocess.TimeoutExpired:
+        status, said = -1, ""
     # A run that hung or crashed noticed the mutation, too.
     failed = FAILED.findall(said) if status >= 0 else mutation.tests()
     blind = [
@@ -141,6 +173,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("words", nargs="*", help="only if rule or name contains one of these")
     parser.add_argument("--list", action="store_true", help="print rules and names, run nothing")
+    parser.add_argument("--search", metavar="FAMILY", help="random schedules instead of tests")
+    parser.add_argument("--schedules", type=int, default=1000, help="for --search (default: 1000)")
     options = parser.parse_args()
     words = options.words or [""]
     chosen = [m for m in mutations() if any(word in f"{m.rule} {m.name}" for word in words)]
@@ -155,12 +189,17 @@ def main() -> int:
         shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
         if not (found := imported(sources)).startswith(str(sources)):
             raise RuntimeError(f"{found.strip()} is imported instead of the copy")
-        status, said = run_tests(sources, (t for m in chosen for t in m.tests()), folder)
-        if status != 0:
-            print(said)
-            print("These tests must pass before anything is broken.")
-            return 1
-        caught = sum(try_one(mutation, sources, folder) for mutation in chosen)
+        if options.search:
+            family, count = options.search, options.schedules
+            caught = sum(search(mutation, sources, family, count) for mutation in chosen)
+        else:
+            tests = (t for m in chosen for t in m.tests())
+            status, said = run_tests(sources, tests, folder)
+            if status != 0:
+                print(said)
+                print("These tests must pass before anything is broken.")
+                return 1
+            caught = sum(try_one(mutation, sources, folder) for mutation in chosen)
     print(f"{caught} of {len(chosen)} mutations were noticed")
     return 0 if caught == len(chosen) else 1
 
