@@ -18,7 +18,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 
-from odradek.runtime import rest
+from odradek.runtime import rest_client
 from odradek.serialization.registry import client as registry_client
 
 Answer = tuple[int, Any]
@@ -157,7 +157,7 @@ def registry_server(
     """Serve until the end of the block; clients don't pause before they confirm an answer."""
     with kind(tls) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry_client, "CONFIRM_S", 0.0)
-        patch.setattr(rest, "STRANGE_S", 0.0)
+        patch.setattr(rest_client, "STRANGE_S", 0.0)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server

@@ -35,7 +35,7 @@ MODULES = {
     "metadata/bootstrap.py": ["unit/metadata/test_bootstrap.py"],
     "metadata/least_loaded_node.py": ["unit/metadata/test_least_loaded_node.py"],
     "network/cluster_connection_states.py": ["unit/network/test_cluster_connection_states.py"],
-    "network/dial_governor.py": ["unit/network/test_dial_governor.py"],
+    "network/connection_limiter.py": ["unit/network/test_connection_limiter.py"],
 }
 """Modules below `src/odradek` that are mutated, and the tests below `tests` that run."""
 

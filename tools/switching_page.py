@@ -1,7 +1,7 @@
 """Write the tables of names into docs/switching.md: `tools/switching_page.py`.
 
 The tables between the page's marks are written from `migration_hints`, `option_aliases` and
-`without_effect` of `common.options`, which the clients use, and from the settings that other
+`ignored_settings` of `common.options`, which the clients use, and from the settings that other
 clients have (the tests' frozen lists). A test fails if the page is out of date.
 """
 
@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from odradek.common.config import OPTIONS
-from odradek.common.options.migration_hints import CLASSES, CURES, KEYWORDS, METHODS
-from odradek.common.options.option_aliases import ALIASES, REFUSED, dotted
-from odradek.common.options.without_effect import (
+from odradek.common.options.ignored_settings import (
     COSTLY,
     HARMLESS,
     IN_FILES,
@@ -21,6 +19,8 @@ from odradek.common.options.without_effect import (
     in_words,
     owners,
 )
+from odradek.common.options.migration_hints import CLASSES, CURES, KEYWORDS, METHODS
+from odradek.common.options.option_aliases import ALIASES, REFUSED, dotted
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "switching.md"

@@ -19,14 +19,14 @@ def main() -> None:
     except KeyboardInterrupt:  # that takes a moment
         sys.exit(130)
     except MissingExtraError as error:
-        from odradek.cli.demo import bare
+        from odradek.cli.demo import minimal_demo
         from odradek.cli.version_text import SPELLINGS, print_version
 
         if sys.argv[1:] in SPELLINGS:
             print_version(json="--json" in sys.argv)
             return
-        if (given := bare.asked(sys.argv[1:])) is not None:
-            sys.exit(bare.run(given))
+        if (given := minimal_demo.asked(sys.argv[1:])) is not None:
+            sys.exit(minimal_demo.run(given))
         sys.exit(f"odradek: {error}")
     run()
 

@@ -9,7 +9,7 @@ from odradek.clients.admin.cluster import (
     ClusterDescription, FeatureDescription, FeatureUpdate, FeatureVersions, QuorumDescription,
     QuorumReplica, RaftVoterEndpoint,
 )
-from odradek.clients.admin.cluster_questions import ClusterClock
+from odradek.clients.admin.cluster_facts import ClusterClock
 from odradek.clients.admin.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigSynonym
 from odradek.clients.admin.examination import Examination, GroupStanding
 from odradek.clients.admin.group_offsets import ShareGroupOffset

@@ -75,11 +75,11 @@ from odradek.serialization.errors import (
     RegistryAuthenticationError, RegistryUnreachableError, SchemaNotFoundError, SchemaRegistryError,
     SerializationError,
 )
-from odradek.spark.problems import (
+from odradek.spark.checkpoint_errors import (
     DataLossError, MissingTopicError, NoProgressError, OptionError, OutageError,
     TimestampRangeError, UndecodableValueError,
 )
-from odradek.spark.sink.sink_problems import (
+from odradek.spark.sink.sink_errors import (
     ReplayError, SinkContextError, SinkRowError, SinkSchemaError, SinkWriteError,
 )
 from odradek.spark.values.decoding import ValueDecodeError

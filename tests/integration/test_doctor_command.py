@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 from odradek import Consumer, Producer
 from odradek.cli import build
-from odradek.cli.doctor import surroundings
+from odradek.cli.doctor import environment
 from odradek.cli.doctor.findings import STATUSES, Trouble
 from odradek.common.types import Address
 from odradek.protocol.messages.produce import ProduceRequest
@@ -41,7 +41,7 @@ SENT = 40
 @pytest.fixture(autouse=True)
 def on_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever these tests run in: a container has other words."""
-    monkeypatch.setattr(surroundings, "in_container", lambda: False)
+    monkeypatch.setattr(environment, "in_container", lambda: False)
 
 
 def doctor(*words: str, timeout: float = 15.0) -> tuple[int, dict[str, Any]]:
@@ -141,7 +141,7 @@ def test_a_name_that_nobody_knows() -> None:
 
 
 def test_docker_on_linux_has_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    monkeypatch.setattr(environment, "in_container", lambda: True)
     status, found = doctor("host.docker.internal:9092")
     if status == 0:
         pytest.skip("this machine knows the name")
@@ -149,7 +149,7 @@ def test_docker_on_linux_has_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_localhost_in_a_container(monkeypatch: pytest.MonkeyPatch, nobody: str) -> None:
-    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    monkeypatch.setattr(environment, "in_container", lambda: True)
     status, found = doctor(nobody)
     assert status == STATUSES[Trouble.NETWORK] == 11
     what = first(found)["what"]
@@ -255,7 +255,7 @@ def test_brokers_that_send_clients_to_localhost(
     """A client in a container, brokers that advertise localhost, as in half of all tutorials."""
     advertise(fake, lambda i: Address("localhost", 1 + i))
     port = fake.bootstrap_servers.rpartition(":")[2]
-    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    monkeypatch.setattr(environment, "in_container", lambda: True)
     # A name of this machine that isn't localhost, as the name of a service would be.
     host = socket.gethostname()
     monkeypatch.setattr("odradek.runtime.resolver.look_up", _also(host))
@@ -443,7 +443,7 @@ def test_the_page(fake: FakeCluster, nobody: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("odradek.runtime.resolver.look_up", _also(host))
     told = {f"{host}:{port}": "kafka.example:9092", "localhost:2": "localhost:9092"}
     shows("advertised", [f"{host}:{port}"], told)
-    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    monkeypatch.setattr(environment, "in_container", lambda: True)
     shows("container", [nobody], {nobody.rpartition(":")[2]: "9092"})
 
 

@@ -22,7 +22,7 @@ from tests.volume import WHOLE
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
 from odradek.admin import AclBinding, ClientQuotaEntity
 from odradek.cli.console.properties import read_client_file
-from odradek.cli.doctor import surroundings
+from odradek.cli.doctor import environment
 from odradek.cli.doctor.findings import STATUSES, Trouble
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import KafkaTimeoutError
@@ -50,7 +50,7 @@ ALICE = "User:alice"
 
 @pytest.fixture(autouse=True)
 def on_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings, "in_container", lambda: False)
+    monkeypatch.setattr(environment, "in_container", lambda: False)
 
 
 def doctor(*words: str, timeout: float = 15.0) -> tuple[int, dict[str, Any]]:
@@ -224,7 +224,7 @@ def test_a_certificate_that_ends_soon(strict: LocalCluster, settings: Settings) 
     with certificate(strict, -3, 3.5) as address:
         file = Path(settings()[1])
         config = Config(ADMIN, {**read_client_file(file, ADMIN), "bootstrap.servers": address})
-        ends = surroundings.certificates(config, [address, "127.0.0.1:1"])
+        ends = environment.certificates(config, [address, "127.0.0.1:1"])
     assert ends is not None
     assert list(ends) == [address]
     assert 3.0 < (ends[address] - time.time()) / 86400 < 3.6

@@ -21,8 +21,8 @@ from odradek.serialization import (
     SchemaRegistryClient,
     SerializationContext,
 )
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.options.source_options import BATCH, parse_options
-from odradek.spark.problems import OptionError
 from odradek.spark.sink.encoding import encoded
 from odradek.spark.sink.sink_options import parse_sink_options
 from odradek.spark.values.schema import arrow_type

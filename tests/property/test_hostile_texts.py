@@ -22,7 +22,7 @@ from odradek.api.base import Client, on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.cli.brokers.broker_api_versions import as_text
-from odradek.cli.explain.words import trouble
+from odradek.cli.explain.explanation_text import trouble
 from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import ClientBrokenError, KafkaError
 from odradek.common.events import Event, event_line

@@ -23,7 +23,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.completed_fetch import CompletedFetch
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
-from odradek.clients.consumer.hand_over import HandOver
+from odradek.clients.consumer.undelivered_records import HandOver
 from odradek.common.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -26,10 +26,10 @@ from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.simulation import SimulatedCluster
-from odradek.simulation.brokers.disturbances import answer_error
+from odradek.simulation.brokers.broker_faults import answer_error
 from odradek.simulation.brokers.injected_errors import REFUSABLE
 from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
-from odradek.simulation.faults.hostile_verbs import CODES
+from odradek.simulation.faults.response_faults import CODES
 from odradek.testing import KafkaSimulation
 
 FIRST = 20

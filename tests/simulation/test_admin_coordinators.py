@@ -21,7 +21,7 @@ from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
-from odradek.simulation.brokers.disturbances import slow_api
+from odradek.simulation.brokers.broker_faults import slow_api
 
 T0 = TopicPartition("t", 0)
 GROUPS = [f"g{n}" for n in range(8)]

@@ -17,7 +17,7 @@ from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.leave_group import API as LEAVE
 from odradek.protocol.messages.offset_commit import API as COMMIT
 from odradek.protocol.messages.sync_group import API as SYNC
-from odradek.simulation.brokers.disturbances import answer_error
+from odradek.simulation.brokers.broker_faults import answer_error
 from odradek.simulation.world.environment import ReceivedRequest
 from odradek.testing import KafkaSimulation
 

@@ -12,7 +12,7 @@ from tests.simulation.sasl_scene import PASSWORD, USER
 from odradek.api.consumer import Consumer
 from odradek.common.errors import AuthenticationError, ClusterIdMismatchError, KafkaError
 from odradek.common.errors.kafka import GroupAuthorizationError
-from odradek.simulation.brokers.disturbances import answer_error
+from odradek.simulation.brokers.broker_faults import answer_error
 from odradek.simulation.brokers.sasl_listener import SaslListener
 
 DENIED = GroupAuthorizationError.code or 0

@@ -26,7 +26,7 @@ from odradek.cli.console.consuming import (
 )
 from odradek.cli.console.formatting import RecordFormatter
 from odradek.cli.console.lines import LineParser
-from odradek.cli.console.places import log_place
+from odradek.cli.console.offset_positions import log_place
 from odradek.cli.console.producing import (
     INTERRUPTED_FLUSH,
     LOST_KEPT,

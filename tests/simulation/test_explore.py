@@ -18,10 +18,10 @@ from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.transaction_requests import TransactionRequests
 from odradek.metadata.bootstrap import Misled
 from odradek.network.cluster_connection_states import ClusterConnectionStates
-from odradek.simulation.faults.hostile_verbs import TRANSACTION_APIS
-from odradek.simulation.faults.verbs import VERBS, Fault
+from odradek.simulation.faults.fault_table import VERBS, Fault
+from odradek.simulation.faults.response_faults import TRANSACTION_APIS
+from odradek.simulation.runs.application_behaviour import BY_HAND
 from odradek.simulation.runs.explore import RunOutcome, explore, run_schedule
-from odradek.simulation.runs.habits import BY_HAND
 from odradek.simulation.runs.random_groups import GROUP_APIS
 from odradek.simulation.runs.random_ownership import RETENTION
 from odradek.simulation.runs.random_schedules import (

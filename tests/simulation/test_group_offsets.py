@@ -18,9 +18,9 @@ from odradek.spark.options.option_table import STREAM
 from odradek.spark.sink.batch_commit import commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.sink_clients import ProducerCache
+from odradek.spark.sink.sink_errors import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import parse_sink_options
-from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
 
 

@@ -12,7 +12,7 @@ from odradek.common.errors import IllegalStateError
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest
-from odradek.simulation.brokers.disturbances import slow_api
+from odradek.simulation.brokers.broker_faults import slow_api
 from odradek.simulation.world.environment import ReceivedRequest
 
 

@@ -13,7 +13,7 @@ from odradek.common.errors import CredentialsRefusedError
 from odradek.common.types import TopicPartition
 from odradek.network.connection import ASIDE_IDLE
 from odradek.simulation import SimulatedCluster
-from odradek.simulation.brokers.disturbances import release
+from odradek.simulation.brokers.broker_faults import release
 from odradek.simulation.world.environment import Verdict
 
 WAIT = 10.0

@@ -15,7 +15,7 @@ from odradek.api.admin import Admin
 from odradek.cli.frame.commands import AdminRun
 from odradek.cli.groups import exporting
 from odradek.cli.groups.exporting import LagExporter
-from odradek.cli.groups.looking import WhichGroups
+from odradek.cli.groups.lookup import WhichGroups
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.injected_errors import Injection

@@ -20,7 +20,7 @@ from odradek.common.errors.kafka import (
     RebootstrapRequiredError,
 )
 from odradek.common.events import Event
-from odradek.metadata import cluster, looked_over
+from odradek.metadata import cluster, response_comparison
 from odradek.metadata.cluster import topic_of
 from odradek.network.engine import Engine
 from odradek.protocol import packed_metadata
@@ -98,7 +98,7 @@ def test_no_step_compares_more_topics_than_a_piece_has(
         return topic_of(*arguments)
 
     monkeypatch.setattr(Engine, "step", steps)
-    for module in (cluster, looked_over):
+    for module in (cluster, response_comparison):
         monkeypatch.setattr(module, "topic_of", counts)
     producer = stage.producer()
     ask_for_all(stage, producer)

@@ -16,7 +16,7 @@ from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.events import Event
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.simulation import SimulatedCluster
-from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers import broker_faults
 
 
 class Scene(Stage):
@@ -159,7 +159,7 @@ class Limited(Stage):
 
     def __init__(self, kind: str) -> None:
         super().__init__(2, brokers=2, partitions=2)
-        disturbances.limit(self.cluster, kind)
+        broker_faults.limit(self.cluster, kind)
 
     def producer(self, **options: Any) -> Producer:
         return super().producer(linger_ms=0, **options)
@@ -170,7 +170,7 @@ class Limited(Stage):
         return [f.result(0).offset for f in sent]
 
 
-@pytest.mark.parametrize("kind", list(disturbances.LIMITED))
+@pytest.mark.parametrize("kind", list(broker_faults.LIMITED))
 def test_limited_brokers_are_written_to_and_read_alone_and_in_groups(kind: str) -> None:
     limited = Limited(kind)
     with limited.producer() as producer:
@@ -222,7 +222,7 @@ def test_a_broker_that_refuses_initproducerid_is_no_other_than_one_that_lacks_it
     limited = Limited("no KIP-848")
     unsupported = UnsupportedVersionError.code
     assert unsupported is not None
-    disturbances.answer_error(limited.cluster, "InitProducerId", unsupported, 9)
+    broker_faults.answer_error(limited.cluster, "InitProducerId", unsupported, 9)
     with limited.producer() as producer:
         assert limited.send(producer, range(2)) == [0, 0]
         assert producer._engine.events.counts["without"] == 1

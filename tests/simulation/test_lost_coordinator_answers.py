@@ -21,7 +21,7 @@ from odradek.common.errors import (
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.registry import api_name
-from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers import broker_faults
 from odradek.simulation.world.environment import ReceivedRequest
 
 VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
@@ -60,7 +60,7 @@ class Apart(Scene):
 
     def late(self, broker: int) -> None:
         """Let what is sent to a broker on its connections arrive after what is sent later."""
-        disturbances.late_packets(self.cluster, broker, LATE)
+        broker_faults.late_packets(self.cluster, broker, LATE)
 
     def epoch(self) -> tuple[int, int]:
         """Return the producer's id and epoch."""
@@ -148,13 +148,13 @@ def test_offsets_that_were_answered_late_may_be_replaced(version: int) -> None:
     scene = Apart(version)
     producer = scene.first
     before = scene.epoch()
-    disturbances.slow_api(scene.cluster, "TxnOffsetCommit", 3.0)
+    broker_faults.slow_api(scene.cluster, "TxnOffsetCommit", 3.0)
     with producer.transaction():
         with pytest.raises(KafkaTimeoutError):
             producer.send_offsets_to_transaction({P0: 10}, "g", timeout=1.0)
         with pytest.raises(IllegalStateError, match="t-0 for group 'g'"):
             producer.commit_transaction()
-        disturbances.slow_api(scene.cluster, "TxnOffsetCommit", 0)
+        broker_faults.slow_api(scene.cluster, "TxnOffsetCommit", 0)
         producer.send_offsets_to_transaction({P0: 20}, "g")
     assert (scene.epoch() > before) is (version == 2)
     assert scene.committed(P0) == [OffsetAndMetadata(20)]
@@ -169,7 +169,7 @@ def test_one_new_epoch_is_asked_for_after_a_lost_answer_only(version: int, api: 
     producer = scene.first
     before = scene.epoch()
     if api:
-        disturbances.late_requests(scene.cluster, api, LATE)
+        broker_faults.late_requests(scene.cluster, api, LATE)
     for _ in range(3):
         with producer.transaction():
             scene.send(b"1")
@@ -189,9 +189,9 @@ def test_a_late_batch_comes_into_no_later_transaction(
     """Its sequence is known, or its epoch is over: leaders accept it neither way (R-PR-1)."""
     scene = Apart(version)
     producer = scene.first
-    disturbances.late_requests(scene.cluster, "Produce", LATE)
+    broker_faults.late_requests(scene.cluster, "Produce", LATE)
     if with_end:
-        disturbances.late_requests(scene.cluster, "EndTxn", LATE)
+        broker_faults.late_requests(scene.cluster, "EndTxn", LATE)
     producer.begin_transaction()
     scene.send(b"1")
     (producer.commit_transaction if commit else producer.abort_transaction)()
@@ -211,8 +211,8 @@ def test_a_commit_that_succeeded_is_not_said_to_have_failed_for_the_lack_of_an_e
 ) -> None:
     scene = Apart(version)
     producer = scene.first
-    disturbances.late_requests(scene.cluster, "EndTxn", LATE)
-    disturbances.answer_error(scene.cluster, "InitProducerId", 90)
+    broker_faults.late_requests(scene.cluster, "EndTxn", LATE)
+    broker_faults.answer_error(scene.cluster, "InitProducerId", 90)
     with producer.transaction():
         scene.send(b"1")
     with pytest.raises(FatalTransactionError, match="took over transactional.id"):
@@ -225,7 +225,7 @@ def test_brokers_that_give_no_new_epoch_end_the_producer() -> None:
     scene.cluster.versions[InitProducerIdRequest.API_KEY] = (0, 2)
     producer = scene.producer()
     scene.first = producer
-    disturbances.late_requests(scene.cluster, "EndTxn", LATE)
+    broker_faults.late_requests(scene.cluster, "EndTxn", LATE)
     with producer.transaction():
         scene.send(b"1")
     with pytest.raises(FatalTransactionError, match=r"Kafka 2\.5 .* init_transactions\(\)"):

@@ -20,7 +20,7 @@ from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from odradek.simulation.brokers.disturbances import slow_api
+from odradek.simulation.brokers.broker_faults import slow_api
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
 BY_NAME = {OffsetCommitRequest.API_KEY: (2, 9), TxnOffsetCommitRequest.API_KEY: (0, 5)}

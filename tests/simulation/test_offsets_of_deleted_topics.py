@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.simulation.transactional import P0, Scene
 
-from odradek.simulation.brokers.disturbances import recreate_topic
+from odradek.simulation.brokers.broker_faults import recreate_topic
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -35,7 +35,7 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.protocol.registry import request_class
 from odradek.protocol.versioned_values import VALUES, VersionedValue
-from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers import broker_faults
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 KAFKA_2_3 = {
@@ -116,7 +116,7 @@ def test_below_version_9_the_position_goes_back_to_where_the_logs_part() -> None
     with scene.consumer() as consumer:
         consumer.assign([T0])
         assert scene.read(consumer, 20) == list(range(20))
-        disturbances.unclean_election(scene.cluster, "t", 0, 2)
+        broker_faults.unclean_election(scene.cluster, "t", 0, 2)
         for n in range(4, 7):
             scene.write(range(5 * n, 5 * n + 5))  # at offsets 10 to 24
         assert scene.read(consumer, 15) == list(range(20, 35))

@@ -26,7 +26,7 @@ from odradek.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpo
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.protocol.registry import request_class
-from odradek.simulation.brokers.disturbances import answer_error
+from odradek.simulation.brokers.broker_faults import answer_error
 from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 
 T0, T1 = PARTITIONS[:2]

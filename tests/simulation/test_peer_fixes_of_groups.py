@@ -23,8 +23,8 @@ from odradek.compat.confluent_kafka import KafkaException
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
+from odradek.simulation.brokers.broker_faults import answer_error, slow_api
 from odradek.simulation.brokers.broker_handlers import BY_KEY
-from odradek.simulation.brokers.disturbances import answer_error, slow_api
 from odradek.testing import KafkaSimulation
 
 T0, T1 = PARTITIONS[:2]

@@ -16,7 +16,7 @@ from odradek.common.errors import (
 from odradek.common.errors.kafka import InvalidTopicExceptionError, TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import PartitionProduceResponse
-from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers import broker_faults
 from odradek.simulation.world.trace import Trace
 
 
@@ -119,7 +119,7 @@ def test_waiting_for_a_topic_and_for_room_takes_max_block_ms_in_all() -> None:
         10, **{"buffer.memory": 20000, "max.request.size": 10000, "max.block.ms": 3000}
     )
     producer.send("t", b"0", partition=0).result(timeout=5)
-    disturbances.slow_api(cluster, "Produce", 20.0)
+    broker_faults.slow_api(cluster, "Produce", 20.0)
     for p in range(2):
         producer.send("t", bytes(9000), partition=p)
     begin = world.now

@@ -14,7 +14,7 @@ from tests.simulation.test_spark_sink_abort import Clock
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.simulation.brokers.disturbances import delete_records, slow_api
+from odradek.simulation.brokers.broker_faults import delete_records, slow_api
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import BATCH, STREAM, parse_options

@@ -17,19 +17,19 @@ from tests.volume import pairs
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.simulation.brokers.broker import SimulatedBroker
-from odradek.simulation.brokers.disturbances import (
+from odradek.simulation.brokers.broker_faults import (
     delete_records,
     limit,
     recreate_topic,
     unclean_election,
 )
+from odradek.spark.checkpoint_errors import DataLossError, NoProgressError
 from odradek.spark.driver.discovery import Doubt
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan, OffsetTracker
 from odradek.spark.options.source_options import STREAM, SourceOptions, parse_options
-from odradek.spark.problems import DataLossError, NoProgressError
-from odradek.spark.tasks.range_log import RangeLog
+from odradek.spark.tasks.range_loss import RangeLog
 from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.tasks.worker_clients import known_topic_id
 from odradek.spark.values.schema import arrow_schema, full_schema

@@ -13,9 +13,9 @@ import pytest
 from tests.simulation.test_spark_driver import Driver
 from tests.simulation.test_spark_log_changes import Query, log, wrote
 
-from odradek.simulation.brokers.disturbances import unclean_election
+from odradek.simulation.brokers.broker_faults import unclean_election
+from odradek.spark.checkpoint_errors import DataLossError, NoProgressError
 from odradek.spark.options.source_options import BATCH
-from odradek.spark.problems import DataLossError, NoProgressError
 from odradek.testing.simulated import KafkaSimulation
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}

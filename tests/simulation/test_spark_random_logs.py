@@ -22,7 +22,7 @@ from tests.volume import some
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
-from odradek.simulation.brokers.disturbances import (
+from odradek.simulation.brokers.broker_faults import (
     delete_records,
     grow_topic,
     recreate_topic,
@@ -30,9 +30,9 @@ from odradek.simulation.brokers.disturbances import (
 )
 from odradek.simulation.logs.partition_log import PartitionLog, StoredBatch
 from odradek.simulation.logs.topics import SimulatedTopic
+from odradek.spark.checkpoint_errors import DataLossError
 from odradek.spark.driver.discovery import Doubt
 from odradek.spark.driver.planning import KafkaOffsetRange
-from odradek.spark.problems import DataLossError
 from odradek.spark.tasks.worker_clients import ClientCache, known_topic_id
 from odradek.testing.simulated import KafkaSimulation
 

@@ -22,8 +22,8 @@ from odradek.common.errors.kafka import (
     TransactionalIdNotFoundError,
 )
 from odradek.simulation import World
+from odradek.spark.checkpoint_errors import MissingTopicError
 from odradek.spark.options.option_table import BATCH
-from odradek.spark.problems import MissingTopicError
 from odradek.spark.sink.batch_commit import abort_batch, commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.sink_clients import ProducerCache

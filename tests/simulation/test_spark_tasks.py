@@ -9,10 +9,10 @@ import pytest
 from tests.simulation.test_spark_sink_abort import Clock
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.brokers.disturbances import unclean_election
+from odradek.simulation.brokers.broker_faults import unclean_election
+from odradek.spark.checkpoint_errors import DataLossError
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import BATCH, parse_options
-from odradek.spark.problems import DataLossError
 from odradek.spark.tasks import reading
 from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.values.schema import arrow_schema, full_schema

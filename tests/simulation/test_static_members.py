@@ -13,7 +13,7 @@ from odradek.common.errors.kafka import TopicAuthorizationError, UnknownServerEr
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.metadata import MetadataResponseTopic
 from odradek.simulation.brokers import broker_handlers
-from odradek.simulation.brokers.disturbances import answer_error, slow_api
+from odradek.simulation.brokers.broker_faults import answer_error, slow_api
 from odradek.simulation.logs.topics import SimulatedTopic
 
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}

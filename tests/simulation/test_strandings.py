@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from odradek import KafkaError
-from odradek.simulation.brokers.disturbances import late_packets
+from odradek.simulation.brokers.broker_faults import late_packets
 from odradek.testing import KafkaSimulation
 
 

@@ -16,7 +16,7 @@ from odradek import AsyncConsumer, AsyncWorkers, ConsumerRecord
 from odradek.common.errors.kafka import OffsetMetadataTooLargeError
 from odradek.network.flow import START, Flow
 from odradek.simulation import SimulatedBroker
-from odradek.simulation.brokers.disturbances import slow_api
+from odradek.simulation.brokers.broker_faults import slow_api
 from odradek.simulation.world.environment import ReceivedRequest
 from odradek.testing import KafkaSimulation
 

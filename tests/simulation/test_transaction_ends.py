@@ -18,7 +18,7 @@ from odradek.common.errors import (
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.simulation.brokers.disturbances import late_packets
+from odradek.simulation.brokers.broker_faults import late_packets
 from odradek.simulation.world.environment import ReceivedRequest
 
 P1 = TopicPartition("t", 1)

@@ -18,7 +18,7 @@ from odradek.common.errors import (
 )
 from odradek.common.errors.topics import TopicRecreatedError
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers import broker_faults
 from odradek.simulation.world.environment import ReceivedRequest
 
 
@@ -128,7 +128,7 @@ def test_offsets_of_topics_whose_ids_are_known_go_by_id(known: bool) -> None:
     assert scene.committed(P0) == [OffsetAndMetadata(5)]
     assert versions == [6 if known else 5]
     if known:
-        disturbances.recreate_topic(scene.cluster, "t", 3)
+        broker_faults.recreate_topic(scene.cluster, "t", 3)
         producer.begin_transaction()
         with pytest.raises(TopicRecreatedError):
             producer.send_offsets_to_transaction({P0: 6}, "g", timeout=2.0)

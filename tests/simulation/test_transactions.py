@@ -31,10 +31,10 @@ from odradek.common.types import TopicPartition
 from odradek.record.columns import Row
 from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.brokers.disturbances import late_packets, late_requests
+from odradek.simulation.brokers.broker_faults import late_packets, late_requests
 from odradek.simulation.checkers.history import CallResult, History, Operation
 from odradek.simulation.checkers.history_check import Kind, check
-from odradek.simulation.faults.hostile_verbs import TRANSACTION_APIS
+from odradek.simulation.faults.response_faults import TRANSACTION_APIS
 from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.world.client_host import ClientHost
 from odradek.simulation.world.link import Mode

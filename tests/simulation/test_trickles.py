@@ -11,7 +11,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
-from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers import broker_faults
 from odradek.simulation.world.link import Mode
 
 P0 = TopicPartition("t", 0)
@@ -69,7 +69,7 @@ def test_a_consumer_reads_on_where_its_answer_trickled() -> None:
 def test_metadata_is_asked_of_another_broker_than_one_that_trickles() -> None:
     """A leader moves between healthy brokers while the one asked for metadata trickles."""
     stage = Stage(brokers=3, partitions=3)
-    disturbances.release_of_all(stage.cluster, "3.5")  # which doesn't name new leaders in errors
+    broker_faults.release_of_all(stage.cluster, "3.5")  # which doesn't name new leaders in errors
     partitions = stage.cluster.topics["t"].partitions
     took = []
     with stage.producer() as producer:
@@ -82,11 +82,11 @@ def test_metadata_is_asked_of_another_broker_than_one_that_trickles() -> None:
             stage.world.run_until(stage.world.now + 1.0)
             stage.cluster.hand_over("t", moved.index)
             assert moved.leader == new
-            disturbances.trickle(stage.cluster, EVERY, i=bad)
+            broker_faults.trickle(stage.cluster, EVERY, i=bad)
             began = stage.world.now
             producer.send("t", b"1", partition=moved.index).result(30)
             took.append(stage.world.now - began)
-            disturbances.trickle(stage.cluster, 0.0, i=bad)
+            broker_faults.trickle(stage.cluster, 0.0, i=bad)
             stage.world.run_until(stage.world.now + 5.0)
     assert max(took) < 4.0, took
 
@@ -104,7 +104,7 @@ def test_metadata_is_asked_of_a_third_broker_beside_a_silent_and_a_slow_one(
         stage.world.run_until(stage.world.now + 1.0)
         seen = events(producer)
         stage.cluster.go_silent(silent)
-        disturbances.trickle(stage.cluster, 0.0005, i=slow)
+        broker_faults.trickle(stage.cluster, 0.0005, i=slow)
         producer._engine.metadata.request("a test")
         producer._host.wake()
         stage.world.run_until(stage.world.now + 6.0)
@@ -114,7 +114,7 @@ def test_metadata_is_asked_of_a_third_broker_beside_a_silent_and_a_slow_one(
 def test_handshakes_that_trickle_end_with_their_time() -> None:
     stage = Stage(brokers=2, partitions=1)
     leader = stage.cluster.topics["t"].partitions[0].leader
-    disturbances.trickle(stage.cluster, 0.1, i=3 - leader)
+    broker_faults.trickle(stage.cluster, 0.1, i=3 - leader)
     with stage.producer() as producer:
         began = stage.world.now
         producer.send("t", b"0", partition=0).result(30)
@@ -201,7 +201,7 @@ def test_a_throttle_that_was_announced_is_no_silence(idempotent: bool) -> None:
     ) as producer:
         producer.send("t", b"warm", partition=0).result(10)
         seen = events(producer)
-        disturbances.quota(stage.cluster, 11.0)
+        broker_faults.quota(stage.cluster, 11.0)
         stage.world.change_link(latency=0.1)
         sent = []
         for n in range(8):  # a request for each, as far as they may be in flight
@@ -219,7 +219,7 @@ def test_callers_deadlines_run_while_a_throttle_lasts() -> None:
     stage = Stage(brokers=1, partitions=1)
     with stage.producer(delivery_timeout_ms=5000, request_timeout_ms=4000) as producer:
         producer.send("t", b"0", partition=0).result(10)
-        disturbances.quota(stage.cluster, 30.0)
+        broker_faults.quota(stage.cluster, 30.0)
         producer.send("t", b"1", partition=0).result(10)
         began = stage.world.now
         late = producer.send("t", b"2", partition=0)
@@ -233,8 +233,8 @@ def test_a_slow_broker_has_the_request_timeout_besides_the_throttle() -> None:
     with stage.producer(request_timeout_ms=8000) as producer:
         producer.send("t", b"0", partition=0).result(10)
         seen = events(producer)
-        disturbances.quota(stage.cluster, 5.0)
-        disturbances.slow_api(stage.cluster, "Produce", 3.0)
+        broker_faults.quota(stage.cluster, 5.0)
+        broker_faults.slow_api(stage.cluster, "Produce", 3.0)
         sent = []
         for n in range(2):
             sent.append(producer.send("t", b"%d" % n, partition=n))

@@ -12,7 +12,7 @@ import pytest
 from tests.volume import some
 
 from odradek.compat.aiokafka import AIOKafkaConsumer, TopicPartition
-from odradek.compat.aiokafka.consumer import attendant, consumer, known, subscriptions
+from odradek.compat.aiokafka.consumer import consumer, rebalance_task, subscriptions, wrapped_state
 from odradek.compat.aiokafka.errors import OffsetOutOfRangeError
 from odradek.testing import KafkaSimulation
 
@@ -67,8 +67,8 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Any:
         made.create_topic("t", partitions=3)
         for partition in range(3):
             made.produce("t", [b"%d" % n for n in range(RECORDS)], partition=partition)
-        monkeypatch.setattr(known, "time", SimpleNamespace(time=lambda: made.now))
-        for module in (attendant, consumer, known, subscriptions):
+        monkeypatch.setattr(wrapped_state, "time", SimpleNamespace(time=lambda: made.now))
+        for module in (rebalance_task, consumer, wrapped_state, subscriptions):
             monkeypatch.setattr(module, "monotonic", lambda: made.now)
         yield made
 

@@ -22,7 +22,7 @@ from odradek.api.producer import Producer
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.errors import kafka as errors
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers import broker_faults
 
 NONE = (-1, -1, -1)
 """Producer id, epoch and sequence of a batch without them."""
@@ -162,7 +162,7 @@ def test_one_in_flight_is_one_of_the_partition_also_behind_a_slow_former_leader(
         former = leader_of(cluster)
         told = iter([(REFUSED, errors.NotEnoughReplicasError.code)])
         script.rule = lambda _: next(told, None)
-        disturbances.slow_api(cluster, "Produce", 1.5, former.id)
+        broker_faults.slow_api(cluster, "Produce", 1.5, former.id)
         producer.send("t", value(0), partition=0)
         world.advance(0.1)
         cluster.move_leader("t", 0)

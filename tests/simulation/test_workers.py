@@ -29,7 +29,7 @@ from odradek import (
 )
 from odradek.clients.workers.work_options import work_function
 from odradek.errors import RegistryUnreachableError, WorkFailedError
-from odradek.simulation.brokers.disturbances import max_message_bytes
+from odradek.simulation.brokers.broker_faults import max_message_bytes
 from odradek.simulation.coordinators.committed_offsets import Committed, StoredGroupOffsets
 from odradek.testing import KafkaSimulation
 

@@ -14,7 +14,7 @@ import pytest
 from tests.volume import part
 
 from odradek import AsyncConsumer, AsyncWorkers, ConsumerRecord
-from odradek.simulation.brokers.disturbances import recreate_topic
+from odradek.simulation.brokers.broker_faults import recreate_topic
 from odradek.testing import KafkaSimulation
 
 SEEDS = int(os.environ.get("ODRADEK_WORKER_SEEDS", part(40, 2)))

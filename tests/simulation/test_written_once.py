@@ -25,7 +25,7 @@ from odradek.common.errors.kafka import (
 )
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.simulation.brokers.disturbances import slow_api
+from odradek.simulation.brokers.broker_faults import slow_api
 
 SHORT = {"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
 

@@ -16,7 +16,7 @@ from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.simulation.brokers.broker import SimulatedBroker
-from odradek.simulation.brokers.disturbances import limit, recreate_topic
+from odradek.simulation.brokers.broker_faults import limit, recreate_topic
 
 TP = TopicPartition("t", 0)
 

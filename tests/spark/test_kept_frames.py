@@ -1,6 +1,6 @@
 """A frame that is kept reads what its topic holds when it is run, as with the JVM connector.
 
-Spark plans a loaded frame once (see `odradek.spark.tasks.later_runs`): each test runs a plan again.
+Spark plans a loaded frame once (`odradek.spark.tasks.cached_plans`): each test runs a plan again.
 Frames, views and the static side of a join are compared with the JVM connector's by `test_parity`;
 through Spark Connect `guide_job` runs some.
 """

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from tests.time_limits import HANG_S
 from tests.volume import some
 
-from odradek.cli.demo import bare
+from odradek.cli.demo import minimal_demo
 from odradek.common.extras import DISTRIBUTIONS, OPTIONAL, require_extra
 
 ROOT = Path(__file__).parents[2]
@@ -154,7 +154,7 @@ def test_the_version_needs_no_extra(words: list[str]) -> None:
     "words", [["demo"], ["version"], ["demo", "--simulated", "--rows", "3"], ["--simulated"], []]
 )
 def test_all_else_is_for_the_whole_command(words: list[str]) -> None:
-    assert bare.asked(words) is None
+    assert minimal_demo.asked(words) is None
 
 
 def test_a_broken_package_is_not_reported_as_missing(

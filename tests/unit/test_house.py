@@ -350,7 +350,7 @@ def test_no_class_has_a_finalizer() -> None:
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef) and node.name == "__del__"
     ]
-    assert found == ["odradek/testing/virtual/turned_loop.py"], "that one is for tests"
+    assert found == ["odradek/testing/virtual/driven_loop.py"], "that one is for tests"
 
 
 def test_one_name_is_one_class() -> None:

@@ -15,13 +15,13 @@ OWN_TABLES = {
     # Where the name isn't a constant, it comes from a table in the same module.
     "odradek/common/public_names.py": "import_module",
     "odradek/protocol/registry.py": "import_module",
-    "odradek/clients/admin/families.py": "import_module",
+    "odradek/clients/admin/lazy_imports.py": "import_module",
     "odradek/record/kernel_sources.py": "import_module",
     "odradek/cli/__init__.py": "import_module",
     "odradek/spark/__init__.py": "import_module",
     "odradek/serialization/protobuf/files.py": "import_module",  # Google's own files
     "odradek/compat/confluent_kafka/__init__.py": "import_module",
-    "odradek/compat/under_their_names.py": "import_module",  # below one of two names
+    "odradek/compat/import_hook.py": "import_module",  # below one of two names
     "odradek/common/extras.py": "import_module",  # what its callers name, who are looked at too
 }
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 from odradek.api.admin_groups import GroupAdmin
 from odradek.api.event_producer import event_producer
 from odradek.clients.admin.admin_engine import AdminEngine
-from odradek.clients.admin.families import (
+from odradek.clients.admin.lazy_imports import (
     api_versions,
     cluster,
     configs,
@@ -22,7 +22,7 @@ from odradek.clients.admin.families import (
     reachability,
     reassignments,
 )
-from odradek.clients.admin.families import topics as topic_calls
+from odradek.clients.admin.lazy_imports import topics as topic_calls
 from odradek.common.arguments import flag
 from odradek.common.config import ADMIN, Config
 from odradek.network.host import Host

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from odradek.api.base import Client
 from odradek.clients.admin.admin_engine import AdminEngine
-from odradek.clients.admin.families import acls as acl_calls
-from odradek.clients.admin.families import transactions
-from odradek.clients.admin.families import users as user_calls
+from odradek.clients.admin.lazy_imports import acls as acl_calls
+from odradek.clients.admin.lazy_imports import transactions
+from odradek.clients.admin.lazy_imports import users as user_calls
 from odradek.common.notebooks.display import shown
 from odradek.common.types import TopicPartition
 

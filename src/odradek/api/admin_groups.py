@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.api.admin_calls import AdminCalls
-from odradek.clients.admin.families import group_offsets
-from odradek.clients.admin.families import groups as group_calls
-from odradek.clients.admin.families import offsets as offset_calls
+from odradek.clients.admin.lazy_imports import group_offsets
+from odradek.clients.admin.lazy_imports import groups as group_calls
+from odradek.clients.admin.lazy_imports import offsets as offset_calls
 
 if TYPE_CHECKING:
     from odradek.clients.admin.group_offsets import ShareGroupOffset

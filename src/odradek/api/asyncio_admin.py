@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Unpack
 from odradek.api.admin import admin_engine
 from odradek.api.asyncio_admin_groups import AsyncGroupAdmin
 from odradek.api.event_producer import event_producer
-from odradek.clients.admin.families import (
+from odradek.clients.admin.lazy_imports import (
     api_versions,
     cluster,
     configs,
@@ -23,7 +23,7 @@ from odradek.clients.admin.families import (
     reachability,
     reassignments,
 )
-from odradek.clients.admin.families import topics as topic_calls
+from odradek.clients.admin.lazy_imports import topics as topic_calls
 from odradek.common.config import ADMIN
 from odradek.runtime.hosts.host_sources import loop_host
 from odradek.runtime.properties import Settings, with_settings

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.api.asyncio_admin_calls import AsyncAdminCalls
-from odradek.clients.admin.families import group_offsets
-from odradek.clients.admin.families import groups as group_calls
-from odradek.clients.admin.families import offsets as offset_calls
+from odradek.clients.admin.lazy_imports import group_offsets
+from odradek.clients.admin.lazy_imports import groups as group_calls
+from odradek.clients.admin.lazy_imports import offsets as offset_calls
 
 if TYPE_CHECKING:
     from odradek.clients.admin.group_offsets import ShareGroupOffset

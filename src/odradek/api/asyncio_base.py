@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from odradek.api.base import E, Facade
+from odradek.clients.bootstrap_timeout import API_TIMEOUT
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.client_calls import CLOSE_TIMEOUT
-from odradek.clients.first_contact import API_TIMEOUT
 from odradek.network.flow import Flow
 from odradek.network.host import LoopHost
 from odradek.runtime.hosts.async_caller import carried_out

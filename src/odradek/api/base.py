@@ -10,10 +10,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from odradek.clients.bootstrap_timeout import API_TIMEOUT
 from odradek.clients.caller_flow import CallerFlow
 from odradek.clients.calls.client_calls import CLOSE_TIMEOUT, ClientCalls
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.first_contact import API_TIMEOUT
 from odradek.common.arguments import text
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError, first_use

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from odradek.clients.admin.coordinators import KnownCoordinators
-from odradek.clients.admin.families import group_offsets, transactions
+from odradek.clients.admin.lazy_imports import group_offsets, transactions
 from odradek.clients.producer.group_offsets import group_offsets as offsets_of
 from odradek.clients.producer.transaction_state import ONGOING, PreparedTransaction
 

@@ -40,7 +40,7 @@ COMMANDS = {
         "Send a year of flights to a cluster that fails and moves, as a demo.",
     ),
     "cluster": Command(
-        "odradek.cli.brokers.cluster_verbs",
+        "odradek.cli.brokers.cluster_commands",
         "app",
         "Describe or change a cluster; start, show and stop local brokers.",
     ),
@@ -58,10 +58,10 @@ COMMANDS = {
         "Turn clients' event logs into tables of load and outages.",
     ),
     "topics": Command(
-        "odradek.cli.topics.verbs", "app", "Topics: list, describe, create, alter, delete."
+        "odradek.cli.topics.topic_commands", "app", "Topics: list, describe, create, alter, delete."
     ),
     "partitions": Command(
-        "odradek.cli.topics.partition_verbs", "app", "Partitions: list, reassign, elect leaders."
+        "odradek.cli.topics.partition_commands", "app", "Partitions: list, reassign, elect leaders."
     ),
     "configs": Command(
         "odradek.cli.brokers.configs", "app", "Settings of topics, brokers, groups and others."

@@ -19,11 +19,11 @@ import typer
 from odradek.cli.console.properties import UsageError
 from odradek.cli.frame.results import print_error
 from odradek.common import config
+from odradek.common.options.ignored_settings import reason
 from odradek.common.options.migration_hints import CURES
 from odradek.common.options.option_aliases import ALIASES, REFUSED, dotted
 from odradek.common.options.table import GROUPS
 from odradek.common.options.values import Option
-from odradek.common.options.without_effect import reason
 from odradek.spark.options import option_table
 from odradek.spark.sink import sink_options
 

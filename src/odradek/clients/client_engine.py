@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from odradek.clients.any_broker import Brokers
-from odradek.clients.first_contact import AWAY, FIRST_CONTACT, seconds_to_reach
+from odradek.clients.bootstrap_timeout import AWAY, FIRST_CONTACT, seconds_to_reach
 from odradek.clients.missing_topics import LIST_TIME, MissingTopics, alike, like_it
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from odradek.clients.descriptions import TopicDescription
     from odradek.clients.traces import Traces
-    from odradek.metadata.denials import Denials
+    from odradek.metadata.not_leader_errors import Denials
 
 M = TypeVar("M", bound=Message)
 
@@ -173,7 +173,7 @@ class ClientEngine(Engine):
         """Tell the tracker of denied roles, which most clients never need."""
         if self._denials is None:
             try:
-                from odradek.metadata.denials import Denials
+                from odradek.metadata.not_leader_errors import Denials
             except OSError:  # out of descriptors: the next denial counts
                 return
 

@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import TypeVar, cast
 
 from odradek.clients.any_broker import AnyBrokerCall, Brokers, Sent
-from odradek.clients.refusals import is_refusal
+from odradek.clients.final_errors import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import (
     Attempt,

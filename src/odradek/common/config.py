@@ -86,7 +86,7 @@ class Config:
             raise ConfigurationError("bootstrap.servers is missing: set at least one host:port")
         self._settle()
         if ignored:
-            from odradek.common.options.without_effect import report
+            from odradek.common.options.ignored_settings import report
 
             report(client, ignored, names)
 
@@ -100,7 +100,7 @@ class Config:
             except (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError):
                 kind = type(value).__name__  # alone: whatever it is, it may be private
                 raise ArgumentError(f"{name} has an invalid value of type {kind}") from None
-        from odradek.common.options.without_effect import unknown  # most clients don't need it
+        from odradek.common.options.ignored_settings import unknown  # most clients don't need it
 
         raise unknown(name, self.client)
 
@@ -223,6 +223,6 @@ def _without_effect(client: str, names: list[str]) -> list[str]:
     others = [name for name, one in options if one is None or client not in one.clients]
     if not others:
         return others
-    from odradek.common.options.without_effect import has_effect  # most clients don't need it
+    from odradek.common.options.ignored_settings import has_effect  # most clients don't need it
 
     return [name for name in others if not has_effect(name, client)]

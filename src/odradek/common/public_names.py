@@ -47,7 +47,7 @@ MODULES: dict[str, dict[str, str]] = {
             ClusterDescription FeatureDescription FeatureUpdate FeatureVersions QuorumDescription
             QuorumReplica RaftVoterEndpoint
         """,
-        "odradek.clients.admin.cluster_questions": "ClusterClock",
+        "odradek.clients.admin.cluster_facts": "ClusterClock",
         "odradek.clients.admin.configs": "AlterConfigOp ConfigEntry ConfigResource ConfigSynonym",
         "odradek.clients.admin.examination": "Examination GroupStanding",
         "odradek.clients.admin.group_offsets": "ShareGroupOffset",
@@ -150,11 +150,11 @@ MODULES: dict[str, dict[str, str]] = {
             RecordDeserializationError RegistryAuthenticationError RegistryUnreachableError
             SchemaNotFoundError SchemaRegistryError SerializationError
         """,
-        "odradek.spark.problems": """
+        "odradek.spark.checkpoint_errors": """
             DataLossError MissingTopicError NoProgressError OptionError OutageError
             TimestampRangeError UndecodableValueError
         """,
-        "odradek.spark.sink.sink_problems": """
+        "odradek.spark.sink.sink_errors": """
             ReplayError SinkContextError SinkRowError SinkSchemaError SinkWriteError
         """,
         "odradek.spark.values.decoding": "ValueDecodeError",

@@ -4,6 +4,6 @@ A program switches by changing its imports, or by calling `install`. Each librar
 `odradek.compat.aiokafka` and `odradek.compat.confluent_kafka`.
 """
 
-from odradek.compat.under_their_names import install
+from odradek.compat.import_hook import install
 
 __all__ = ["install"]

@@ -22,8 +22,8 @@ from odradek.metadata.least_loaded_node import Candidate
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import PendingRequest, Round
 from odradek.network.connection import DATA, METADATA, PROBE, Connection
+from odradek.network.connection_policy import YOUNG
 from odradek.network.connection_state import ConnectionState
-from odradek.network.dial_policy import YOUNG
 from odradek.network.network_client import SUSPICION, NetworkClient
 from odradek.protocol.messages.metadata import MetadataRequest
 

@@ -163,7 +163,7 @@ class Cluster:
 
 
 class Ready:
-    """Topics of an answer that were compared with the snapshot before (see `looked_over`)."""
+    """Topics of an answer that were compared with the snapshot before (`response_comparison`)."""
 
     __slots__ = ("before", "changed", "leaderless", "led", "topics")
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from odradek.common.types import Address
 from odradek.network.connection import Connection
-from odradek.network.dial_policy import Whom
+from odradek.network.connection_policy import Whom
 
 
 class Action(Enum):

@@ -29,10 +29,10 @@ from odradek.metadata.cluster import (
     updated,
     with_leader,
 )
-from odradek.metadata.heard_epochs import HeardEpochs
-from odradek.metadata.looked_over import LookedOver
 from odradek.metadata.lower_epochs import LowerEpochs
 from odradek.metadata.partitions import none_lower
+from odradek.metadata.reported_epochs import HeardEpochs
+from odradek.metadata.response_comparison import LookedOver
 from odradek.network.flow import Signal
 from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from odradek.protocol.packed_metadata import PackedPartitions

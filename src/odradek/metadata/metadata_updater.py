@@ -28,13 +28,13 @@ from odradek.common.types import Address, Rng
 from odradek.metadata.bootstrap import Misled, Rebootstrap, check_cluster_id, shuffled
 from odradek.metadata.candidates import Candidates
 from odradek.metadata.cluster import Cluster, is_possible
-from odradek.metadata.late_answers import LateAnswers
+from odradek.metadata.late_responses import LateAnswers
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.refusals import Refusal, Refusals
 from odradek.metadata.round import PendingRequest, Round
 from odradek.network.connection import COORDINATOR, Connection
-from odradek.network.dial_policy import YOUNG
+from odradek.network.connection_policy import YOUNG
 from odradek.network.engine import Engine
 from odradek.network.failures import in_words
 from odradek.network.flow import START, Flow, Wait

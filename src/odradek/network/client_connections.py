@@ -22,12 +22,11 @@ from odradek.common.errors import (
 from odradek.common.options.connection import RECONNECT_BACKOFF
 from odradek.common.proxy import Proxy
 from odradek.common.types import Address, Rng
-from odradek.network.aside import Asides
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import DATA, Connection
+from odradek.network.connection_limiter import DialGovernor
+from odradek.network.connection_policy import DialPolicy
 from odradek.network.connection_state import ConnectionState
-from odradek.network.dial_governor import DialGovernor
-from odradek.network.dial_policy import DialPolicy
 from odradek.network.effects import AnyRequest, Close, OutgoingRequest, Send
 from odradek.network.engine import Engine
 from odradek.network.failures import in_words
@@ -35,6 +34,7 @@ from odradek.network.flow import Completion, Signal
 from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import judged
+from odradek.network.secondary_connections import Asides
 from odradek.protocol.message import Message
 from odradek.protocol.versioned_values import FEATURES, NEEDED
 

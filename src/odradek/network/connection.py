@@ -34,7 +34,7 @@ A PUSH takes metrics, whose receiver may be slow (KIP-714).
 Backoff is per address anyway.
 """
 SECONDARY = frozenset((ASIDE, PUSH))
-"""Purposes of connections from which nothing is concluded about their broker, see `aside`."""
+"""Purposes of connections from which nothing is concluded (see `secondary_connections`)."""
 ASIDE_IDLE = 10.0
 """Seconds for which an unused secondary connection is kept."""
 CONNECT_SUSPICION = 1.5

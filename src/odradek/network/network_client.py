@@ -22,7 +22,6 @@ from odradek.common.errors import (
 )
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
-from odradek.network.aside import PATIENCE, AsideState
 from odradek.network.client_connections import ClientConnections
 from odradek.network.connection import (
     ASIDE,
@@ -42,6 +41,7 @@ from odradek.network.flow import START, Flow
 from odradek.network.handshake import Handshake, silent_refusal
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import in_plaintext, suspect
+from odradek.network.secondary_connections import PATIENCE, AsideState
 from odradek.protocol.headers import decode_answer, peek_correlation_id
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -142,9 +142,9 @@ class NetworkClient(ClientConnections):
     def prompt(self, address: Address, now: float) -> Connection | None:
         """Return a connection for a request that shouldn't wait for a fetch that the broker holds.
 
-        That is a secondary connection (see `aside`), unless it isn't ready when the fetch ends, or
-        fails. The caller checks its cluster first, and asks on the other one if the response is an
-        error. Wait for `changed`, or until `prompt_at`, and ask again.
+        That is a secondary connection (see `secondary_connections`), unless it isn't ready when the
+        fetch ends, or fails. The caller checks its cluster first, and asks on the other one if the
+        response is an error. Wait for `changed`, or until `prompt_at`, and ask again.
         """
         if not self._holds_fetch(address):
             return self.ready(address, now)

@@ -15,7 +15,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.network.host import Host
 from odradek.runtime.hosts.host_sources import host_from_sources
-from odradek.runtime.left_open import Opened, opened
+from odradek.runtime.unclosed_clients import Opened, opened
 
 E = TypeVar("E", bound=ClientEngine)
 

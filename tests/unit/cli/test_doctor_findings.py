@@ -9,9 +9,9 @@ import pytest
 
 from odradek import Admin
 from odradek.cli.doctor.checks import checks
+from odradek.cli.doctor.environment import Surroundings, certificates, in_container
 from odradek.cli.doctor.findings import STATUSES, Finding, Seen, Trouble, findings
-from odradek.cli.doctor.surroundings import Surroundings, certificates, in_container
-from odradek.clients.admin.cluster_questions import ClusterClock
+from odradek.clients.admin.cluster_facts import ClusterClock
 from odradek.clients.admin.examination import Examination, GroupStanding
 from odradek.clients.admin.reachability import (
     AddressReach,
@@ -135,7 +135,7 @@ def test_rights_of_a_bit_field() -> None:
 
 @pytest.mark.parametrize("variable", ["container", "KUBERNETES_SERVICE_HOST"])
 def test_containers(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setattr("odradek.cli.doctor.surroundings.MARKS", (str(tmp_path / "none"),))
+    monkeypatch.setattr("odradek.cli.doctor.environment.MARKS", (str(tmp_path / "none"),))
     for name in ("container", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     assert not in_container()
@@ -143,7 +143,7 @@ def test_containers(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: An
     assert in_container()
     monkeypatch.delenv(variable)
     (tmp_path / "mark").touch()
-    monkeypatch.setattr("odradek.cli.doctor.surroundings.MARKS", (str(tmp_path / "mark"),))
+    monkeypatch.setattr("odradek.cli.doctor.environment.MARKS", (str(tmp_path / "mark"),))
     assert in_container()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.cli.explain.words import verdict
+from odradek.cli.explain.explanation_text import verdict
 from odradek.clients.admin.reachability import AddressReach, Reachability
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 

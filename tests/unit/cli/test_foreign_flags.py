@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from odradek.cli import build
 from odradek.cli.console.properties import UsageError, parse_values
-from odradek.cli.frame.words import option_changes
+from odradek.cli.frame.partition_arguments import option_changes
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from odradek.cli import build
+from odradek.common.options.ignored_settings import HARMLESS
 from odradek.common.options.table import OPTIONS
-from odradek.common.options.without_effect import HARMLESS
 
 
 def run(*words: str) -> Any:

@@ -9,9 +9,9 @@ import pytest
 
 from odradek.cli.brokers.quotas import entity, told, wanted
 from odradek.cli.console.properties import UsageError
-from odradek.cli.frame.moments import parse_moment, shown_moment
-from odradek.cli.frame.numbers_and_words import listed, one_word
+from odradek.cli.frame.argument_values import listed, one_word
 from odradek.cli.frame.passwords import read_password
+from odradek.cli.frame.timestamps import parse_moment, shown_moment
 from odradek.cli.topics.offsets import parse_time
 from odradek.cli.topics.partitions import parse_scope
 from odradek.clients.admin.users import ClientQuotaEntity

@@ -8,8 +8,8 @@ import pickle
 import pytest
 
 from odradek.clients.explain.causes import cure_of
-from odradek.clients.producer.doubt import saying
 from odradek.clients.producer.transaction_errors import abortable
+from odradek.clients.producer.uncertain_writes import saying
 from odradek.common.errors import AbortableTransactionError, AuthorizationError
 from odradek.common.errors import kafka as kafka_errors
 

@@ -29,7 +29,7 @@ from odradek.common.printable import (
     uuid_text,
 )
 from odradek.common.types import Address, TopicPartition
-from odradek.spark.problems import DataLossError
+from odradek.spark.checkpoint_errors import DataLossError
 
 HOSTILE = "\x1b]0;owned\x07\r\nINFO odradek: all is well\x9b2J\x7f\u202egnp\u2066\ud800\u2028"
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -7,8 +7,8 @@ from odradek.common.types import Address
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection
+from odradek.network.connection_policy import Whom
 from odradek.network.connection_state import ConnectionState
-from odradek.network.dial_policy import Whom
 from odradek.protocol.messages.metadata import MetadataRequest
 
 

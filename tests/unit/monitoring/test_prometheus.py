@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from odradek import Admin
-from odradek.clients.metrics.found_metrics import FoundMetrics
+from odradek.clients.metrics.metric_values import FoundMetrics
 from odradek.common.errors import ArgumentError, ClientForkedError
 from odradek.monitoring import Metrics, PrometheusCollector, prometheus_text
 

@@ -9,7 +9,7 @@ from tests.spec.world import ClusterPicture, World, parse
 from odradek.common.errors import DisconnectedError, MalformedMessageError
 from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.network.connection import COORDINATOR, DATA, LEAST_BYTES, Connection
-from odradek.network.dial_governor import MAX_PENDING
+from odradek.network.connection_limiter import MAX_PENDING
 from odradek.network.effects import IncomingResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.protocol.messages.metadata import MetadataRequest

@@ -230,7 +230,7 @@ import logging, sys, time
 from tests.unit.runtime.peers import ScriptedEngine
 from odradek.network.flow import Completion
 from odradek.runtime.hosts.thread_host import ThreadHost
-import odradek.runtime.left_open
+import odradek.runtime.unclosed_clients
 
 class Slow(logging.StreamHandler):
     def emit(self, record):

@@ -35,7 +35,7 @@ from odradek.errors import (
     SerializationError,
 )
 from odradek.runtime.hosts.in_thread import at_hand
-from odradek.runtime.rest import NoAnswerError, RestAnswer, RestServers
+from odradek.runtime.rest_client import NoAnswerError, RestAnswer, RestServers
 from odradek.serialization import (
     AvroDeserializer,
     AvroSerializer,

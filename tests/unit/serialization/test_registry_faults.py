@@ -28,7 +28,7 @@ from odradek.errors import (
     SchemaRegistryError,
     WorkFailedError,
 )
-from odradek.runtime import rest
+from odradek.runtime import rest_client
 from odradek.serialization import (
     AvroDeserializer,
     AvroSerializer,
@@ -52,7 +52,7 @@ from odradek.testing import FakeCluster
 AVRO, JSON = '"string"', '{"type": "string"}'
 VALUE = SerializationContext("t", MessageField.VALUE)
 QUICK = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 2}
-HASTE, PATIENCE = rest.RestLimits(0.06, 0.04), rest.RestLimits(30.0, 30.0)
+HASTE, PATIENCE = rest_client.RestLimits(0.06, 0.04), rest_client.RestLimits(30.0, 30.0)
 PAGE = b"<html><head><style>p {}</style><title>404</title></head><p>no <b>route</b></html>"
 MISSING = (404, {"error_code": 40403, "message": "Schema not found"})
 FAULTS: dict[str, Any] = {
@@ -563,7 +563,7 @@ def test_a_retry_after_beyond_the_deadline_ends_the_call(server: RegistryServer)
 def test_strange_answers_are_retried_for_a_while(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest, "STRANGE_S", 30.0)
+    monkeypatch.setattr(rest_client, "STRANGE_S", 30.0)
     server.wrong = [(404, b"starting"), (502, PAGE), (200, PAGE), (302, b"")]
     one = client(server.url, **{"default.api.timeout.ms": 60000})
     assert one.get_subjects() == []
@@ -717,7 +717,7 @@ def test_clear_caches_drops_parsed_references(server: RegistryServer) -> None:
 def test_a_wait_for_a_registry_is_logged(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(rest, "LOGGED_S", 0.01)
+    monkeypatch.setattr(rest_client, "LOGGED_S", 0.01)
     server.rule = lambda _: None if caplog.messages else (500, {"message": "starting"})
     one = SchemaRegistryClient({"url": server.url, **QUICK})
     one.get_subjects()
@@ -726,7 +726,7 @@ def test_a_wait_for_a_registry_is_logged(
     assert began.endswith("; the call is retried until default.api.timeout.ms")
     assert ended.startswith("schema registry: answers again after ")
     caplog.clear()
-    monkeypatch.setattr(rest, "LOGGED_S", 600.0)
+    monkeypatch.setattr(rest_client, "LOGGED_S", 600.0)
     server.rule = lambda _: None
     one.get_subjects()
     assert not caplog.messages

@@ -16,7 +16,7 @@ from odradek.common.errors import KafkaError
 from odradek.network.flow import Completion
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.faults.verbs import (
+from odradek.simulation.faults.fault_table import (
     APPLICATION,
     BOOTSTRAP_NAME,
     HOSTILE,

@@ -8,7 +8,7 @@ from tests.unit.simulation.test_broker import records
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import NO_ID
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.brokers.disturbances import recreate_topic
+from odradek.simulation.brokers.broker_faults import recreate_topic
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.coordinators.committed_offsets import Committed

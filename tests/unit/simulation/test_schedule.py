@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.volume import part
 
-from odradek.simulation.faults.verbs import ScheduleError
+from odradek.simulation.faults.fault_table import ScheduleError
 from odradek.simulation.runs.random_schedules import FAMILIES, Family, random_schedule
 from odradek.simulation.runs.schedule import (
     Schedule,

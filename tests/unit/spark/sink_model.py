@@ -28,9 +28,9 @@ from odradek.spark.sink import exactly_once
 from odradek.spark.sink.batch_commit import abort_batch, commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.sink_clients import ProducerCache
+from odradek.spark.sink.sink_errors import ReplayError
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import parse_sink_options
-from odradek.spark.sink.sink_problems import ReplayError
 from odradek.spark.sink.sink_schema import SinkColumns
 
 BATCHES = 2

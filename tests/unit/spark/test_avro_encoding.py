@@ -32,11 +32,11 @@ from odradek.serialization import (
     SchemaRegistryClient,
     SerializationContext,
 )
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.options.option_table import BATCH
-from odradek.spark.problems import OptionError
 from odradek.spark.sink.encoding import encoded
+from odradek.spark.sink.sink_errors import SinkRowError, SinkSchemaError
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
-from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
 from odradek.spark.sink.sink_schema import check_columns
 from odradek.spark.values.value_schema import value_schema
 

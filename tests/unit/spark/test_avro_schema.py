@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import StructType
 from tests.unit.spark.avro_examples import logical
 
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.values.avro_schema import avro_schema
 
 FIXED = {"type": "fixed", "name": "F", "size": 4}

@@ -26,8 +26,8 @@ from tests.unit.spark.avro_examples import (
 from tests.unit.spark.conftest import options
 from tests.volume import examples
 
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.options.value_options import parse_value_format
-from odradek.spark.problems import OptionError
 from odradek.spark.values.avro_values import AvroDecoder, AvroFormat
 from odradek.spark.values.decoding import TOGETHER, ValueDecodeError
 from odradek.spark.values.schema import arrow_schema, full_schema

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from odradek.common.types import TopicPartition
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.driver.bounds import ending_spec, starting_spec, time_in_words
 from odradek.spark.driver.offsets import EARLIEST, LATEST
 from odradek.spark.options.option_table import BATCH
-from odradek.spark.problems import OptionError
 
 
 @pytest.mark.parametrize("said", ['"earliest"', "-2", '"EARLIEST"'])

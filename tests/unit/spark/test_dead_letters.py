@@ -10,13 +10,13 @@ import pytest
 
 from odradek import Consumer, Producer, TopicPartition
 from odradek.runtime.system_clock import SystemClock
-from odradek.simulation.brokers.disturbances import max_message_bytes
+from odradek.simulation.brokers.broker_faults import max_message_bytes
+from odradek.spark.checkpoint_errors import MissingTopicError, OptionError, UndecodableValueError
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import BATCH, SourceOptions, parse_options
-from odradek.spark.problems import MissingTopicError, OptionError, UndecodableValueError
 from odradek.spark.sink import dead_letters, sink_sending
 from odradek.spark.sink.sink_clients import process_producers
-from odradek.spark.sink.sink_problems import SinkWriteError
+from odradek.spark.sink.sink_errors import SinkWriteError
 from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.tasks.task import dead_letters_of, decoders_of
 from odradek.spark.values.schema import arrow_schema, full_schema

@@ -14,8 +14,8 @@ from tests.volume import WHOLE
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors.kafka import InvalidTransactionTimeoutError
 from odradek.common.types import TopicPartition
+from odradek.spark.checkpoint_errors import MissingTopicError, OutageError
 from odradek.spark.options.option_table import STREAM
-from odradek.spark.problems import MissingTopicError, OutageError
 from odradek.spark.sink.batch_commit import BEYOND, abort_batch, commit_batch
 from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.ledger import (
@@ -30,9 +30,9 @@ from odradek.spark.sink.ledger import (
 from odradek.spark.sink.resolving import BatchState, Remedy, Resolution, resolve
 from odradek.spark.sink.sink_clients import ProducerCache
 from odradek.spark.sink.sink_driver import CONTACT_S, FENCE_S
+from odradek.spark.sink.sink_errors import ReplayError, SinkRowError, SinkWriteError
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
-from odradek.spark.sink.sink_problems import ReplayError, SinkRowError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
 
 SEEDS, PARTS = (10_000, 6) if WHOLE else (75, 3)

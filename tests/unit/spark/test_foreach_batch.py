@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.spark import write_batch
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.sink.sink_messages import QUERY_ID
 
 OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t"}

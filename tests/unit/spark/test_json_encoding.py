@@ -22,7 +22,7 @@ from odradek.serialization import (
     SchemaRegistryClient,
     SerializationContext,
 )
-from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
+from odradek.spark.sink.sink_errors import SinkRowError, SinkSchemaError
 
 VALUE = SerializationContext("t", MessageField.VALUE)
 JSON = {"valueFormat": "json"}

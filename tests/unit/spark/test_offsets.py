@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.common.types import TopicPartition
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.driver.offsets import SENTINEL, StreamOffset, parse_offset
-from odradek.spark.problems import OptionError
 
 TP = TopicPartition
 

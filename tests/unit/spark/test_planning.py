@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.common.types import TopicPartition
-from odradek.spark.driver import loss, planning, sharing
+from odradek.spark.checkpoint_errors import DataLossError, OptionError
+from odradek.spark.driver import batch_sizing, data_loss, planning
 from odradek.spark.driver.bounds import OffsetSpec
 from odradek.spark.driver.offsets import EARLIEST, LATEST, Positions, StreamOffset
 from odradek.spark.driver.planning import KafkaOffsetRange, TopicsSnapshot
-from odradek.spark.problems import DataLossError, OptionError
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 
@@ -35,7 +35,7 @@ lags = st.dictionaries(
 def test_a_limit_is_shared_out_in_proportion_to_lag(
     begins: Positions, ends: Positions, wanted: Positions
 ) -> None:
-    assert sharing.proportional_ends(10, begins, ends) == wanted
+    assert batch_sizing.proportional_ends(10, begins, ends) == wanted
 
 
 @given(lags, st.integers(1, 10**13))
@@ -44,7 +44,7 @@ def test_a_limited_batch_moves_on_and_never_passes_the_end(
 ) -> None:
     begins = {tp: begin for tp, (begin, _) in lag.items()}
     ends = {tp: begin + size for tp, (begin, size) in lag.items()}
-    found = sharing.proportional_ends(limit, begins, ends)
+    found = batch_sizing.proportional_ends(limit, begins, ends)
     moved = {tp: found[tp] - begins[tp] for tp in found}
     assert found.keys() == ends.keys()
     for tp, (_, size) in lag.items():
@@ -78,7 +78,7 @@ def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
     )
     now = TopicsSnapshot("c", {"t": "x", "u": "2"}, (A, B, TopicPartition("u", 0)))
     ends = {A: 10, B: 19, TopicPartition("u", 0): 1}
-    losses = loss.find_losses(start, now, ends, lambda tp: tp.topic != "v")
+    losses = data_loss.find_losses(start, now, ends, lambda tp: tp.topic != "v")
     assert losses.recreated == {"u": ("1", "2")}
     assert losses.gone == (C,)
     assert losses.unasked == (TopicPartition("v", 0),)
@@ -149,18 +149,22 @@ def test_times_become_offsets_or_the_end_or_an_error() -> None:
 def test_a_limit_in_bytes_takes_the_same_part_of_every_lag() -> None:
     begins, ends = {A: 0, B: 100, C: 7}, {A: 1000, B: 600, C: 7}
     sizes = {A: 10.0, B: 100.0, C: None}  # 60,000 bytes are there; C has nothing to read
-    assert sharing.ends_for_bytes(6000, begins, ends, sizes) == {A: 100, B: 150, C: 7}
-    assert sharing.ends_for_bytes(60_000, begins, ends, sizes) == ends
-    assert sharing.ends_for_bytes(1, begins, ends, sizes) == {A: 1, B: 101, C: 7}
+    assert batch_sizing.ends_for_bytes(6000, begins, ends, sizes) == {A: 100, B: 150, C: 7}
+    assert batch_sizing.ends_for_bytes(60_000, begins, ends, sizes) == ends
+    assert batch_sizing.ends_for_bytes(1, begins, ends, sizes) == {A: 1, B: 101, C: 7}
 
 
 def test_what_nobody_could_weigh_is_taken_in_small_samples_and_leaves_the_others_the_rest() -> None:
     begins, ends = {A: 0, B: 100, C: 7}, {A: 10**9, B: 10**6, C: 8}
     limit = 30 << 20
-    found = sharing.ends_for_bytes(limit, begins, ends, {A: None, B: float(1 << 10), C: 1.0})
+    found = batch_sizing.ends_for_bytes(limit, begins, ends, {A: None, B: float(1 << 10), C: 1.0})
     assert found == {A: 10, B: 100 + (20 << 10) - 1, C: 8}
-    assert sharing.ends_for_bytes(limit, begins, ends, dict.fromkeys(ends)) == {A: 10, B: 110, C: 8}
-    little = sharing.ends_for_bytes(3000, begins, ends, {A: None, B: 10.0, C: None})
+    assert batch_sizing.ends_for_bytes(limit, begins, ends, dict.fromkeys(ends)) == {
+        A: 10,
+        B: 110,
+        C: 8,
+    }
+    little = batch_sizing.ends_for_bytes(3000, begins, ends, {A: None, B: 10.0, C: None})
     assert little == {A: 1, B: 200, C: 8}
 
 
@@ -169,7 +173,9 @@ def test_parts_of_a_limit_that_do_not_add_up_to_it_are_no_error() -> None:
     for limit in range(1, 50):  # 49 times a 49th is more than the whole, as floats have it
         for sizes in (dict.fromkeys(begins), dict.fromkeys(begins) | {A: 10.0**6}):
             ends = dict.fromkeys(begins, 9)
-            assert sharing.ends_for_bytes(limit, begins, ends, sizes) == dict.fromkeys(begins, 1)
+            assert batch_sizing.ends_for_bytes(limit, begins, ends, sizes) == dict.fromkeys(
+                begins, 1
+            )
 
 
 @given(lags, st.integers(1, 10**10), st.data())
@@ -180,8 +186,8 @@ def test_a_limit_in_bytes_holds_and_every_partition_goes_on(
     ends = {tp: begin + lag for tp, (begin, lag) in given.items()}
     size = st.none() | st.floats(1.0, 10**7)
     sizes = {tp: data.draw(size) for tp in given}
-    found = sharing.ends_for_bytes(limit, begins, ends, sizes)
-    reckoned = {tp: sizes[tp] or float(sharing.UNWEIGHED_BYTES) for tp in given}
+    found = batch_sizing.ends_for_bytes(limit, begins, ends, sizes)
+    reckoned = {tp: sizes[tp] or float(batch_sizing.UNWEIGHED_BYTES) for tp in given}
     taken = {tp: found[tp] - begins[tp] for tp in given}
     # One offset of each partition is always allowed.
     assert sum((n - 1) * reckoned[tp] for tp, n in taken.items() if n > 0) <= limit * 1.000001
@@ -190,7 +196,7 @@ def test_a_limit_in_bytes_holds_and_every_partition_goes_on(
 
 
 def test_a_batch_waits_for_enough_or_long_enough() -> None:
-    pace = sharing.Pacing(least=10, longest=60.0)
+    pace = batch_sizing.Pacing(least=10, longest=60.0)
     assert not pace.holds_back({A: 0}, {A: 3}, 1000.0)  # the first of a run
     assert pace.holds_back({A: 3}, {A: 12}, 1001.0)
     assert pace.holds_back({A: 3}, {A: 12}, 1059.0)
@@ -201,4 +207,4 @@ def test_a_batch_waits_for_enough_or_long_enough() -> None:
     assert not pace.holds_back({A: 22}, {A: 22}, 1122.0)  # nothing at all: no batch comes of it
     assert pace.holds_back({A: 22}, {A: 23}, 1130.0)
     assert not pace.holds_back({A: 22}, {A: 23}, 1182.0)
-    assert not sharing.Pacing(None, 60.0).holds_back({A: 0}, {A: 1}, 0.0)
+    assert not batch_sizing.Pacing(None, 60.0).holds_back({A: 0}, {A: 1}, 0.0)

@@ -16,7 +16,7 @@ from tests.unit.spark.test_registry_values import asked as source_asked
 from tests.unit.spark.test_registry_values import decoder
 
 from odradek.serialization import ProtobufDeserializer, Schema, SchemaRegistryClient
-from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
+from odradek.spark.sink.sink_errors import SinkRowError, SinkSchemaError
 
 
 def full() -> Any:

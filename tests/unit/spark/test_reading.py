@@ -12,8 +12,13 @@ from tests.unit.spark.conftest import ID_1, ID_3, P0, options
 
 from odradek.common.errors import AuthenticationError, KafkaTimeoutError
 from odradek.common.errors.kafka import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from odradek.spark.checkpoint_errors import (
+    DataLossError,
+    NoProgressError,
+    OutageError,
+    TimestampRangeError,
+)
 from odradek.spark.driver.planning import KafkaOffsetRange
-from odradek.spark.problems import DataLossError, NoProgressError, OutageError, TimestampRangeError
 from odradek.spark.tasks import reading
 from odradek.spark.tasks.reading import Gatherer, RangeReader
 from odradek.spark.values.schema import arrow_schema, check_schema, full_schema

@@ -28,7 +28,7 @@ from odradek.serialization import (
     SchemaRegistryClient,
     SerializationContext,
 )
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.values.decoding import ValueDecodeError
 
 VALUE = SerializationContext("t", MessageField.VALUE)

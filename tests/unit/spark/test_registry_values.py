@@ -29,8 +29,8 @@ from odradek.serialization import (
     SerializationContext,
 )
 from odradek.serialization.registry import schema_cache
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.options.source_options import BATCH, SourceOptions, parse_options
-from odradek.spark.problems import OptionError
 from odradek.spark.registries import shared_client
 from odradek.spark.values.decoding import ValueDecodeError
 from odradek.spark.values.registry_avro import RegistryAvroFormat

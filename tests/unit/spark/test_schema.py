@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from odradek.record.arrow import arrow_schema as client_schema
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.values.schema import arrow_schema, check_schema, fit, full_schema
 
 HEADERS = "array<struct<key:string,value:binary>>"

@@ -11,9 +11,9 @@ from pyspark import cloudpickle
 
 from odradek.common.config import CONSUMER, Config
 from odradek.common.secret import Secret
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.driver.source import KafkaDataSource
 from odradek.spark.options.source_options import BATCH, STREAM, SourceOptions, parse_options
-from odradek.spark.problems import OptionError
 from odradek.spark.tasks.worker_clients import fingerprint
 
 PLANTED = "planted-Pa55"

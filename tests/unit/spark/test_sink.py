@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from odradek.common.errors import ConfigurationError
 from odradek.spark.driver.source import KafkaDataSource
+from odradek.spark.sink.sink_errors import SinkContextError
 from odradek.spark.sink.sink_messages import (
     BATCH_ID,
     QUERY_ID,
@@ -21,7 +22,6 @@ from odradek.spark.sink.sink_messages import (
     stream_task,
 )
 from odradek.spark.sink.sink_options import parse_sink_options
-from odradek.spark.sink.sink_problems import SinkContextError
 
 VALUE = StructType().add("value", BinaryType())
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}

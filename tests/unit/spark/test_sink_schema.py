@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import types as t
 
 from odradek.spark.options.option_table import BATCH
+from odradek.spark.sink.sink_errors import SinkRowError, SinkSchemaError
 from odradek.spark.sink.sink_options import parse_sink_options
-from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
 from odradek.spark.sink.sink_schema import SinkColumns, check_columns
 
 HEADERS = t.ArrayType(

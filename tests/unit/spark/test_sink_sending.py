@@ -10,9 +10,9 @@ import pytest
 from tests.unit.spark.memory_producer import MemoryLog, MemoryProducer, Sent
 
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.spark.problems import OutageError
+from odradek.spark.checkpoint_errors import OutageError
 from odradek.spark.sink.sink_clients import MAX_PRODUCERS, ProducerCache
-from odradek.spark.sink.sink_problems import SinkRowError, SinkWriteError
+from odradek.spark.sink.sink_errors import SinkRowError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
 from odradek.spark.sink.sink_sending import Patience, RowSender
 

@@ -16,8 +16,8 @@ from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.ledger import Marker
 from odradek.spark.sink.sink_clients import ProducerCache
+from odradek.spark.sink.sink_errors import ReplayError
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
-from odradek.spark.sink.sink_problems import ReplayError
 from odradek.spark.sink.sink_schema import SinkColumns
 
 Row = tuple[str | None, str | None]

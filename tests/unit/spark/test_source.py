@@ -19,13 +19,13 @@ from tests.time_limits import HANG_S
 from tests.unit.spark.conftest import ID_1, P0, P1
 
 import odradek.spark
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.driver import stream_source
 from odradek.spark.driver.offsets import SENTINEL, StreamOffset
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.source import KafkaDataSource
 from odradek.spark.driver.stream_source import KafkaStreamReader
 from odradek.spark.options.option_values import LONG_MAX
-from odradek.spark.problems import OptionError
 from odradek.spark.tasks.task import KafkaInputPartition
 
 VALUE = StructType().add("value", BinaryType())

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.options.option_table import STREAM
 from odradek.spark.options.source_options import parse_options
 from odradek.spark.options.topic_names import listed_names
-from odradek.spark.problems import OptionError
 from odradek.spark.sink.sink_options import parse_sink_options
 
 ADDRESS = {"kafka.bootstrap.servers": "h:1"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.options.topic_patterns import compiled
-from odradek.spark.problems import OptionError
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from tests.unit.spark.conftest import ID_1, ID_2, P0, P1, MemoryConsumer, follow
 
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
+from odradek.spark.checkpoint_errors import DataLossError, MissingTopicError, OutageError
 from odradek.spark.driver.discovery import CONFIRM_S
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import BATCH
-from odradek.spark.problems import DataLossError, MissingTopicError, OutageError
 
 WHOLE = [KafkaOffsetRange(P0, 0, 100), KafkaOffsetRange(P1, 10, 20)]
 

@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 from tests.unit.spark.conftest import ID_1, ID_2, ID_3, P0, P1, following
 
+from odradek.spark.checkpoint_errors import (
+    DataLossError,
+    MissingTopicError,
+    OptionError,
+    OutageError,
+)
 from odradek.spark.driver.byte_rates import ByteRates
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import BATCH
-from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
 
 
 def read(tracker: OffsetTracker, start: Any, end: Any) -> int:

@@ -18,8 +18,8 @@ from tests.unit.spark.test_exactly_once import (
 )
 
 from odradek.common.errors import KafkaTimeoutError
+from odradek.spark.sink.sink_errors import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_messages import SinkCommit
-from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 
 
 @pytest.mark.parametrize("slow", [0.0, 60.0])

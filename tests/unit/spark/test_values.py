@@ -12,9 +12,9 @@ import pytest
 from tests.unit.spark.conftest import P0, options
 
 from odradek.serialization.columns.column_room import LARGE
+from odradek.spark.checkpoint_errors import OptionError, UndecodableValueError
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.value_options import parse_value_format
-from odradek.spark.problems import OptionError, UndecodableValueError
 from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.values.decoding import TOGETHER, JsonDecoder, ValueDecodeError
 from odradek.spark.values.schema import arrow_schema, check_schema, full_schema

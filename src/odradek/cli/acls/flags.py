@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from odradek.cli.console.properties import refuse
-from odradek.cli.frame.numbers_and_words import one_word
+from odradek.cli.frame.argument_values import one_word
 from odradek.clients.admin.acls import ANY, AclBinding, AclBindingFilter
 
 LITERAL, PREFIXED, MATCH = "LITERAL", "PREFIXED", "MATCH"

@@ -12,11 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from odradek.cli.console.properties import refuse
+from odradek.cli.frame.argument_values import MOST_INT32, whole_number
 from odradek.cli.frame.commands import AdminRun, changes, reads
-from odradek.cli.frame.numbers_and_words import MOST_INT32, whole_number
 from odradek.cli.frame.overviews import overview
-from odradek.cli.frame.results import Result, ResultTable
-from odradek.cli.frame.words import (
+from odradek.cli.frame.partition_arguments import (
     AppendOptions,
     DeleteOptions,
     SetOptions,
@@ -24,6 +23,7 @@ from odradek.cli.frame.words import (
     changed_words,
     option_changes,
 )
+from odradek.cli.frame.results import Result, ResultTable
 from odradek.clients.admin.configs import ConfigEntry, ConfigResource
 from odradek.common.errors import KafkaError
 

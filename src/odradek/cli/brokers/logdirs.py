@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from odradek.cli.console.properties import refuse
+from odradek.cli.frame.argument_values import MOST_INT32, whole_number
 from odradek.cli.frame.commands import AdminRun, changes, reads
 from odradek.cli.frame.completion import topic_names
-from odradek.cli.frame.numbers_and_words import MOST_INT32, whole_number
 from odradek.cli.frame.overviews import overview
+from odradek.cli.frame.partition_arguments import parted, topic_partition
 from odradek.cli.frame.results import Result, ResultTable
-from odradek.cli.frame.words import parted, topic_partition
 from odradek.clients.admin.log_dirs import (
     LogDirDescription,
     ReplicaInfo,

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from odradek.cli.frame.argument_values import listed, one_word
 from odradek.cli.frame.commands import AdminRun, changes, destroys, reads
-from odradek.cli.frame.numbers_and_words import listed, one_word
 from odradek.cli.frame.overviews import overview
 from odradek.cli.frame.passwords import read_password
 from odradek.cli.frame.results import Result, ResultTable, counted

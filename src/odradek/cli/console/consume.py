@@ -41,7 +41,7 @@ from odradek.cli.console.consuming import (
 from odradek.cli.console.decoding import REGISTERED, WireFormat, decoder, registry_of
 from odradek.cli.console.format_strings import FormatString
 from odradek.cli.console.formatting import PROPERTIES, JsonFormatter, RecordFormatter
-from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, end_place, log_place
+from odradek.cli.console.offset_positions import WORDS, LogPlace, PlaceKind, end_place, log_place
 from odradek.cli.console.properties import (
     UsageError,
     line_settings,
@@ -50,7 +50,7 @@ from odradek.cli.console.properties import (
 )
 from odradek.cli.console.waiting import checked, ending, say, terminable
 from odradek.cli.frame.results import as_document
-from odradek.clients.first_contact import API_TIMEOUT, seconds_to_reach
+from odradek.clients.bootstrap_timeout import API_TIMEOUT, seconds_to_reach
 from odradek.common.config import CONSUMER
 from odradek.common.types import TopicPartition
 from odradek.serialization.registry.settings import NAMES

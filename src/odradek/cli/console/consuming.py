@@ -13,7 +13,13 @@ from typing import Protocol
 
 from odradek.api.consumer import Consumer
 from odradek.cli.console.decoding import FormatError
-from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, check_reached, offsets_at
+from odradek.cli.console.offset_positions import (
+    WORDS,
+    LogPlace,
+    PlaceKind,
+    check_reached,
+    offsets_at,
+)
 from odradek.cli.console.waiting import patiently, say
 from odradek.cli.frame.results import counted
 from odradek.clients.consumer.records import ConsumerRecord

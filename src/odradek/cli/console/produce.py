@@ -32,7 +32,7 @@ from odradek.cli.console.producing import LineProducer, run
 from odradek.cli.console.properties import line_settings, refuse, refuse_what_is_not_there
 from odradek.cli.console.waiting import checked, ending, say, terminable
 from odradek.cli.frame.results import as_document
-from odradek.clients.first_contact import BLOCK_TIMEOUT, DELIVERY_TIMEOUT, seconds_to_reach
+from odradek.clients.bootstrap_timeout import BLOCK_TIMEOUT, DELIVERY_TIMEOUT, seconds_to_reach
 from odradek.common.config import PRODUCER
 from odradek.common.errors import KafkaError
 from odradek.serialization.registry.settings import NAMES as REGISTRY

@@ -20,7 +20,7 @@ from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.cli import INTERRUPTED
-from odradek.cli.console.places import (
+from odradek.cli.console.offset_positions import (
     LogPlace,
     PlaceKind,
     check_reached,
@@ -31,10 +31,10 @@ from odradek.cli.console.places import (
 from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import ending, say, telling_of_waiting, terminable
 from odradek.cli.copy import flags
+from odradek.cli.copy.clusters import CopySide, sides
 from odradek.cli.copy.copying import CopyBooks, Copying
 from odradek.cli.copy.planning import CopiedTopics, CopyPlan, plan
 from odradek.cli.copy.report import CopyReport, in_a_sentence, summary
-from odradek.cli.copy.sides import CopySide, sides
 from odradek.cli.copy.writers import AtLeastOnceWriter, CopyWriter, TransactionalWriter
 from odradek.cli.frame.results import as_document, counted
 from odradek.common.errors import ConfigurationError, KafkaError

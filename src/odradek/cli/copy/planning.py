@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from odradek.api.admin import Admin
-from odradek.cli.copy.sides import CopySide
+from odradek.cli.copy.clusters import CopySide
 from odradek.cli.frame.results import counted
 from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.clients.admin.configs import ConfigResource

@@ -1,1 +1,1 @@
-"""A year of flights through a cluster that moves away: `command`; without extras: `bare`."""
+"""A year of flights through a cluster that moves away: `command`; without: `minimal_demo`."""

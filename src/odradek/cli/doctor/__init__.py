@@ -4,7 +4,7 @@ In: a bootstrap address, client options, topics, a group. Out: one plain sentenc
 the other problems, and every step that was checked; or all of it as JSON. Exit statuses: 0 no
 problem, 2 wrong use, one from 10 on for each kind of problem (`findings`), 130 Ctrl-C. Must not:
 write anything to a cluster, or know more than `Admin.examine` and `explain()` report, except for
-this machine itself (`surroundings`).
+this machine itself (`environment`).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from odradek.cli.console.flags import (
 from odradek.cli.console.properties import UsageError
 from odradek.cli.console.waiting import ending, perhaps_unread, say, telling_of_waiting
 from odradek.cli.doctor.checks import OK, WRONG, Check, checks
+from odradek.cli.doctor.environment import look_around
 from odradek.cli.doctor.findings import STATUSES, Finding, Seen, findings
 from odradek.cli.doctor.registry import check_registry
-from odradek.cli.doctor.surroundings import look_around
-from odradek.cli.explain.words import checked_topic
+from odradek.cli.explain.explanation_text import checked_topic
 from odradek.cli.frame.results import as_document
 from odradek.cli.frame.settings import BOOTSTRAP, COMMAND_CONFIG, PROFILE, Flags, settings
 from odradek.cli.schemas.frame import RegistryConfig, RegistryProperty, registry_client

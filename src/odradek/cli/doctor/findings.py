@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from odradek.cli.doctor.surroundings import Surroundings
+from odradek.cli.doctor.environment import Surroundings
 from odradek.cli.frame.results import counted
 from odradek.clients.admin.reachability import AddressReach, Reachability
 from odradek.clients.admin.users import ClientQuotaEntity

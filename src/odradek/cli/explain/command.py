@@ -34,7 +34,7 @@ from odradek.cli.console.flags import (
 )
 from odradek.cli.console.properties import UsageError
 from odradek.cli.console.waiting import ending, perhaps_unread, say
-from odradek.cli.explain.words import as_dict, checked_topic, trouble, verdict
+from odradek.cli.explain.explanation_text import as_dict, checked_topic, trouble, verdict
 from odradek.cli.frame.results import as_document
 from odradek.cli.frame.settings import Flags, settings
 from odradek.clients.admin.reachability import OUT_OF_REACH, PARTLY, WELL

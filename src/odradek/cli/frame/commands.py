@@ -32,7 +32,7 @@ from odradek.cli.frame.results import (
     show_found,
 )
 from odradek.cli.frame.settings import BOOTSTRAP, COMMAND_CONFIG, PROFILE, Flags, settings
-from odradek.clients.first_contact import seconds_to_reach
+from odradek.clients.bootstrap_timeout import seconds_to_reach
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import BrokerIdNotRegisteredError
 from odradek.common.printable import printable

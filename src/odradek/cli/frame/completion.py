@@ -13,8 +13,8 @@ import typer
 
 from odradek.api.admin import Admin
 from odradek.cli.console.properties import UsageError
+from odradek.cli.frame.merged_lists import told_by_brokers
 from odradek.cli.frame.settings import Flags, settings
-from odradek.cli.frame.told_by_brokers import told_by_brokers
 from odradek.common.errors import KafkaError
 
 PATIENCE = 1.5

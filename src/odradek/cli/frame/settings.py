@@ -18,7 +18,7 @@ from typing import Any
 
 from odradek.cli.console.properties import parse_words, read_client_file, refuse
 from odradek.cli.frame.profiles import Profile, profiles_file, read_profile
-from odradek.clients.first_contact import API_TIMEOUT, FIRST_CONTACT, GOVERNING
+from odradek.clients.bootstrap_timeout import API_TIMEOUT, FIRST_CONTACT, GOVERNING
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import ConfigurationError
 from odradek.common.options.option_aliases import ALIASES, dotted, sealed

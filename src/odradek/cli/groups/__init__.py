@@ -12,14 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from odradek.cli.console.properties import refuse
+from odradek.cli.frame.argument_values import listed, one_word
 from odradek.cli.frame.commands import AdminRun, destroys, reads
 from odradek.cli.frame.completion import group_ids
-from odradek.cli.frame.numbers_and_words import listed, one_word
 from odradek.cli.frame.overviews import overview
 from odradek.cli.frame.results import Result, ResultTable, counted
-from odradek.cli.groups import exporting, looking, moving, showing, watching
+from odradek.cli.groups import exporting, lookup, offset_changes, rendering, watching
 from odradek.cli.groups.endpoint import where_to_listen
-from odradek.cli.groups.looking import WhichGroups, all_consumer_groups
+from odradek.cli.groups.lookup import WhichGroups, all_consumer_groups
 from odradek.clients.admin.groups import SHARE, STATES, TYPES
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import NonEmptyGroupError, UnknownMemberIdError
@@ -65,7 +65,7 @@ def list_(
 
     Example: odradek groups list --state Stable --bootstrap-server localhost:9092
     """
-    found, silent = looking.list_groups(
+    found, silent = lookup.list_groups(
         run,
         run.left(),
         states=[one_word("--state", word, STATES) for word in state or ()],
@@ -85,8 +85,8 @@ def describe(run: AdminRun, groups: GroupsOrAll = None) -> Result:
     looks, failed = WhichGroups(groups or ()).look(run)
     shown: list[ResultTable | str] = []
     for seen in looks.values():
-        shown += [showing.headline(seen.group), showing.described(seen)]
-    document = {g: {**showing.facts(s.group), **showing.read(s)} for g, s in looks.items()}
+        shown += [rendering.headline(seen.group), rendering.described(seen)]
+    document = {g: {**rendering.facts(s.group), **rendering.read(s)} for g, s in looks.items()}
     return Result({"groups": document}, shown or [ResultTable((), (), NO_GROUPS)], failed)
 
 
@@ -97,9 +97,9 @@ def members(run: AdminRun, groups: GroupsOrAll = None) -> Result:
     Example: odradek groups members billing --bootstrap-server localhost:9092
     """
     named, silent = (groups, {}) if groups else all_consumer_groups(run)
-    found, failed = looking.describe(run, named)
-    document = {group: showing.facts(description) for group, description in found.items()}
-    return Result({"groups": document}, [showing.members(found.values())], {**failed, **silent})
+    found, failed = lookup.describe(run, named)
+    document = {group: rendering.facts(description) for group, description in found.items()}
+    return Result({"groups": document}, [rendering.members(found.values())], {**failed, **silent})
 
 
 @reads(app)
@@ -154,9 +154,9 @@ def lag(
     if watch:
         return watching.watch(run, which, interval or watching.UNTIL_NEXT, count)
     looks, failed = which.look(run)
-    shown = [showing.lags(looks.values())] if groups else []
-    shown.append(showing.sums(looks.values(), NO_GROUPS))
-    document = {g: {"state": s.group.state, **showing.read(s)} for g, s in looks.items()}
+    shown = [rendering.lags(looks.values())] if groups else []
+    shown.append(rendering.sums(looks.values(), NO_GROUPS))
+    document = {g: {"state": s.group.state, **rendering.read(s)} for g, s in looks.items()}
     return Result({"groups": document}, shown, failed)
 
 
@@ -179,7 +179,7 @@ def delete(run: AdminRun, groups: Groups) -> Result:
     """
     wanted = list(dict.fromkeys(groups))
     if run.dry_run:
-        found, failed = looking.describe(run, wanted)
+        found, failed = lookup.describe(run, wanted)
         able = [group for group, d in found.items() if not d.members]
         lines = [f"Would delete group {group}." for group in able]
         for group, d in found.items():
@@ -211,7 +211,7 @@ def remove_members(
 
     Example: odradek groups remove-members billing --instance-id worker-3 --yes
     """
-    found, failed = looking.describe(run, [group])
+    found, failed = lookup.describe(run, [group])
     if failed:
         raise failed[group]
     if found[group].type == SHARE:
@@ -239,5 +239,5 @@ def remove_members(
     return Result({**document, "members": gone}, lines, bad | refused)
 
 
-destroys(app, "delete-offsets")(moving.delete_offsets)
-destroys(app, "reset-offsets")(moving.reset_offsets)
+destroys(app, "delete-offsets")(offset_changes.delete_offsets)
+destroys(app, "reset-offsets")(offset_changes.reset_offsets)

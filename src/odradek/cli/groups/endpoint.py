@@ -17,7 +17,7 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Self
 
 from odradek.cli.console.properties import refuse
-from odradek.cli.frame.numbers_and_words import whole_number
+from odradek.cli.frame.argument_values import whole_number
 from odradek.common.errors import ConfigurationError
 
 MOST_CONNECTIONS = 16

@@ -23,10 +23,10 @@ from typing import NamedTuple
 from odradek.cli.console.waiting import in_words, say, terminable
 from odradek.cli.frame.commands import AdminRun
 from odradek.cli.frame.results import Result
-from odradek.cli.groups import showing
+from odradek.cli.groups import rendering
 from odradek.cli.groups.endpoint import MetricsEndpoint
 from odradek.cli.groups.lag_times import LogTimes
-from odradek.cli.groups.looking import Look, LookFailed, WhichGroups, offsets_at
+from odradek.cli.groups.lookup import Look, LookFailed, WhichGroups, offsets_at
 from odradek.clients.metrics.metric import Kind
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
@@ -211,10 +211,10 @@ class LagExporter:
         A service that is `told_to_end` hasn't failed, even if that measurement was incomplete.
         """
         looks = self._looks.items()
-        document = {g: {"state": s.group.state, **showing.read(s)} for g, s in looks}
+        document = {g: {"state": s.group.state, **rendering.read(s)} for g, s in looks}
         return Result(
             {"groups": document},
-            [showing.sums(self._looks.values())],
+            [rendering.sums(self._looks.values())],
             {} if told_to_end else self.failed,
         )
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from odradek.cli.console.properties import refuse
-from odradek.cli.frame.moments import parse_moment
-from odradek.cli.frame.numbers_and_words import whole_number
+from odradek.cli.frame.argument_values import whole_number
+from odradek.cli.frame.timestamps import parse_moment
 from odradek.clients.admin.offsets import OffsetSpec
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.options.durations import parse_duration

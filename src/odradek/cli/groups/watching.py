@@ -20,13 +20,13 @@ from rich.text import Text
 
 from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import in_words, say, telling_of_waiting
+from odradek.cli.frame.argument_values import whole_number
 from odradek.cli.frame.commands import AdminRun
 from odradek.cli.frame.live_view import has_pictures
-from odradek.cli.frame.numbers_and_words import whole_number
 from odradek.cli.frame.results import Result, cell, show
-from odradek.cli.groups import showing
+from odradek.cli.groups import rendering
 from odradek.cli.groups.lag import LagRow, Pace, pace
-from odradek.cli.groups.looking import Look, LookFailed, WhichGroups
+from odradek.cli.groups.lookup import Look, LookFailed, WhichGroups
 from odradek.common.errors import KafkaTimeoutError
 
 ROOM = 6
@@ -67,7 +67,7 @@ class LagWatch:
         lines = []
         for group, seen in self.looks.items():
             at_pace = self.paces[group]
-            read = showing.read(seen)
+            read = rendering.read(seen)
             document["groups"][group] = {"state": seen.group.state, "pace": at_pace, **read}
             lag, unknown = cell(read["lag"]), read["lag_unknown"]
             untold = f" ({unknown} unknown)" if unknown else ""
@@ -96,7 +96,7 @@ class LagWatch:
         return Group(*parts)
 
     def _sum(self, group: str, seen: Look) -> tuple[Any, ...]:
-        lag, at_pace = showing.read(seen)["lag"], self.paces[group]
+        lag, at_pace = rendering.read(seen)["lag"], self.paces[group]
         told = None if lag is None else f"{lag:,}"
         known = (group, seen.group.state, len(seen.group.members), told)
         if at_pace is None or lag is None:

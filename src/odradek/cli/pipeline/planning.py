@@ -25,7 +25,7 @@ from odradek.cli.pipeline.spec import (
     Sink,
     Source,
 )
-from odradek.clients.first_contact import FIRST_CONTACT
+from odradek.clients.bootstrap_timeout import FIRST_CONTACT
 from odradek.clients.missing_topics import alike, like_it
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError

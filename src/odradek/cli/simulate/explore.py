@@ -353,7 +353,7 @@ def replay(
     arguments), `topics` and `cluster`. Only `seed` and `clients` are needed.
     `--verbs` lists the verbs with their arguments.
     """
-    from odradek.simulation.faults.verbs import ScheduleError, describe
+    from odradek.simulation.faults.fault_table import ScheduleError, describe
     from odradek.simulation.runs.explore import run_schedule
     from odradek.simulation.runs.random_schedules import random_schedule
     from odradek.simulation.runs.schedule import load

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from odradek.cli.console.properties import refuse
+from odradek.cli.frame.argument_values import one_word
 from odradek.cli.frame.commands import AdminRun, reads
 from odradek.cli.frame.completion import topic_names
-from odradek.cli.frame.moments import parse_moment, shown_moment
-from odradek.cli.frame.numbers_and_words import one_word
 from odradek.cli.frame.overviews import overview
 from odradek.cli.frame.results import Result, ResultTable
+from odradek.cli.frame.timestamps import parse_moment, shown_moment
 from odradek.cli.topics.partitions import partitions_of
 from odradek.clients.admin.offsets import ISOLATION_LEVELS, SPECS, OffsetSpec
 

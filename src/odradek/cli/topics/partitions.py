@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek.cli.console.properties import refuse
+from odradek.cli.frame.argument_values import MOST_INT32, whole_number
 from odradek.cli.frame.commands import AdminRun
-from odradek.cli.frame.numbers_and_words import MOST_INT32, whole_number
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 

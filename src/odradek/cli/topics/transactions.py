@@ -11,14 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from odradek.cli.console.properties import refuse
+from odradek.cli.frame.argument_values import listed, one_word
 from odradek.cli.frame.commands import AdminRun, destroys, reads
 from odradek.cli.frame.completion import topic_names
-from odradek.cli.frame.moments import shown_moment
-from odradek.cli.frame.numbers_and_words import listed, one_word
+from odradek.cli.frame.merged_lists import told_by_brokers
 from odradek.cli.frame.overviews import overview
 from odradek.cli.frame.results import Result, ResultTable, counted
-from odradek.cli.frame.told_by_brokers import told_by_brokers
-from odradek.cli.groups.showing import partitions_by_topic
+from odradek.cli.frame.timestamps import shown_moment
+from odradek.cli.groups.rendering import partitions_by_topic
 from odradek.cli.topics.partitions import partitions_of
 from odradek.clients.admin.transactions import (
     LONGEST,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.admin.admin_arguments import topic_names
 from odradek.clients.admin.admin_call import AdminCall
-from odradek.clients.admin.cluster_questions import (
+from odradek.clients.admin.cluster_facts import (
     ClusterClock,
     cluster_clock,
     members,

@@ -13,9 +13,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from odradek.clients.bootstrap_timeout import API_TIMEOUT
 from odradek.clients.caller_flow import DUE, CallerFlow, Do, whatever_happens
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.first_contact import API_TIMEOUT
 from odradek.common.arguments import checked_timeout, function
 from odradek.common.config import Config
 from odradek.common.errors import (

@@ -12,14 +12,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from odradek.clients.bootstrap_timeout import BLOCK_TIMEOUT, DELIVERY_TIMEOUT
 from odradek.clients.caller_flow import BREATH, CallerFlow, Do
 from odradek.clients.calls.client_calls import GRACE
 from odradek.clients.calls.transaction_calls import TransactionCalls, TransactionClient
-from odradek.clients.first_contact import BLOCK_TIMEOUT, DELIVERY_TIMEOUT
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter
 from odradek.clients.producer.delivery import RowsDelivery
-from odradek.clients.producer.doubt import counted, were
 from odradek.clients.producer.partitioner import TopicLane, lane_for
 from odradek.clients.producer.producer_engine import ACKNOWLEDGEMENT, ProducerEngine
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, SentRecord
@@ -29,6 +28,7 @@ from odradek.clients.producer.record_arguments import (
     without_carried,
 )
 from odradek.clients.producer.records_without_metadata import EarlyRecord
+from odradek.clients.producer.uncertain_writes import counted, were
 from odradek.common.arguments import checked_timeout, names, topic_name
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -125,7 +125,7 @@ class ProducerCalls(TransactionCalls):
     def warm(self, topics: Collection[str] | str, timeout: float | None) -> CallerFlow[None]:
         """Prepare everything that a first record to these topics would wait for."""
         with first_use():
-            from odradek.clients.producer.warming import warm
+            from odradek.clients.producer.warm_up import warm
 
         wanted = names("topics", topics)
         what = f"connections to the leaders of {', '.join(wanted)}"

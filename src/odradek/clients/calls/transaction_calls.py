@@ -11,9 +11,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from odradek.clients.bootstrap_timeout import BLOCK_TIMEOUT
 from odradek.clients.caller_flow import CallerFlow, Do
 from odradek.clients.calls.client_calls import ClientCalls
-from odradek.clients.first_contact import BLOCK_TIMEOUT
 from odradek.clients.producer.producer_engine import TRANSACTION_END, ProducerEngine
 from odradek.common.errors import (
     AbortableTransactionError,

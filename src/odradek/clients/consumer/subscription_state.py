@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 
-from odradek.clients.consumer.hand_over import HandOver
 from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState, Place
+from odradek.clients.consumer.undelivered_records import HandOver
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.errors.topics import TopicRecreatedError, topic_id_text

@@ -29,8 +29,8 @@ from odradek.common.printable import cleaned
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection
+from odradek.network.connection_policy import When, Why, next_dial
 from odradek.network.connection_state import worded
-from odradek.network.dial_policy import When, Why, next_dial
 from odradek.record import PoolState, pool_state
 
 if TYPE_CHECKING:

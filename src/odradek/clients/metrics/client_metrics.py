@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.metrics.catalogue import OURS
-from odradek.clients.metrics.found_metrics import MS, FoundMetrics
+from odradek.clients.metrics.metric_values import MS, FoundMetrics
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from odradek.clients.metrics.catalogue import OURS
-from odradek.clients.metrics.found_metrics import MS, FoundMetrics
+from odradek.clients.metrics.metric_values import MS, FoundMetrics
 from odradek.common.sampled import largest
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.metrics.client_metrics import add_connections, add_ours
-from odradek.clients.metrics.found_metrics import FoundMetrics
 from odradek.clients.metrics.metric import Metrics
+from odradek.clients.metrics.metric_values import FoundMetrics
 from odradek.network.host import Host
 
 if TYPE_CHECKING:

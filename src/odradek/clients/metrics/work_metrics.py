@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.clients.metrics.catalogue import OURS
-from odradek.clients.metrics.found_metrics import FoundMetrics
+from odradek.clients.metrics.metric_values import FoundMetrics
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.consumer_engine import ConsumerEngine

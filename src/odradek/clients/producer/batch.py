@@ -166,8 +166,9 @@ class ProducerBatch:
         self.ordinal = 0
         """How many batches of its partition got a sequence under its identity before it."""
         self.doubtful = False
-        """An attempt before the present one may have been appended (see `doubt`). Then its sequence
-        is used up, and no other may be given to it while its identity lives (R-PR-1)."""
+        """An attempt before the present one may have been appended (see `uncertain_writes`). Then
+        its sequence is used up, and no other may be given to it while its identity lives (R-PR-1).
+        """
         self.met_topic = False
         """The attempt in doubt may have reached the topic: no broker said that it doesn't know its
         id."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from odradek.clients.error_explanations import of_batch
 from odradek.clients.producer.batch import (
     NO_OFFSET,
     NO_SEQUENCE,
@@ -27,7 +28,11 @@ from odradek.clients.producer.batch import (
 )
 from odradek.clients.producer.batch_splitting import BatchSplitter, refused, too_large
 from odradek.clients.producer.batch_timeouts import BatchTimeouts
-from odradek.clients.producer.doubt import (
+from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
+from odradek.clients.producer.produce_exchange import SentCounts
+from odradek.clients.producer.producer_id import NOBODY, SenderIdentity, quick_backoff
+from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.clients.producer.uncertain_writes import (
     counted,
     fate,
     given_up,
@@ -35,11 +40,6 @@ from odradek.clients.producer.doubt import (
     leaves_doubt,
     were,
 )
-from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
-from odradek.clients.producer.produce_exchange import SentCounts
-from odradek.clients.producer.producer_id import NOBODY, SenderIdentity, quick_backoff
-from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.clients.refusal_words import of_batch
 from odradek.common.config import Config
 from odradek.common.errors import BrokerError, KafkaError
 from odradek.common.errors.kafka import (

@@ -18,9 +18,9 @@ import logging
 from collections.abc import Mapping
 
 from odradek.clients.producer.batch import NO_SEQUENCE, Part, ProducerBatch
-from odradek.clients.producer.doubt import counted
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.clients.producer.uncertain_writes import counted
 from odradek.common.errors import KafkaError, RecordTooLargeError
 from odradek.common.events import EventLog
 from odradek.protocol.messages.produce import PartitionProduceResponse

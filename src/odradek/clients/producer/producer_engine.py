@@ -10,12 +10,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from odradek.clients.bootstrap_timeout import BLOCK_TIMEOUT, DELIVERY_TIMEOUT, FIRST_CONTACT
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts, again
-from odradek.clients.first_contact import BLOCK_TIMEOUT, DELIVERY_TIMEOUT, FIRST_CONTACT
 from odradek.clients.producer.batch import UNPLACED, FailedRecords, Placed, ProducerBatch, all_over
 from odradek.clients.producer.batch_completion import Settling
 from odradek.clients.producer.batch_timeouts import BatchTimeouts
-from odradek.clients.producer.doubt import counted, were
 from odradek.clients.producer.memory_waiters import RoomLine
 from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_queue import PartitionQueues
@@ -26,6 +25,7 @@ from odradek.clients.producer.producer_id import ProducerIdentity, SenderIdentit
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.records_without_metadata import NOWHERE, EarlyRecord, EarlyRecords
 from odradek.clients.producer.sender import Sender
+from odradek.clients.producer.uncertain_writes import counted, were
 from odradek.clients.producer.wait_reasons import WaitReasons
 from odradek.common.config import Config
 from odradek.common.errors import ClientClosedError, KafkaTimeoutError, NoBrokerAvailableError
@@ -36,7 +36,7 @@ from odradek.record import SentColumns
 
 if TYPE_CHECKING:
     from odradek.clients.producer.transaction_manager import TransactionManager
-    from odradek.clients.producer.unnoticed import UnnoticedFailures
+    from odradek.clients.producer.unobserved_failures import UnnoticedFailures
 
 
 ACKNOWLEDGEMENT, TRANSACTION_END = "the acknowledgement of", "the end of"
@@ -233,7 +233,7 @@ class ProducerEngine(ClientEngine):
         if self._failures is None:
             # Imported here: most producers have no failures.
             try:
-                from odradek.clients.producer.unnoticed import UnnoticedFailures
+                from odradek.clients.producer.unobserved_failures import UnnoticedFailures
             except (OSError, ImportError):  # no descriptor to read it with (R-TI-2)
                 return None
             self._failures = UnnoticedFailures(self, self.config["client.id"])

@@ -16,7 +16,7 @@ import math
 from typing import Protocol
 
 from odradek.clients.any_broker import AnyBrokerCall, Brokers
-from odradek.clients.refusals import is_refusal
+from odradek.clients.final_errors import is_refusal
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import AuthorizationError, KafkaError

@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable
 
 from odradek.clients.producer.batch import NO_OFFSET, FailedRecords, Part, ProducerBatch
-from odradek.clients.producer.doubt import counted, saying, were
 from odradek.clients.producer.partitioner import Partitioner, lane_for
 from odradek.clients.producer.record_accumulator import RecordAccumulator, SentRecord
 from odradek.clients.producer.sender import Sender
+from odradek.clients.producer.uncertain_writes import counted, saying, were
 from odradek.common.errors import (
     AuthorizationError,
     ClientClosedError,

@@ -19,8 +19,8 @@ from typing import ClassVar, TypeVar, cast
 from odradek.clients.any_broker import ATTEMPTS_KEPT, Brokers
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.clients.error_explanations import of_offset, of_producer_id
 from odradek.clients.producer.offset_topics import UNKNOWN, OffsetTopics
-from odradek.clients.refusal_words import of_offset, of_producer_id
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import Attempt, KafkaError
 from odradek.common.errors.kafka import (

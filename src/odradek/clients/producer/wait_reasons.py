@@ -19,8 +19,8 @@ from odradek.common.outage import number
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.metadata import Metadata
 from odradek.network.connection import DATA
+from odradek.network.connection_policy import next_dial
 from odradek.network.connection_state import worded
-from odradek.network.dial_policy import next_dial
 from odradek.network.network_client import NetworkClient
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 In: names of settings, methods and classes, as Java's client, librdkafka with confluent-kafka,
 kafka-python and aiokafka have them. Out: the cure for what isn't taken. Must not: repeat what
-`option_aliases` has, names that mean one of our options, nor `without_effect`, settings that are
+`option_aliases` has, names that mean one of our options, nor `ignored_settings`, settings that are
 accepted without effect.
 """
 

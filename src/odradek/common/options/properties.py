@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from odradek.common.options.ignored_settings import IN_FILES, has_effect
 from odradek.common.options.option_aliases import dotted
-from odradek.common.options.without_effect import IN_FILES, has_effect
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)

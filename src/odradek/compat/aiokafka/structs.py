@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from odradek.clients.consumer.records import ConsumerRecord as Record
 from odradek.compat.aiokafka.errors import KafkaError
-from odradek.compat.blanks import become, blanks, collectable
+from odradek.compat.untracked_objects import become, blanks, collectable
 
 __all__ = [
     "BrokerMetadata",

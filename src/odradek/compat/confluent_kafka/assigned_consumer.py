@@ -18,7 +18,7 @@ from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.flows import Flow
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import Message, error_message
-from odradek.compat.confluent_kafka.offset_books import OffsetBooks
+from odradek.compat.confluent_kafka.offset_tracking import OffsetBooks
 from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
 from odradek.compat.confluent_kafka.settings import Given, given
 from odradek.compat.confluent_kafka.statistics_json import tell_regularly

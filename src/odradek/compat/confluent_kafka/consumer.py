@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from odradek.common.secret import private
 from odradek.compat.clock import monotonic
-from odradek.compat.confluent_kafka import beneath
+from odradek.compat.confluent_kafka import wrapped_clients
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterQuestions
 from odradek.compat.confluent_kafka.consumer_calls import ConsumerCalls
 from odradek.compat.confluent_kafka.consumer_core import ConsumerCore
@@ -31,8 +31,8 @@ class _Core(ConsumerCore):
         super().__init__(*args, **kwargs)
         self._questions = ClusterQuestions(self._given.admin)
 
-    def _made(self) -> beneath.Consumer:
-        return beneath.Consumer(self._given.ours, messages_of)
+    def _made(self) -> wrapped_clients.Consumer:
+        return wrapped_clients.Consumer(self._given.ours, messages_of)
 
     def _now(self) -> float:
         return monotonic()

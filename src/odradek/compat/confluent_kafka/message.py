@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import odradek
-from odradek.compat.blanks import blanks, collectable
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
+from odradek.compat.untracked_objects import blanks, collectable
 
 TIMESTAMP_NOT_AVAILABLE = 0
 TIMESTAMP_CREATE_TIME = 1

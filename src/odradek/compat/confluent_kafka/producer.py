@@ -14,7 +14,6 @@ import odradek
 from odradek.common.options.values import PRODUCER
 from odradek.common.secret import private
 from odradek.compat.clock import monotonic
-from odradek.compat.confluent_kafka.beneath import Producer as PlacingProducer
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata, ClusterQuestions
 from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
@@ -35,6 +34,7 @@ from odradek.compat.confluent_kafka.topic_partition import (
     to_commit,
 )
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
+from odradek.compat.confluent_kafka.wrapped_clients import Producer as PlacingProducer
 
 PATIENCE = 0.05
 """Seconds that `flush()` waits for deliveries before it runs queued callbacks."""

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+from odradek.compat.batch_positions import Batch, Notes, Room, build_reports
 from odradek.compat.clock import monotonic_clock
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message
 from odradek.compat.confluent_kafka.settings import Given
 from odradek.compat.confluent_kafka.translated_errors import code_of
-from odradek.compat.placed import Batch, Notes, Room, build_reports
 
 DeliveryCallback = Callable[[KafkaError | None, Message], object]
 CREATE_TIME = TIMESTAMP_CREATE_TIME - 1

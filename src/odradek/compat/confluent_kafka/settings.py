@@ -20,11 +20,11 @@ from uuid import UUID
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.options.group import AnyName
+from odradek.common.options.ignored_settings import has_effect, report
 from odradek.common.options.migration_hints import CURES
 from odradek.common.options.option_aliases import ALIASES, REFUSED, RESETS, sealed
 from odradek.common.options.table import OPTIONS
 from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER, boolean, integer
-from odradek.common.options.without_effect import has_effect, report
 from odradek.common.secret import Secret, hidden
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translating

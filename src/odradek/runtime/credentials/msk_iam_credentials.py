@@ -21,7 +21,7 @@ from odradek.common.secret import Secret
 from odradek.common.types import Address
 from odradek.network.sasl.msk_iam import AwsCredentials, MskIam, bearer_token, payload, region_of
 from odradek.network.sasl.oauthbearer import Token
-from odradek.runtime.credentials.one_at_a_time import OneAtATime
+from odradek.runtime.credentials.single_flight import OneAtATime
 from odradek.runtime.locks import new_lock
 
 OPTIONS = "sasl.aws.msk.iam"

@@ -3,8 +3,8 @@
 The grants are client credentials (KIP-768) and JWT bearer (KIP-1139). In: a configuration; `fetch`
 runs in a worker thread, because it blocks. Out: a `Token`, or a `TokenError` with the server's
 error. All attempts together end before the setup timeout, so that the error is the server's and not
-"no answer in time". Must not: continue after that (`http_until` ensures it in each phase), or put a
-secret or a token into a text or a local variable that a traceback shows.
+"no answer in time". Must not: continue after that (`http_deadlines` ensures it in each phase), or
+put a secret or a token into a text or a local variable that a traceback shows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from odradek.common.secret_redaction import without_echo
 from odradek.common.types import Rng
 from odradek.network.sasl.oauthbearer import Token, end_of_jwt
 from odradek.runtime.credentials.allowed_sources import shown
-from odradek.runtime.credentials.http_until import Until, opener
+from odradek.runtime.credentials.http_deadlines import Until, opener
 from odradek.runtime.resolver import Resolver
 from odradek.runtime.system_clock import SystemClock
 

@@ -40,8 +40,8 @@ from odradek.runtime.credentials.oidc import (
     from_file,
     token_of,
 )
-from odradek.runtime.credentials.one_at_a_time import OneAtATime
 from odradek.runtime.credentials.provider_loop import result_in
+from odradek.runtime.credentials.single_flight import OneAtATime
 from odradek.runtime.tls.tls_context import https_source
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from odradek.common.types import Lock, Rng
 from odradek.network.effects import Call, Close, Effect, Open, Resolve, Send
 from odradek.network.host import EngineInputs
 from odradek.runtime.fork import ForkGuard
+from odradek.runtime.hosts.external_results import Outsiders
 from odradek.runtime.hosts.host_sockets import HostSockets
 from odradek.runtime.hosts.interrupt import from_outside
-from odradek.runtime.hosts.outsiders import Outsiders
 from odradek.runtime.locks import new_lock
 from odradek.runtime.resolver import Answer, Resolver, is_numeric
 from odradek.runtime.system_clock import wall_clock

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ConfigurationError
-from odradek.serialization.avro.guarded import guarded
 from odradek.serialization.avro.parsing import parsed_avro
 from odradek.serialization.avro.reading import is_bytes
 from odradek.serialization.avro.rows import AvroRows
+from odradek.serialization.avro.safe_schemas import guarded
 from odradek.serialization.avro.serializers import AvroSerializer, given_schema
 from odradek.serialization.avro.types import arrow_type
 from odradek.serialization.columns.converted_column import (

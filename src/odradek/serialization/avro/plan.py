@@ -13,7 +13,7 @@ from array import array
 from typing import Any
 
 from odradek.record.column_program import NONE, UUID_TEXT, Keeping, Number, Op
-from odradek.serialization.avro.guarded import LARGEST_DECIMAL128
+from odradek.serialization.avro.safe_schemas import LARGEST_DECIMAL128
 from odradek.serialization.avro.types import DEEPEST
 from odradek.serialization.columns.column_layout import Columns, PlannedColumn, UnplannedError, kept
 from odradek.serialization.schema_limits import named_types

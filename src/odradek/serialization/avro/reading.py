@@ -10,8 +10,8 @@ import io
 from collections.abc import Collection
 from typing import Any
 
-from odradek.serialization.avro.guarded import guarded
-from odradek.serialization.avro.walk import NO_BRANCH, Walk
+from odradek.serialization.avro.depth_check import NO_BRANCH, Walk
+from odradek.serialization.avro.safe_schemas import guarded
 from odradek.serialization.errors import DeserializationError
 from odradek.serialization.extras import fastavro
 from odradek.serialization.registry.schema_cache import kept
@@ -44,7 +44,7 @@ class AvroReading:
     """Reads values of any number of schemas; each schema is analysed once."""
 
     def __init__(self, texts: Collection[str] = ()) -> None:
-        """Read the logical types in `texts` as strings; see `guarded`."""
+        """Read the logical types in `texts` as strings; see `safe_schemas`."""
         self._read, self._texts = fastavro().schemaless_reader, texts
         self._wanted: dict[int, tuple[Any, Any]] = {}
         """By the identity of a reader schema, which is kept with it: what fastavro gets instead."""

@@ -13,9 +13,9 @@ from typing import Any
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import private
-from odradek.serialization.avro.guarded import guarded
 from odradek.serialization.avro.parsing import parsed_avro
 from odradek.serialization.avro.reading import AvroReading, is_bytes
+from odradek.serialization.avro.safe_schemas import guarded
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import SchemaRegistryError, SerializationError
 from odradek.serialization.extras import fastavro

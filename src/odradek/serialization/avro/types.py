@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from odradek.serialization.avro.guarded import LARGEST_DECIMAL128
 from odradek.serialization.avro.parsing import BASE_TYPES
+from odradek.serialization.avro.safe_schemas import LARGEST_DECIMAL128
 from odradek.serialization.errors import InvalidSchemaError
 from odradek.serialization.schema_limits import MOST_DIGITS, AvroLimits, named_types
 

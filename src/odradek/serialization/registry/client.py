@@ -24,7 +24,7 @@ from odradek.common.printable import shell_quoted
 from odradek.common.secret import private
 from odradek.common.shared_deadline import one_patience
 from odradek.runtime.fork import ForkSwitch
-from odradek.runtime.rest import (
+from odradek.runtime.rest_client import (
     NoAnswerError,
     NoCredentialsError,
     RestAnswer,

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.credentials.allowed_sources import allowed_server, shown
-from odradek.runtime.rest import NoCredentialsError
+from odradek.runtime.rest_client import NoCredentialsError
 
 URL = "schema.registry.url"
 SYNONYMS = {"url": URL}

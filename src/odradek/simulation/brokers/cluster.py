@@ -58,7 +58,7 @@ class SimulatedCluster(ClusterState):
         """Whether another cluster has replaced it: its brokers don't start again."""
         self.observers: list[Observer] = []
         """Called for every request that is handled, except ApiVersions."""
-        self.deleted: list[SimulatedTopic] = []  # by faults; see `disturbances`
+        self.deleted: list[SimulatedTopic] = []  # by faults; see `broker_faults`
         self.injected: set[int] = set()  # error codes that a schedule injected
         self._black_holes: list[Address] = []
         ids = range(first_id, first_id + brokers)

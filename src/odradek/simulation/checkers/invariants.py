@@ -19,8 +19,8 @@ from odradek.common.events import Event, EventLog
 from odradek.common.types import TopicPartition
 from odradek.network.connection import SECONDARY
 from odradek.network.network_client import SUSPICION
+from odradek.simulation.brokers.broker_faults import disturbed, lost_values
 from odradek.simulation.brokers.cluster import SimulatedCluster
-from odradek.simulation.brokers.disturbances import disturbed, lost_values
 from odradek.simulation.checkers.history import History
 from odradek.simulation.world.world import World
 

@@ -51,7 +51,7 @@ class Stage:
     bystanders: list[SimulatedCluster] = field(default_factory=list)
     """Other clusters, to which connections may be misrouted."""
     members: dict[str, Any] = field(default_factory=dict)
-    """The members of a group by name, for `application_verbs`."""
+    """The members of a group by name, for `application_faults`."""
     quiet_until: float = 0.0
     """No records are written to the topics of a group before this time."""
     hits: Counter[str] = field(default_factory=Counter)

@@ -31,8 +31,8 @@ from odradek.metadata.metadata_updater import MetadataUpdater
 from odradek.metadata.round import PendingRequest
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import Connection
-from odradek.network.dial_governor import DialGovernor
-from odradek.network.dial_policy import DialPolicy
+from odradek.network.connection_limiter import DialGovernor
+from odradek.network.connection_policy import DialPolicy
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.network_client import NetworkClient

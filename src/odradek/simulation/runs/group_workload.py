@@ -21,14 +21,14 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import NO_ID
 from odradek.network.flow import Flow
+from odradek.simulation.checkers.auto_commit_checkers import OwnCommits
 from odradek.simulation.checkers.call_checkers import check_limits
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.history import CallKind, CallResult, Operation
 from odradek.simulation.checkers.invariants import Checkers, Violation
-from odradek.simulation.checkers.own_commits import OwnCommits
-from odradek.simulation.faults.verbs import Stage
+from odradek.simulation.faults.fault_table import Stage
+from odradek.simulation.runs.application_behaviour import COMMIT_TIMEOUT, HASTY, Habits
 from odradek.simulation.runs.caller import Caller
-from odradek.simulation.runs.habits import COMMIT_TIMEOUT, HASTY, Habits
 from odradek.simulation.runs.record_workload import ReadingDriver
 from odradek.simulation.runs.schedule import ScheduledClient
 from odradek.simulation.runs.workload import TOPIC

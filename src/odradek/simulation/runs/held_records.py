@@ -20,9 +20,9 @@ from odradek.common.errors import CommitFailedError, IllegalStateError, KafkaErr
 from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.invariants import Violation
+from odradek.simulation.runs.application_behaviour import COMMIT_TIMEOUT
 from odradek.simulation.runs.caller import pause
 from odradek.simulation.runs.group_workload import MemberDriver
-from odradek.simulation.runs.habits import COMMIT_TIMEOUT
 
 PARTS = 3
 """Maximum number of parts in which the records of a poll are processed; each part is committed."""

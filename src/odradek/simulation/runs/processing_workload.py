@@ -20,7 +20,7 @@ from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.history import CallResult, Operation
 from odradek.simulation.checkers.invariants import Checkers
-from odradek.simulation.faults.verbs import Stage
+from odradek.simulation.faults.fault_table import Stage
 from odradek.simulation.runs.caller import Caller, pause
 from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.schedule import GROUP_ID, TOPIC, ScheduledClient

@@ -1,7 +1,7 @@
 """Draw random schedules of groups: of members, or of processors (read, process, write).
 
 In: a seed. Out: a `Schedule`. Both protocols, each assignor, static members, several topics; faults
-of applications (`application_verbs`) and of brokers, and hostile ones in the APIs of groups and
+of applications (`application_faults`) and of brokers, and hostile ones in the APIs of groups and
 transactions. Faults in which no result can be right are left out: truncated logs, other clusters,
 releases without the group's protocol. Must not run anything.
 """
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from odradek.simulation.faults.hostile_verbs import TRANSACTION_APIS, late_transaction_requests
-from odradek.simulation.faults.verbs import APPLICATION, HOSTILE, PLAIN, Fault, Verb, draw
+from odradek.simulation.faults.fault_table import APPLICATION, HOSTILE, PLAIN, Fault, Verb, draw
+from odradek.simulation.faults.response_faults import TRANSACTION_APIS, late_transaction_requests
 from odradek.simulation.runs.random_identities import with_identities
 from odradek.simulation.runs.random_ownership import with_ownership
 from odradek.simulation.runs.sasl_runs import random_session

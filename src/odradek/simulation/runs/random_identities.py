@@ -12,8 +12,8 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from odradek.simulation.faults.verbs import Fault
-from odradek.simulation.runs.habits import BY_HAND
+from odradek.simulation.faults.fault_table import Fault
+from odradek.simulation.runs.application_behaviour import BY_HAND
 from odradek.simulation.runs.schedule import PROCESSOR, TOPIC, Schedule, ScheduledClient
 from odradek.simulation.world.virtual_time import derived_rng
 

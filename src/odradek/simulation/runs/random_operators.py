@@ -12,7 +12,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from odradek.simulation.faults.verbs import PLAIN, Fault, draw
+from odradek.simulation.faults.fault_table import PLAIN, Fault, draw
 from odradek.simulation.runs.random_groups import BROKERS
 from odradek.simulation.runs.sasl_runs import random_session
 from odradek.simulation.runs.schedule import OPERATOR, Schedule, ScheduledClient

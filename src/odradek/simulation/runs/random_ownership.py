@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from odradek.simulation.faults.verbs import APPLICATION, Fault
+from odradek.simulation.faults.fault_table import APPLICATION, Fault
 from odradek.simulation.runs.schedule import TOPIC, Schedule, ScheduledClient
 from odradek.simulation.world.virtual_time import derived_rng
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
-from odradek.simulation.faults.hostile_verbs import late_transaction_requests
-from odradek.simulation.faults.misled_verbs import OLDER
-from odradek.simulation.faults.verbs import HOSTILE, MISLED, NOWHERE, SHORT, Fault, draw
+from odradek.simulation.faults.fault_table import HOSTILE, MISLED, NOWHERE, SHORT, Fault, draw
+from odradek.simulation.faults.misrouting_faults import OLDER
+from odradek.simulation.faults.response_faults import late_transaction_requests
 from odradek.simulation.runs.random_groups import random_group
 from odradek.simulation.runs.random_operators import random_operators
 from odradek.simulation.runs.sasl_runs import random_session

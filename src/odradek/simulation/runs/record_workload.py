@@ -20,8 +20,8 @@ from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START
+from odradek.simulation.brokers.broker_faults import disturbed, size
 from odradek.simulation.brokers.cluster import SimulatedCluster
-from odradek.simulation.brokers.disturbances import disturbed, size
 from odradek.simulation.checkers.call_checkers import check_limits
 from odradek.simulation.checkers.history import CallKind, CallResult, Operation
 from odradek.simulation.checkers.invariants import (

@@ -15,13 +15,13 @@ from typing import Any
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
+from odradek.simulation.brokers.broker_faults import disturbed, release_of_all
 from odradek.simulation.brokers.cluster import SimulatedCluster
-from odradek.simulation.brokers.disturbances import disturbed, release_of_all
 from odradek.simulation.checkers.call_checkers import Complaints, listening
 from odradek.simulation.checkers.history import CallKind, CallResult, History
 from odradek.simulation.checkers.history_check import Anomaly, check
 from odradek.simulation.checkers.invariants import Checkers, Violation
-from odradek.simulation.faults.verbs import Stage, heal, plan
+from odradek.simulation.faults.fault_table import Stage, heal, plan
 from odradek.simulation.logs.partition_log import check_batch
 from odradek.simulation.logs.topics import SimulatedPartition
 from odradek.simulation.runs.operator_workload import OperatorDriver

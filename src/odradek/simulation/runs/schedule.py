@@ -26,16 +26,16 @@ from typing import Any, get_args
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import KafkaError
-from odradek.simulation.brokers.disturbances import RELEASES
+from odradek.simulation.brokers.broker_faults import RELEASES
 from odradek.simulation.faults.fault_arguments import TOPIC as TOPIC
-from odradek.simulation.faults.verbs import (
+from odradek.simulation.faults.fault_table import (
     BOOTSTRAP_NAME,
     Fault,
     ScheduleError,
     Scope,
     check,
 )
-from odradek.simulation.runs.habits import complaint
+from odradek.simulation.runs.application_behaviour import complaint
 from odradek.simulation.world.link import LinkProfile, Mode
 
 FORMAT = 1

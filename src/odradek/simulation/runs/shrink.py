@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from odradek.common.errors import ConfigurationError
-from odradek.simulation.faults.verbs import VERBS, Fault
+from odradek.simulation.faults.fault_table import VERBS, Fault
 from odradek.simulation.runs.schedule import Schedule, ScheduledClient, settings
 from odradek.simulation.world.link import LinkProfile
 

@@ -28,13 +28,13 @@ from odradek.common.errors import (
 from odradek.common.errors.kafka import UnsupportedVersionError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.simulation.brokers.broker_faults import disturbed, lost_values
 from odradek.simulation.brokers.cluster import SimulatedCluster
-from odradek.simulation.brokers.disturbances import disturbed, lost_values
 from odradek.simulation.checkers.history import CallResult, Operation, Write
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.coordinators.committed_offsets import Committed
+from odradek.simulation.runs.application_behaviour import Habits
 from odradek.simulation.runs.caller import pause
-from odradek.simulation.runs.habits import Habits
 from odradek.simulation.runs.record_workload import WritingDriver
 from odradek.simulation.runs.workload import TOPIC
 

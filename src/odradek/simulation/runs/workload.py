@@ -26,7 +26,7 @@ from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.checkers.call_checkers import CallsEnd, check_limits, check_sound
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.checkers.wire_checkers import Wire
-from odradek.simulation.faults.verbs import Stage
+from odradek.simulation.faults.fault_table import Stage
 from odradek.simulation.runs.caller import Caller
 from odradek.simulation.runs.sasl_runs import mechanism
 from odradek.simulation.runs.schedule import PATIENCE, ScheduledClient, settings

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class KafkaBatchReader(DataSourceReader):
     """Reads a range of offsets of every partition, fixed when the query is planned.
 
-    Spark plans a loaded frame once and may run the plan several times; `later_runs` decides what
+    Spark plans a loaded frame once and may run the plan several times; `cached_plans` decides what
     later runs read.
     """
 

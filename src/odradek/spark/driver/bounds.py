@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from odradek.common.types import TopicPartition
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.driver.offsets import EARLIEST, LATEST, Positions, is_own, positions_from_json
 from odradek.spark.options.option_values import choice, json_object, whole
-from odradek.spark.problems import OptionError
 
 logger = logging.getLogger("odradek.spark")
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.contact import Clients
+from odradek.spark.driver.cluster_client import Clients
 from odradek.spark.driver.offsets import Positions
 from odradek.spark.tasks.worker_clients import Clock
 

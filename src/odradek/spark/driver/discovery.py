@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.contact import Contact
+from odradek.spark.driver.cluster_client import Contact
 from odradek.spark.driver.planning import TopicsSnapshot
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.options.topic_patterns import compiled

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 from odradek.api.log_ends import KnownEpoch, LogEnds
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.agreement import DisagreementError, check_agreement
-from odradek.spark.driver.contact import Contact
+from odradek.spark.driver.cluster_client import Contact
 from odradek.spark.driver.discovery import Discovery, Doubt
+from odradek.spark.driver.loss_confirmation import DisagreementError, check_agreement
 from odradek.spark.driver.offsets import Positions, StreamOffset
 from odradek.spark.driver.planning import TopicsSnapshot
 from odradek.spark.options.source_options import SourceOptions

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from odradek.common.arguments import INT32_MAX
 from odradek.common.types import TopicPartition
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 
 VERSION = 1
 LATEST, EARLIEST = -1, -2

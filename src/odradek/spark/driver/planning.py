@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from odradek.common.types import TopicPartition
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.driver.bounds import OffsetSpec, time_in_words
 from odradek.spark.driver.offsets import EARLIEST, LATEST, Positions, StreamOffset
-from odradek.spark.problems import OptionError
 
 NAMED = 10
 """How many partitions an error lists."""

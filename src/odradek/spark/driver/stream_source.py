@@ -21,12 +21,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from odradek.runtime.system_clock import SystemClock
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.driver.group_progress import GroupProgress, make_committer
 from odradek.spark.driver.offsets import SENTINEL, parse_offset
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.option_values import LONG_MAX
 from odradek.spark.options.source_options import SourceOptions
-from odradek.spark.problems import OptionError
 from odradek.spark.tasks.task import input_partitions, read_partition
 from odradek.spark.tasks.worker_clients import process_clients
 from odradek.spark.values.schema import check_schema

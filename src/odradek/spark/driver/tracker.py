@@ -3,7 +3,7 @@
 In: offsets that Spark journalled. Out: the next end, and the ranges between two offsets. Waits
 during outages up to a tolerance, and detects a different cluster, recreated topics and lost
 records. Must not: read records or know Spark's classes; `stream_source` and `source` wrap it. It
-accesses the cluster through `contact`, which creates a client at the first call.
+accesses the cluster through `cluster_client`, which creates a client at the first call.
 
 One batch: `latest(start)` → [Spark journals] → `plan(start, end)` → tasks. All data of a batch that
 can't be derived from the two offsets is in the second one (see `offsets`), so a replay of a
@@ -24,17 +24,22 @@ from odradek.clients.missing_topics import alike, like_it
 from odradek.common.config import parse_address
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
-from odradek.spark.driver import loss, planning, sharing
+from odradek.spark.checkpoint_errors import (
+    DataLossError,
+    MissingTopicError,
+    OptionError,
+    OutageError,
+)
+from odradek.spark.driver import batch_sizing, data_loss, planning
 from odradek.spark.driver.bounds import OffsetSpec
 from odradek.spark.driver.byte_rates import ByteRates
-from odradek.spark.driver.contact import Clients, Contact, StillOutError
+from odradek.spark.driver.cluster_client import Clients, Contact, StillOutError
 from odradek.spark.driver.discovery import Discovery, Doubt
 from odradek.spark.driver.log_view import LogView, OtherTopicError, PartitionEnds, is_from
 from odradek.spark.driver.offsets import Positions, StreamOffset, parse_offset
 from odradek.spark.driver.planning import KafkaOffsetRange, TopicsSnapshot
 from odradek.spark.driver.splitting import split
 from odradek.spark.options.source_options import SourceOptions
-from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
 from odradek.spark.tasks.worker_clients import Clock, Hint, topic_ids
 
 if TYPE_CHECKING:
@@ -71,7 +76,9 @@ class OffsetTracker:
         self._discovery = Discovery(options, self._contact, clock, self._check_cluster)
         self._logs = LogView(options, self._contact, self._discovery, clock)
         self._rates = ByteRates(clients, clock)
-        self._pacing = sharing.Pacing(options.min_offsets_per_trigger, options.max_trigger_delay)
+        self._pacing = batch_sizing.Pacing(
+            options.min_offsets_per_trigger, options.max_trigger_delay
+        )
         self._freezing = False
         self._frozen: PartitionEnds | None = None
         self._initial: dict[TopicPartition, int] | None = None
@@ -228,7 +235,7 @@ class OffsetTracker:
         self,
         start: StreamOffset | None,
         view: PartitionEnds,
-        losses: loss.Losses,
+        losses: data_loss.Losses,
         everything: bool,
         until: float | None,
     ) -> StreamOffset | None:
@@ -267,13 +274,13 @@ class OffsetTracker:
         """Where the batch ends by maxOffsetsPerTrigger and maxBytesPerTrigger."""
         found = view.ends
         if self._options.max_offsets_per_trigger is not None:
-            found = sharing.proportional_ends(
+            found = batch_sizing.proportional_ends(
                 self._options.max_offsets_per_trigger, begins, view.ends
             )
         if self._options.max_bytes_per_trigger is not None:
             config = self._options.sample_config(view.topics.cluster)
             weighed = self._rates.weigh(config, begins, view.ends)
-            light = sharing.ends_for_bytes(
+            light = batch_sizing.ends_for_bytes(
                 self._options.max_bytes_per_trigger, weighed.starts, view.ends, weighed.sizes
             )
             found = {tp: min(end, light[tp]) for tp, end in found.items()}
@@ -283,7 +290,7 @@ class OffsetTracker:
         self,
         start: StreamOffset,
         topics: TopicsSnapshot,
-        losses: loss.Losses,
+        losses: data_loss.Losses,
         until: float | None,
     ) -> dict[TopicPartition, int]:
         """Return the first offsets of partitions that are new or must be read again."""
@@ -293,7 +300,9 @@ class OffsetTracker:
             if tp not in start.positions or tp.topic in losses.recreated or tp in losses.older
         ]
         found = self._logs.beginnings(wanted, topics, until)
-        self._lose(loss.headless(found, [*losses.recreated, *(tp.topic for tp in losses.older)]))
+        self._lose(
+            data_loss.headless(found, [*losses.recreated, *(tp.topic for tp in losses.older)])
+        )
         return found | {tp: begin for tp, (_, begin) in losses.cut.items()}
 
     def _first_begins(self, view: PartitionEnds) -> dict[TopicPartition, int]:
@@ -322,7 +331,7 @@ class OffsetTracker:
 
     def _confirmed_view(
         self, start: StreamOffset | None, start_json: Mapping[str, Any], until: float | None
-    ) -> tuple[PartitionEnds, loss.Losses]:
+    ) -> tuple[PartitionEnds, data_loss.Losses]:
         """Look at the cluster; look again for a while before a loss is believed."""
         if self._freezing and self._frozen is None:
             self._frozen = self._logs.look(None)
@@ -331,12 +340,12 @@ class OffsetTracker:
             view = self._frozen or self._logs.recent(until, idle=self._idle == start_json)
             if start is None:
                 if self._is_resolved(view, doubt):
-                    return view, loss.NOTHING_LOST
+                    return view, data_loss.NOTHING_LOST
                 if self._frozen is not None:
                     self._frozen = self._logs.look(until)
                 continue
             diverged = self._logs.diverged(start, view, until)
-            losses = loss.find_losses(
+            losses = data_loss.find_losses(
                 *(start, view.topics, view.ends, self._options.asks_for), diverged, view.epochs
             )
             among = losses.doubtful_among(start.positions)
@@ -347,19 +356,23 @@ class OffsetTracker:
 
     def _confirmed_losses(
         self, end: StreamOffset, found: list[KafkaOffsetRange]
-    ) -> tuple[TopicsSnapshot, loss.Losses]:
+    ) -> tuple[TopicsSnapshot, data_loss.Losses]:
         """Return the lost parts of a journalled batch, after several checks over a while."""
         doubt = Doubt(self._options, self._clock)
         planned = replace(end, positions={r.tp: r.until for r in found})
         while True:
             topics = self._discovery.last or self._discovery.topics(None)
-            losses = loss.find_losses(planned, topics, {}, self._options.asks_for)
+            losses = data_loss.find_losses(planned, topics, {}, self._options.asks_for)
             among = losses.doubtful_among(end.positions)
             if not losses or self._logs.is_believed(among, doubt, topics, None):
                 return topics, losses
 
     def _begins_between(
-        self, start: StreamOffset, end: StreamOffset, topics: TopicsSnapshot, losses: loss.Losses
+        self,
+        start: StreamOffset,
+        end: StreamOffset,
+        topics: TopicsSnapshot,
+        losses: data_loss.Losses,
     ) -> dict[TopicPartition, int]:
         """Return starting offsets that changed between two offsets of a batch.
 
@@ -369,7 +382,9 @@ class OffsetTracker:
         if losses or not (is_from(start, topics) and is_from(end, topics)):
             return {}
         there = {tp for tp in topics.partitions if tp in end.positions and tp not in end.begins}
-        changed = loss.find_losses(start, topics, {}, self._options.asks_for, epochs=end.epochs)
+        changed = data_loss.find_losses(
+            start, topics, {}, self._options.asks_for, epochs=end.epochs
+        )
         names = {tp.topic for tp in there}
         anew = {topic: ids for topic, ids in changed.recreated.items() if topic in names}
         older = {tp: epochs for tp, epochs in changed.older.items() if tp in there}
@@ -383,7 +398,7 @@ class OffsetTracker:
             view = self._logs.last or self._logs.look(None)
             cut = self._logs.diverged(replace(start, epochs=moved), view, None)
         shortened = {tp: (start.positions[tp], at) for tp, at in cut.items()}
-        lost = loss.Losses(anew, (), {}, cut=shortened, older=older)
+        lost = data_loss.Losses(anew, (), {}, cut=shortened, older=older)
         self._lose(lost.sentences())
         return self._joined(start, replace(topics, partitions=tuple(there)), lost, None)
 

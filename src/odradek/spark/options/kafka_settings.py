@@ -17,8 +17,8 @@ from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.options.option_aliases import ALIASES, dotted, sealed
 from odradek.common.options.properties import idle_names
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.options.option_table import SparkOption
-from odradek.spark.problems import OptionError
 
 logger = logging.getLogger("odradek.spark")
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1

@@ -13,8 +13,8 @@ from odradek.common.errors import MissingExtraError
 from odradek.common.secret import Secret
 from odradek.serialization import extras
 from odradek.serialization.registry.settings import SECRETS, registry_settings
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.options.value_options import FAILFAST, value_mode
-from odradek.spark.problems import OptionError
 from odradek.spark.values.decoding import CORRUPT as JSON_CORRUPT
 from odradek.spark.values.decoding import Format
 from odradek.spark.values.value_schema import value_schema

@@ -18,6 +18,7 @@ from odradek.common.config import CONSUMER, PRODUCER
 from odradek.common.options.group import GROUP_NAMES
 from odradek.common.options.table import OPTIONS as CLIENT_OPTIONS
 from odradek.common.types import TopicPartition
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.driver.bounds import OffsetSpec, check_batch_bounds, ending_spec, starting_spec
 from odradek.spark.options.kafka_settings import (
     CLIENT_ID,
@@ -58,7 +59,6 @@ from odradek.spark.options.value_options import (
     parse_value_format,
     value_mode,
 )
-from odradek.spark.problems import OptionError
 from odradek.spark.values.decoding import Format
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from odradek.common.topic_names import RULE, is_topic_name
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 
 logger = logging.getLogger("odradek.spark")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 
 _CLASSES = {
     "lower": "a-z",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.values.decoding import Format, JsonFormat
 from odradek.spark.values.value_schema import value_schema
 

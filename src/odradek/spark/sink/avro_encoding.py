@@ -21,11 +21,11 @@ from odradek.serialization import (
 from odradek.serialization.avro.parsing import parsed_avro
 from odradek.serialization.schema_limits import named_types
 from odradek.serialization.wire_format import SchemaId
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.registries import shared_client
 from odradek.spark.sink.column_check import check_type
 from odradek.spark.sink.encoding import Encoding, Write
-from odradek.spark.sink.sink_problems import SinkSchemaError
+from odradek.spark.sink.sink_errors import SinkSchemaError
 from odradek.spark.values.avro_schema import avro_schema, texts_referred
 
 if TYPE_CHECKING:

@@ -33,9 +33,9 @@ from odradek.spark.sink.ledger import (
 )
 from odradek.spark.sink.sink_clients import Make, Prepared
 from odradek.spark.sink.sink_driver import FENCE_S, SWEEP_S, SinkDriver, driver
+from odradek.spark.sink.sink_errors import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_messages import SinkCommit
 from odradek.spark.sink.sink_options import SinkOptions
-from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.tasks.worker_clients import Clock
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.spark.sink.sink_problems import SinkSchemaError
+from odradek.spark.sink.sink_errors import SinkSchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.clients.workers.dead_letters import STAGES, TOO_LARGE, failure_headers, smaller
 from odradek.common.types import TopicPartition
-from odradek.spark.sink.sink_problems import SinkWriteError
+from odradek.spark.sink.sink_errors import SinkWriteError
 from odradek.spark.sink.sink_sending import Patience, meet
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.serialization.errors import SchemaRegistryError
 from odradek.serialization.registry.rules import WRITE, check_rules
 from odradek.spark.registries import query_key
-from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
+from odradek.spark.sink.sink_errors import SinkRowError, SinkSchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa

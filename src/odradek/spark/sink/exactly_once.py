@@ -74,9 +74,9 @@ from odradek.spark.sink.ledger import (
 )
 from odradek.spark.sink.row_digest import MASK, digest
 from odradek.spark.sink.sink_clients import Prepared, ProducerCache
+from odradek.spark.sink.sink_errors import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions
-from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
 from odradek.spark.sink.sink_sending import Patience, RowSender, window_of
 from odradek.spark.tasks.worker_clients import Clock

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

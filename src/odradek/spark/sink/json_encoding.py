@@ -16,7 +16,7 @@ from odradek.serialization.json.shapes import JsonShapes
 from odradek.serialization.wire_format import SchemaId
 from odradek.spark.registries import shared_client
 from odradek.spark.sink.encoding import Encoding, Write
-from odradek.spark.sink.sink_problems import SinkSchemaError
+from odradek.spark.sink.sink_errors import SinkSchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa

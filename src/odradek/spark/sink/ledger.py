@@ -25,8 +25,8 @@ from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.producer.transaction_state import PreparedTransaction
 from odradek.common.types import TopicPartition
 from odradek.spark.sink.row_digest import MASK, VERSION
+from odradek.spark.sink.sink_errors import ReplayError
 from odradek.spark.sink.sink_options import SinkOptions
-from odradek.spark.sink.sink_problems import ReplayError
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Fetch = Callable[[str], Offsets]

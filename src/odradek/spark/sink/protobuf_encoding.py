@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from odradek.serialization.protobuf.serializers import message_indexes
 from odradek.serialization.protobuf.shapes import message_shape
 from odradek.serialization.wire_format import SchemaId
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.registries import shared_client
 from odradek.spark.sink.column_check import check_type
 from odradek.spark.sink.encoding import Encoding, Write
-from odradek.spark.sink.sink_problems import SinkSchemaError
+from odradek.spark.sink.sink_errors import SinkSchemaError
 from odradek.spark.values.registry_protobuf import files_of, message_of, message_type
 
 if TYPE_CHECKING:

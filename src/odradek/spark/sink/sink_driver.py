@@ -43,8 +43,8 @@ from odradek.spark.sink.ledger import (
     sink_id,
 )
 from odradek.spark.sink.sink_clients import Make, Prepared
+from odradek.spark.sink.sink_errors import ReplayError
 from odradek.spark.sink.sink_options import SinkOptions
-from odradek.spark.sink.sink_problems import ReplayError
 from odradek.spark.sink.sink_sending import Patience
 from odradek.spark.tasks.worker_clients import Clock
 

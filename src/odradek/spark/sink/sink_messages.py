@@ -12,8 +12,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from odradek.clients.producer.transaction_state import PreparedTransaction
 from odradek.spark.sink.ledger import PLAIN, Ticket
+from odradek.spark.sink.sink_errors import SinkContextError
 from odradek.spark.sink.sink_options import SinkOptions
-from odradek.spark.sink.sink_problems import SinkContextError
 
 BATCH_ID, QUERY_ID, RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
 """Local properties that Spark's streams set for their tasks; the Python API passes on none of them.

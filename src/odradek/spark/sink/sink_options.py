@@ -16,6 +16,7 @@ from typing import Any
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import UnsupportedOptionError
 from odradek.serialization.registry.settings import registry_settings
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.options.kafka_settings import (
     CLIENT_ID,
     checked_by_client,
@@ -39,7 +40,6 @@ from odradek.spark.options.registry_options import (
     sealed_registry,
 )
 from odradek.spark.options.topic_names import checked_name
-from odradek.spark.problems import OptionError
 from odradek.spark.sink.encoding import Encoding
 
 logger = logging.getLogger("odradek.spark")

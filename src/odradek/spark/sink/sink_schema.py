@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
+from odradek.spark.sink.sink_errors import SinkRowError, SinkSchemaError
 from odradek.spark.sink.sink_options import SinkOptions
-from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa

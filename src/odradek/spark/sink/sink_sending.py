@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
 from odradek.common.topic_names import RULE, is_topic_name
 from odradek.record.sent_columns import InvalidRowError
-from odradek.spark.problems import MissingTopicError, OutageError
-from odradek.spark.sink.sink_problems import SinkRowError, SinkWriteError
+from odradek.spark.checkpoint_errors import MissingTopicError, OutageError
+from odradek.spark.sink.sink_errors import SinkRowError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns, TopicRows
 from odradek.spark.tasks.worker_clients import Clock
 

@@ -24,9 +24,9 @@ from odradek.spark.sink.batch_commit import abort_batch, commit_batch
 from odradek.spark.sink.encoding import encoded
 from odradek.spark.sink.exactly_once import TransactionalTask
 from odradek.spark.sink.sink_clients import make_producer, prepared_by, process_producers
+from odradek.spark.sink.sink_errors import SinkSchemaError
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask, batch_task, stream_task
 from odradek.spark.sink.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
-from odradek.spark.sink.sink_problems import SinkSchemaError
 from odradek.spark.sink.sink_schema import SinkColumns, check_columns
 from odradek.spark.sink.sink_sending import Patience, RowSender, window_of
 from odradek.spark.tasks.worker_process import task_begins

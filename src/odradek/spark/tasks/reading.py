@@ -19,19 +19,19 @@ from odradek.clients.consumer.records import LogTruncationError, OffsetAndMetada
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.common.printable import sentence
-from odradek.spark.driver.agreement import DisagreementError, check_agreement
-from odradek.spark.driver.discovery import CONFIRM_S, Doubt
-from odradek.spark.driver.loss import deleted, lost_in_election, with_lower_epoch
-from odradek.spark.driver.planning import KafkaOffsetRange
-from odradek.spark.options.source_options import SourceOptions
-from odradek.spark.problems import (
+from odradek.spark.checkpoint_errors import (
     DataLossError,
     NoProgressError,
     OutageError,
     UndecodableValueError,
 )
+from odradek.spark.driver.data_loss import deleted, lost_in_election, with_lower_epoch
+from odradek.spark.driver.discovery import CONFIRM_S, Doubt
+from odradek.spark.driver.loss_confirmation import DisagreementError, check_agreement
+from odradek.spark.driver.planning import KafkaOffsetRange
+from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.sink.dead_letters import COLUMNS, DeadLetters, Misfit
-from odradek.spark.tasks.range_log import (
+from odradek.spark.tasks.range_loss import (
     DESCRIBE_S,
     POLL_S,
     PROBE_S,

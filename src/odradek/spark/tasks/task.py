@@ -22,7 +22,7 @@ from odradek.spark.sink.dead_letters import DeadLetters
 from odradek.spark.sink.sink_clients import process_producers
 from odradek.spark.sink.sink_options import FIRST_CONTACT
 from odradek.spark.sink.sink_sending import Patience
-from odradek.spark.tasks.later_runs import (
+from odradek.spark.tasks.cached_plans import (
     BATCH_ID,
     QUERY_ID,
     OldPlans,

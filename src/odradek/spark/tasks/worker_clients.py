@@ -23,7 +23,7 @@ from uuid import UUID
 
 from odradek.common.errors import KafkaError
 from odradek.common.secret import Secret
-from odradek.runtime.later import later
+from odradek.runtime.delayed_action import later
 from odradek.runtime.system_clock import SystemClock
 
 if TYPE_CHECKING:

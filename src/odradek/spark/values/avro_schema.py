@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.serialization.avro.types import MOST_TYPES
 from odradek.serialization.registry.references import referred
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.options.option_values import INT_MAX, choice, whole
-from odradek.spark.problems import OptionError
 from odradek.spark.values.avro_resolution import clash
 from odradek.spark.values.avro_schema import AvroSchema, avro_schema
 from odradek.spark.values.decoding import ValueDecodeError, in_parts

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
-from odradek.spark.problems import TimestampRangeError
+from odradek.spark.checkpoint_errors import TimestampRangeError
 from odradek.spark.tasks.worker_clients import Clock
 
 if TYPE_CHECKING:

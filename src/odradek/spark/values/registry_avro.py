@@ -24,7 +24,7 @@ from odradek.serialization.framing import written_schema
 from odradek.serialization.registry.rules import READ, check_rules
 from odradek.serialization.registry.schemas import AVRO
 from odradek.serialization.wire_format import ID_SIZE, schema_of
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.registries import query_key, shared_client
 from odradek.spark.values.avro_resolution import clash
 from odradek.spark.values.avro_schema import AvroSchema, avro_schema, texts_referred

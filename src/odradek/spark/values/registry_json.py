@@ -18,7 +18,7 @@ from odradek.serialization.json.types import json_type
 from odradek.serialization.registry.rules import READ, check_rules
 from odradek.serialization.registry.schemas import JSON
 from odradek.serialization.wire_format import ID_SIZE
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.values.decoding import CORRUPT, JsonDecoder, ValueDecodeError
 from odradek.spark.values.value_schema import value_schema
 

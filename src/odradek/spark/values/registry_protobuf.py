@@ -17,7 +17,7 @@ from odradek.serialization.protobuf.files import described, message_named
 from odradek.serialization.protobuf.rows import NamedBySchemas, ProtobufRows
 from odradek.serialization.protobuf.types import protobuf_type
 from odradek.serialization.registry.rules import READ, check_rules
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.registries import query_key, shared_client
 from odradek.spark.values.decoding import ValueDecodeError, kept_where
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NoReturn
 
-from odradek.spark.problems import OptionError
+from odradek.spark.checkpoint_errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

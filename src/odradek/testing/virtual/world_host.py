@@ -20,14 +20,14 @@ from odradek.network.effects import Close, Effect, IncomingResponse, Open, Send
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
 from odradek.runtime.hosts.asyncio_host import AsyncioHost
-from odradek.runtime.hosts.outsiders import Outsiders
+from odradek.runtime.hosts.external_results import Outsiders
 from odradek.runtime.hosts.transport import Transport
 from odradek.runtime.resolver import Resolver
 from odradek.simulation.world.link import Link, LinkProfile, Mode, Watcher
 from odradek.simulation.world.step_count import StepCount
 from odradek.simulation.world.trace import Trace
 from odradek.simulation.world.virtual_time import StuckError
-from odradek.testing.virtual.turned_loop import TurnedLoop
+from odradek.testing.virtual.driven_loop import TurnedLoop
 from odradek.testing.virtual.virtual_loop import VirtualLoop
 from odradek.testing.virtual.virtual_sockets import Moods, VirtualSocket
 

@@ -19,7 +19,7 @@ from odradek.cli.brokers import broker_api_versions
 from odradek.cli.console import consume, produce, waiting
 from odradek.cli.console.consume import formatter_of
 from odradek.cli.console.formatting import RecordFormatter
-from odradek.cli.console.places import LogPlace, PlaceKind, end_place, log_place
+from odradek.cli.console.offset_positions import LogPlace, PlaceKind, end_place, log_place
 from odradek.cli.console.properties import UsageError
 from odradek.cli.console.waiting import (
     PROGRESS,

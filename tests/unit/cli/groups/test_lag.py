@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from odradek.cli.groups.lag import LagSum, Pace, lag_rows, pace, wanted_partitions
-from odradek.cli.groups.looking import Look
-from odradek.cli.groups.showing import read, sums
+from odradek.cli.groups.lookup import Look
+from odradek.cli.groups.rendering import read, sums
 from odradek.cli.groups.watching import left
 from odradek.clients.admin.group_offsets import ShareGroupOffset
 from odradek.clients.admin.groups import GroupDescription, GroupMember

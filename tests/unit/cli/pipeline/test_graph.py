@@ -35,7 +35,7 @@ The above exception was the direct cause of the following exception:
 Traceback (most recent call last):
   File "somewhere.py", line 7, in read
     raise
-odradek.spark.problems.OutageError: no broker answered
+odradek.spark.checkpoint_errors.OutageError: no broker answered
   in 3 s
  SQLSTATE: 38000
 \tat org.apache.spark.Somewhere
@@ -47,7 +47,7 @@ odradek.spark.problems.OutageError: no broker answered
     [
         (
             IN_A_WORKER,
-            "odradek.spark.problems.OutageError: no broker answered in 3 s",
+            "odradek.spark.checkpoint_errors.OutageError: no broker answered in 3 s",
         ),
         (ANALYSIS, "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nosuch` cannot be resolved."),
         (SYNTAX, "[PARSE_SYNTAX_ERROR] Syntax error at or near 'FRM'."),

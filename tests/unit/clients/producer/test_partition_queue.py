@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
-from odradek.clients.producer.doubt import PROOFS, in_doubt, leaves_doubt
 from odradek.clients.producer.partition_queue import PartitionQueue
+from odradek.clients.producer.uncertain_writes import PROOFS, in_doubt, leaves_doubt
 from odradek.common.errors.kafka import ERRORS, TopicAuthorizationError, error_for
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder

@@ -12,7 +12,7 @@ import odradek
 from odradek.compat.confluent_kafka import Consumer, KafkaError, TopicPartition
 from odradek.compat.confluent_kafka.callback_queue import MOST_ERRORS, CallbackQueue
 from odradek.compat.confluent_kafka.flows import carried_out
-from odradek.compat.confluent_kafka.offset_books import OffsetBooks
+from odradek.compat.confluent_kafka.offset_tracking import OffsetBooks
 from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
 from odradek.compat.confluent_kafka.produce_arguments import (
     as_bytes,

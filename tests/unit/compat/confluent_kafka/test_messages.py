@@ -10,8 +10,8 @@ from weakref import ref
 import pytest
 
 from odradek.clients.consumer.records import ConsumerRecord
+from odradek.compat.batch_positions import Notes, build_reports
 from odradek.compat.confluent_kafka.message import Message, messages_of
-from odradek.compat.placed import Notes, build_reports
 from odradek.record import KERNEL
 
 RECORD = ConsumerRecord("t", 0, 1, 2, 0, b"key", b"value", (("a", b"b"),), -1)

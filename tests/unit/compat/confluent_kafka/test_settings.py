@@ -10,8 +10,8 @@ import pytest
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
-from odradek.common.options import without_effect
-from odradek.common.options.without_effect import COSTLY
+from odradek.common.options import ignored_settings
+from odradek.common.options.ignored_settings import COSTLY
 from odradek.compat.confluent_kafka import KafkaError, KafkaException
 from odradek.compat.confluent_kafka.settings import FOREVER, Given, checked_seconds, given
 
@@ -185,7 +185,7 @@ def test_the_one_setting_with_an_underscore_is_taken() -> None:
 
 @pytest.fixture
 def nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(without_effect, "_told", set())
+    monkeypatch.setattr(ignored_settings, "_told", set())
 
 
 @pytest.mark.usefixtures("nothing_was_told")

@@ -30,8 +30,8 @@ from odradek.clients.consumer.fetching.truncation import TruncationCheck, made_a
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
 from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState
 from odradek.clients.consumer.subscription_state import SubscriptionState
+from odradek.clients.error_explanations import explain_fetch
 from odradek.clients.missing_topics import MissingTopics
-from odradek.clients.refusal_words import explain_fetch
 from odradek.common.config import Config
 from odradek.common.errors import (
     AnswerTooLargeError,

@@ -28,7 +28,7 @@ from odradek.clients.consumer.group.membership import Group, MemberState, PollOv
 from odradek.clients.consumer.group.poll_overdue import OVERDUE_CURE, overdue, why_overdue
 from odradek.clients.consumer.group.unowned_partitions import find_unowned
 from odradek.clients.consumer.subscription_state import SubscriptionState
-from odradek.clients.refusals import is_refusal
+from odradek.clients.final_errors import is_refusal
 from odradek.common.backoff import Backoff
 from odradek.common.errors import DisconnectedError, KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import (

@@ -23,7 +23,7 @@ from odradek.clients.consumer.group.offset_lookup import (
     graver,
 )
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.clients.refusal_words import of_offset
+from odradek.clients.error_explanations import of_offset
 from odradek.common.errors import CommitFailedError, KafkaError
 from odradek.common.errors.kafka import (
     FencedInstanceIdError,

@@ -44,7 +44,7 @@ from odradek.clients.consumer.group.topic_watch import TopicWatch
 from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import ConsumerGroupMetadata, HeldGroupMetadata
 from odradek.clients.consumer.subscription_state import Selection, SubscriptionState
-from odradek.clients.refusal_words import with_cure
+from odradek.clients.error_explanations import with_cure
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.printable import lists_members
 from odradek.common.sampled import Sampled

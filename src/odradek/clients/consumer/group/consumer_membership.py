@@ -21,8 +21,8 @@ from odradek.clients.consumer.group.member_states import CONSUMER, MEMBER, Life,
 from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
 from odradek.clients.consumer.group.poll_overdue import OVERDUE_CURE, overdue, why_overdue
 from odradek.clients.consumer.group.topic_names import TopicNames
-from odradek.clients.refusal_words import with_cure
-from odradek.clients.refusals import is_refusal
+from odradek.clients.error_explanations import with_cure
+from odradek.clients.final_errors import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.common.errors.kafka import (

@@ -37,7 +37,7 @@ from odradek.clients.consumer.group.poll_overdue import OVERDUE_CURE, why_overdu
 from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import SubscriptionState
-from odradek.clients.refusal_words import with_cure
+from odradek.clients.error_explanations import with_cure
 from odradek.common.backoff import Backoff
 from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
 from odradek.common.errors.kafka import FencedInstanceIdError, UnstableOffsetCommitError

@@ -14,9 +14,9 @@ from odradek.clients.admin.admin_arguments import NewTopic as Wanted
 from odradek.common.errors import BrokerError
 from odradek.common.errors import KafkaError as OurError
 from odradek.common.secret import private
-from odradek.compat.aiokafka.admin import answers
-from odradek.compat.aiokafka.admin.beneath import AIOKafkaAdminClient as _Admin
+from odradek.compat.aiokafka.admin import results
 from odradek.compat.aiokafka.admin.new_topic import NewTopic
+from odradek.compat.aiokafka.admin.wrapped_admin import AIOKafkaAdminClient as _Admin
 from odradek.compat.aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from odradek.compat.aiokafka.settings import client_settings, running_loop
 from odradek.compat.aiokafka.translation import raising
@@ -77,7 +77,7 @@ class AIOKafkaAdminClient:
         new_topics: Sequence[NewTopic],
         timeout_ms: int | None = None,
         validate_only: bool = False,
-    ) -> answers.TopicsCreated:
+    ) -> results.TopicsCreated:
         """Create topics, one after another; broker errors are in `topic_errors`.
 
         Raises `IncompatibleBrokerVersion` for a topic with `replica_assignments`.
@@ -86,7 +86,7 @@ class AIOKafkaAdminClient:
             raise IncompatibleBrokerVersion(
                 "replica_assignments isn't supported: set num_partitions and replication_factor"
             )
-        made = answers.TopicsCreated()
+        made = results.TopicsCreated()
         for topic in new_topics:
             code, text = await self._created(topic, self._seconds(timeout_ms), validate_only)
             made.topic_errors.append((topic.name, code, text))
@@ -102,24 +102,24 @@ class AIOKafkaAdminClient:
                 await self._admin.create_topics([wanted], timeout, validate_only=validate_only)
         except Exception as error:
             if isinstance(error.__cause__, BrokerError):
-                return answers.number(error.__cause__), str(error.__cause__)
+                return results.number(error.__cause__), str(error.__cause__)
             raise
-        return answers.NO_ERROR, None
+        return results.NO_ERROR, None
 
     async def delete_topics(
         self, topics: Sequence[str], timeout_ms: int | None = None
-    ) -> answers.TopicsDeleted:
+    ) -> results.TopicsDeleted:
         """Delete topics, one after another; broker errors are in `topic_error_codes`."""
-        deleted = answers.TopicsDeleted()
+        deleted = results.TopicsDeleted()
         for name in topics:
-            code = answers.NO_ERROR
+            code = results.NO_ERROR
             try:
                 with raising():
                     await self._admin.delete_topics([name], self._seconds(timeout_ms))
             except Exception as error:
                 if not isinstance(error.__cause__, BrokerError):
                     raise
-                code = answers.number(error.__cause__)
+                code = results.number(error.__cause__)
             deleted.topic_error_codes.append((name, code))
         return deleted
 
@@ -136,16 +136,16 @@ class AIOKafkaAdminClient:
     async def _described(self, name: str) -> dict[str, Any]:
         try:
             with raising():
-                return answers.topic((await self._admin.describe_topics([name]))[name])
+                return results.topic((await self._admin.describe_topics([name]))[name])
         except Exception as error:
             if isinstance(error.__cause__, BrokerError):
-                return answers.missing_topic(name, error.__cause__)
+                return results.missing_topic(name, error.__cause__)
             raise
 
     async def describe_cluster(self) -> dict[str, Any]:
         """Return the cluster's id, its brokers and its controller."""
         with raising():
-            return answers.cluster(await self._admin.describe_cluster())
+            return results.cluster(await self._admin.describe_cluster())
 
     def _seconds(self, timeout_ms: int | None) -> float:
         return timeout_ms / 1000 if timeout_ms else self._timeout

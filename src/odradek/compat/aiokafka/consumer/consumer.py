@@ -23,12 +23,12 @@ from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.secret import private
 from odradek.common.types import TopicPartition as Partition
 from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
-from odradek.compat.aiokafka.consumer.attendant import Attendant
-from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.consumer.listeners import theirs
 from odradek.compat.aiokafka.consumer.pauses import Pauses
-from odradek.compat.aiokafka.consumer.readers import Readers
+from odradek.compat.aiokafka.consumer.reader_tasks import Readers
+from odradek.compat.aiokafka.consumer.rebalance_task import Attendant
 from odradek.compat.aiokafka.consumer.subscriptions import TURN, Subscriptions
+from odradek.compat.aiokafka.consumer.wrapped_state import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from odradek.compat.aiokafka.errors import (
     ConsumerStoppedError,

@@ -15,10 +15,10 @@ from typing import Any
 
 from odradek.common.types import TopicPartition
 from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
-from odradek.compat.aiokafka.consumer.attendant import Attendant
-from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.consumer.listeners import Rebalances
 from odradek.compat.aiokafka.consumer.pauses import Pauses
+from odradek.compat.aiokafka.consumer.rebalance_task import Attendant
+from odradek.compat.aiokafka.consumer.wrapped_state import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from odradek.compat.aiokafka.shielded import outcome
 from odradek.compat.aiokafka.translation import raising

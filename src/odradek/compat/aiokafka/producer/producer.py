@@ -28,9 +28,9 @@ from odradek.compat.aiokafka.errors import (
 )
 from odradek.compat.aiokafka.offsets import offsets_by_partition
 from odradek.compat.aiokafka.partitioner import DefaultPartitioner
-from odradek.compat.aiokafka.producer.beneath import AIOKafkaProducer as _Producer
+from odradek.compat.aiokafka.producer.delivery_futures import Outcome, batch_outcome
 from odradek.compat.aiokafka.producer.message_accumulator import BatchBuilder
-from odradek.compat.aiokafka.producer.outcomes import Outcome, batch_outcome
+from odradek.compat.aiokafka.producer.wrapped_producer import AIOKafkaProducer as _Producer
 from odradek.compat.aiokafka.settings import MISSING, producer_settings, running_loop
 from odradek.compat.aiokafka.shielded import outcome
 from odradek.compat.aiokafka.structs import OffsetAndMetadata, RecordMetadata, TopicPartition

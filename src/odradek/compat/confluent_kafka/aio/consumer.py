@@ -14,10 +14,10 @@ from weakref import WeakMethod
 
 import odradek
 from odradek.common.secret import private
-from odradek.compat.confluent_kafka.aio import beneath
-from odradek.compat.confluent_kafka.aio.cluster_questions import AsyncClusterQuestions
+from odradek.compat.confluent_kafka.aio import wrapped_clients
 from odradek.compat.confluent_kafka.aio.consumer_calls import AIOConsumerCalls
 from odradek.compat.confluent_kafka.aio.loop_callbacks import with_loop
+from odradek.compat.confluent_kafka.aio.topic_listing import AsyncClusterQuestions
 from odradek.compat.confluent_kafka.consumer_core import ConsumerCore
 from odradek.compat.confluent_kafka.flows import Flow, awaited
 from odradek.compat.confluent_kafka.message import Message, messages_of
@@ -36,8 +36,8 @@ class _Core(ConsumerCore):
     def _as_called(self, found: Given) -> Given:
         return with_loop(found)
 
-    def _made(self) -> beneath.AIOConsumer:
-        return beneath.AIOConsumer(self._given.ours, messages_of)
+    def _made(self) -> wrapped_clients.AIOConsumer:
+        return wrapped_clients.AIOConsumer(self._given.ours, messages_of)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -19,9 +19,9 @@ import odradek
 from odradek.common.options.values import PRODUCER
 from odradek.common.secret import private
 from odradek.compat.clock import monotonic
-from odradek.compat.confluent_kafka.aio.beneath import AIOProducer as PlacingProducer
-from odradek.compat.confluent_kafka.aio.cluster_questions import AsyncClusterQuestions
 from odradek.compat.confluent_kafka.aio.loop_callbacks import in_loop, with_loop
+from odradek.compat.confluent_kafka.aio.topic_listing import AsyncClusterQuestions
+from odradek.compat.confluent_kafka.aio.wrapped_clients import AIOProducer as PlacingProducer
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
 from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException

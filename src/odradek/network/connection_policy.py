@@ -1,0 +1,211 @@
+"""Decide which connection attempts are allowed: which address, when, and why not yet.
+
+In: questions about addresses; beginnings, ends and proofs of attempts, as they happen. Out: `when`
+for one address, and why not yet (explain() prints it); `whom` among several. It combines the states
+of the addresses (KIP-144) with the limit of the whole client (`DialGovernor`, R-CS-8): both must
+allow each attempt, whatever its purpose. Must not: open anything, know which address leads what, or
+create a state for an address that wasn't tried.
+
+The wait before a client's first attempt begins with the engine, not with the first call of `when`,
+because `explain()` calls `when` as well, also from other threads. An engine that is recreated after
+an interrupted step doesn't wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+from odradek.common.types import Address
+from odradek.network.cluster_connection_states import AddressState, ClusterConnectionStates
+from odradek.network.connection_limiter import FRESH_SPACING, MAX_PENDING, DialGovernor
+
+YOUNG = FRESH_SPACING.base
+"""Seconds for which a pending attempt is waited for before another address is tried (R-MD-2)."""
+
+
+class Why(StrEnum):
+    """Reasons why an attempt waits."""
+
+    NOTHING = ""
+    BACKOFF = "its backoff"
+    SPACING = "the client's limit of connection attempts"
+    PENDING = "the end of another connection attempt"
+    METADATA = "metadata"
+    FIRST = "the random delay of the first connection (reconnect.first.jitter.ms)"
+
+
+class When(NamedTuple):
+    """When an attempt is allowed; infinite if only an event can allow it."""
+
+    at: float
+    why: Why
+
+
+def next_dial(seconds: float | None, why: str) -> str:
+    """Return the policy's answer in words; without `seconds`, only an event allows the attempt."""
+    soon = "" if seconds is None else f"in {seconds:.2f} s, "
+    return f"next connection attempt {soon}after {why}"
+
+
+class Whom(NamedTuple):
+    """The address to connect to now; if None, `at` is when an attempt is allowed."""
+
+    address: Address | None
+    at: float
+
+
+class DialPolicy:
+    """One client's policy for connection attempts."""
+
+    def __init__(
+        self, states: ClusterConnectionStates, governor: DialGovernor, first_wait: float = 0.0
+    ) -> None:
+        """Set `first_wait`, the seconds from the client's start to its first attempt (R-CS-9)."""
+        self._states = states
+        self._governor = governor
+        self._first_wait = first_wait
+        self._opens_at = -math.inf
+
+    # Questions
+
+    def when(self, address: Address, now: float, *, for_metadata: bool = False) -> When:
+        """Return when an attempt to an address is allowed, and why not before."""
+        if now < self._opens_at:
+            return When(self._opens_at, Why.FIRST)
+        failed, again = self._states.standing(address)
+        governor = self._governor
+        wait = governor.wait(now, for_metadata=for_metadata, failed=failed, again=again)
+        left = self._states.backoff_left(address, now)
+        if left > wait:
+            return When(now + left, Why.BACKOFF)
+        if wait == math.inf:
+            held = self.leaders_wait and not for_metadata
+            return When(wait, Why.METADATA if held else Why.PENDING)
+        return When(now + wait, Why.SPACING if wait else Why.NOTHING)
+
+    def limited(self, address: Address) -> bool:
+        """Return whether the governor spaces connection attempts to an address (R-CS-8).
+
+        Secondary connections, which are only a convenience, would then delay others.
+        """
+        return self._governor.engaged or self._states.standing(address)[0]
+
+    def whom(
+        self,
+        starts: Iterable[Address],
+        known: Iterable[Address],
+        now: float,
+        *,
+        by: float | None = None,
+    ) -> Whom | None:
+        """Return the address to connect to for metadata (R-MD-2); None if there is none.
+
+        Bootstrap addresses (`starts`) go first; among equals the least recently tried one. `by` is
+        the time of the attempt, if that isn't now.
+        """
+        allowed = max(now + self._governor.wait(now, for_metadata=True), self._opens_at)
+        by = now if by is None else by
+        find, again_at = self._states.find, self._governor.again_at
+        earliest, left = math.inf, False
+        for addresses in (starts, known):
+            best: Address | None = None
+            oldest = math.inf
+            for address in addresses:
+                left = True
+                record, at, dialled = find(address), -math.inf, -math.inf
+                if record is not None:
+                    at, dialled = record.backoff_until, record.last_dial
+                    if record.dial_failed and again_at > at:
+                        at = again_at
+                if allowed > at:
+                    at = allowed
+                if at <= by:
+                    if dialled < oldest:
+                        best, oldest = address, dialled
+                elif at < earliest:
+                    earliest = at
+            if best is not None:
+                return Whom(best, by)
+        return Whom(None, earliest) if left else None
+
+    @property
+    def leaders_wait(self) -> bool:
+        """Return whether only attempts for metadata are allowed, which is unavailable (R-CS-8)."""
+        return self._governor.engaged and self._governor.metadata_only
+
+    @property
+    def full(self) -> bool:
+        """Return whether a pending attempt has to end before the next one (R-MD-3)."""
+        return self._governor.pending >= MAX_PENDING
+
+    @property
+    def pending(self) -> int:
+        """Return the number of attempts that haven't ended yet."""
+        return self._governor.pending
+
+    # Events
+
+    def started(self, now: float) -> None:
+        """Note the client's start: its first attempt waits from now on."""
+        self._opens_at = now + self._first_wait
+
+    def go_on(self) -> None:
+        """Take over from another engine, whose first attempt was long ago."""
+        self._first_wait = 0.0
+
+    def metadata_only(self, only: bool) -> bool:
+        """Note whether no metadata is available; return whether leaders needn't wait any more."""
+        return self._governor.for_metadata_only(only)
+
+    def begun(self, record: AddressState, now: float, *, for_metadata: bool) -> float:
+        """Note an allowed attempt; return its setup timeout in seconds."""
+        seconds = self._states.dialling(record, now)
+        failed, again = record.failures > 0, record.dial_failed
+        self._governor.dialled(now, for_metadata=for_metadata, failed=failed, again=again)
+        return seconds
+
+    def left(self, begun_at: float, now: float) -> None:
+        """Count an attempt from now on, because its name took time to resolve."""
+        self._governor.left(begun_at, now)
+
+    def ended(self, record: AddressState) -> None:
+        """Note that an attempt is no longer pending, whatever its result."""
+        record.settled()
+        self._governor.ended()
+
+    def alarmed(self, now: float) -> None:
+        """Space attempts, because something fails, though no single address."""
+        self._governor.failed(now)
+
+    def failed(
+        self,
+        record: AddressState,
+        now: float,
+        error: BaseException,
+        *,
+        connecting: bool,
+        proved: bool,
+    ) -> float:
+        """Note a failed attempt or connection; return when the address may be tried again.
+
+        `proved` means that the connection had proved itself, so its attempt wasn't in vain
+        (R-RB-2).
+        """
+        until = self._states.failed(record.address, now, error, connecting=connecting)
+        if not proved:
+            record.dialled_in_vain()
+        self._governor.failed(now)
+        return until
+
+    def proved(self, address: Address, now: float) -> None:
+        """Lift both limits, because the address answered a real request."""
+        self._states.proved(address, now)
+        self._governor.proved()
+
+    def disproved(self, address: Address) -> None:
+        """Restore both limits, because the answer was another cluster's (R-RB-5)."""
+        self._states.disproved(address)
+        self._governor.disproved()

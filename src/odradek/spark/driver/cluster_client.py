@@ -1,0 +1,159 @@
+"""The driver's client and its outages: every question to the cluster goes through `Contact`.
+
+In: a question (a function of the client) and the caller's patience. Out: its answer. Asks again
+through an outage for as long as the query tolerates, logs it every 30 s, and makes a new client
+after one has failed for good. Must not know offsets or topics.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from odradek.common.errors import KafkaError
+from odradek.spark.checkpoint_errors import OutageError
+from odradek.spark.options.source_options import SourceOptions
+from odradek.spark.tasks.worker_clients import Clock
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
+
+logger = logging.getLogger("odradek.spark")
+
+T = TypeVar("T")
+
+ATTEMPT_S = 10.0
+"""Deadline of one call to the client; an outage is a row of such calls."""
+FIRST_CONTACT_S = 20.0
+"""Before the cluster has ever answered: a wrong address must fail soon, an outage is unlikely.
+With the start of Spark's processes around it a query fails within 30 s."""
+SHORT_PATIENCE_S = 10.0
+"""How long `latest` waits in an outage before it says "nothing new", so a query can be stopped."""
+LEAST_S = 0.5
+"""No call gets less time than this."""
+LOG_EVERY_S = 30.0
+
+
+class Clients(Protocol):
+    """Source of the driver's clients; `drop` closes one that has failed."""
+
+    def connect(self, config: Mapping[str, Any]) -> Consumer: ...
+    def drop(self, client: Consumer) -> None: ...
+
+
+class StillOutError(Exception):
+    """The outage continues and the caller's deadline (not the query's) has passed."""
+
+
+class Contact:
+    """One client, used by one thread."""
+
+    def __init__(
+        self, options: SourceOptions, clients: Clients, clock: Clock, *, forget: Callable[[], None]
+    ) -> None:
+        """`forget` is called after an error: what was remembered may be stale."""
+        self._options, self._clients, self._clock = options, clients, clock
+        self._forget = forget
+        self._client: Consumer | None = None
+        self._contacted = False
+        self._outage_since: float | None = None
+        self._logged_at = 0.0
+        self._attempts = 0
+        self.expected: str | None = None
+        """The cluster that it must be, once a checkpoint has said so."""
+        self.known = False
+        """Whether a checkpoint shows that this address was right before."""
+
+    def client(self) -> Consumer:
+        """Return the client, created by the first call."""
+        if self._client is None:
+            self._client = self._clients.connect(self._options.consumer_config(self.expected))
+        return self._client
+
+    def close(self) -> None:
+        """Close the client; the next request creates a new one."""
+        if self._client is not None:
+            self._clients.drop(self._client)
+            self._client = None
+
+    def pause(self) -> None:
+        """Wait for the retry interval."""
+        self._clock.pause(self._options.retry_interval)
+
+    def deadline(self) -> float:
+        """Return the deadline of a caller that gives up before the query does."""
+        return self._clock.now() + SHORT_PATIENCE_S
+
+    def ask(self, what: str, question: Callable[[Consumer, float], T], until: float | None) -> T:
+        """Call `question` with a client; in an outage, retry for as long as the query tolerates.
+
+        Raises `StillOutError` at `until`, if the caller's deadline is earlier.
+        """
+        begun = self._clock.now()
+        # Counted here: a question may ask another one, whose success ends no outage of this one.
+        since, attempts = self._outage_since, self._attempts
+        while True:
+            try:
+                answer = question(self.client(), self.timeout(until, begun))
+            except KafkaError as error:
+                last = error
+                self._after(error)
+                attempts += 1
+            else:
+                self._contacted, self._outage_since, self._attempts = True, None, 0
+                return answer
+            if since is None:
+                since = self._logged_at = begun
+            self._outage_since, self._attempts = since, attempts
+            self._go_on(what, last, begun, until)
+            if until is not None and self._clock.now() >= until:
+                raise StillOutError
+            self.pause()
+
+    def timeout(self, until: float | None, begun: float | None = None) -> float:
+        """Return the seconds that one client call may take now; `begun`: when its request began."""
+        now = self._clock.now()
+        since = now if self._outage_since is None else self._outage_since
+        own = (now if begun is None else begun) + self._patience()
+        left = [ATTEMPT_S, max(since + self._tolerance(), own) - now]
+        if until is not None:
+            left.append(until - now)
+        return max(LEAST_S, min(left))
+
+    def _tolerance(self) -> float:
+        known = self._contacted or self.known
+        return self._options.outage_tolerance if known else FIRST_CONTACT_S
+
+    def _patience(self) -> float:
+        """Return the timeout of each call: after an outage, the last look may be hours old."""
+        return min(SHORT_PATIENCE_S, self._tolerance())
+
+    def _go_on(self, what: str, last: KafkaError, begun: float, until: float | None) -> None:
+        """Raise where the outage is too long; else tell the log of it now and then."""
+        now = self._clock.now()
+        lasted = now - (now if self._outage_since is None else self._outage_since)
+        # `until` is as long after the caller's own beginning, which may be before this question's.
+        tried = now - begun >= self._patience() or (until is not None and now >= until)
+        too_long = lasted >= self._tolerance() and self._attempts >= self._options.fetch_attempts
+        if too_long and tried:
+            known = self._contacted or self.known
+            limit = "option outageTolerance" if known else "it has never answered before"
+            raise OutageError(
+                f"no usable answer from {self._options.kafka['bootstrap.servers']} "
+                f"(kafka.bootstrap.servers) for {lasted:.0f} s while {what} ({limit}). "
+                f"Last error: {last}"
+            ) from last
+        if now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
+            logger.warning(
+                "no usable answer for %.0f s while %s; retrying. Last error: %s", lasted, what, last
+            )
+
+    def _after(self, error: KafkaError) -> None:
+        """Decide by the error's class whether the query can continue (R-RT-3)."""
+        if error.fatal:
+            self.close()
+        if isinstance(error, OutageError) or error.fatal or not error.retriable:
+            raise error
+        self._forget()

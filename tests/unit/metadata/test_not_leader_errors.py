@@ -1,0 +1,142 @@
+"""R-RB-8: which denials, how many and how soon, end a connection (the reasons: in the module)."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from odradek.common.types import Address
+from odradek.metadata.not_leader_errors import Denials
+from odradek.network.connection import ASIDE, COORDINATOR, DATA, SECONDARY
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.produce import ProduceRequest
+
+
+class Scene:
+    """Denials on one connection after the other."""
+
+    def __init__(self, backoff: float = 1.0) -> None:
+        self.closed: list[float] = []
+        self.quiet: list[float] = []
+        self.engine = SimpleNamespace(now=0.0)
+        network: Any = SimpleNamespace(engine=self.engine, on_lost=[], close=self.close)
+        metadata: Any = SimpleNamespace()
+        self.denials = Denials("c", network, metadata, random.Random(1), backoff)
+        self.lost = network.on_lost[0]
+        self.connection = self.dial()
+
+    def dial(self, purpose: str = DATA) -> Any:
+        address, number = Address("a", 9092), len(self.closed)
+        made = SimpleNamespace(address=address, purpose=purpose, id=number, ended=False)
+        made.secondary = purpose in SECONDARY
+        made.in_flight, made.rest = [], self.quiet.append
+        return made
+
+    def close(self, connection: Any, now: float, reason: str) -> None:
+        self.closed.append(now)
+        self.lost(connection, None, False, now)
+        self.connection = self.dial(connection.purpose)
+
+    def deny(self, thing: str = "x", named: int = 1, *, answered: int = 0, after: int = 0) -> int:
+        """How many connections were ended by now, two seconds later."""
+        self.engine.now += 2.0
+        self.denials.denied(self.connection, thing, named, answered, after)
+        return len(self.closed)
+
+
+def test_the_third_denial_of_one_thing_counts() -> None:
+    scene = Scene()
+    assert [scene.deny() for _ in range(3)] == [0, 0, 1]
+    assert [scene.deny() for _ in range(3)] == [1, 1, 2]
+
+
+def test_an_election_that_takes_a_while_ends_nothing() -> None:
+    scene = Scene()
+    for _ in range(20):
+        scene.denials.denied(scene.connection, "x", 1, 0, 0)
+        scene.engine.now += 0.14
+    assert scene.closed == []
+    assert scene.deny() == 1
+
+
+def test_only_what_was_said_again_since_can_be_denied_again() -> None:
+    scene = Scene()
+    said = [(1, 2), (1, 2), (1, 2), (2, 3), (2, 3), (2, 3), (3, 4)]
+    assert [scene.deny(answered=a, after=b) for a, b in said] == [0, 0, 0, 0, 0, 0, 1]
+
+
+def test_another_leader_or_epoch_begins_anew() -> None:
+    scene = Scene()
+    assert [scene.deny(named=n) for n in (1, 1, 2, 2, 1, 1, 1)] == [0, 0, 0, 0, 0, 0, 1]
+
+
+def test_one_thing_is_witness_until_it_is_silent_for_a_while() -> None:
+    scene = Scene()
+    assert [scene.deny(t) for t in "xyxy"] == [0] * 4
+    assert scene.deny("x") == 1
+    assert [scene.deny(t) for t in "xyyyy"] == [1, 1, 1, 1, 1]
+    assert scene.deny("y") == 2
+
+
+@pytest.mark.parametrize("kind", [ProduceRequest, MetadataRequest])
+def test_what_must_be_answered_is_waited_for_and_nothing_new_is_sent(kind: Any) -> None:
+    scene = Scene()
+    scene.connection.in_flight = [SimpleNamespace(body=FetchRequest()), SimpleNamespace(body=kind)]
+    assert [scene.deny() for _ in range(4)] == [0] * 4
+    assert scene.quiet == [6.5, 8.5]
+    del scene.connection.in_flight[1]
+    assert scene.deny() == 1
+
+
+def test_what_was_long_ago_counts_no_more() -> None:
+    scene = Scene()
+    for _ in range(5):
+        assert scene.deny() == 0
+        scene.engine.now += 4.0
+
+
+def test_long_backoffs_are_waited_for() -> None:
+    scene = Scene(backoff=10.0)
+    found = []
+    for _ in range(3):
+        found.append(scene.deny())
+        scene.engine.now += 10.0
+    assert found == [0, 0, 1]
+
+
+def test_only_the_second_end_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "odradek.metadata")
+    scene = Scene()
+    while len(scene.closed) < 2:
+        scene.deny()
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert caplog.messages[0].startswith(
+        "[c] reconnecting to a:9092, because the broker there keeps answering"
+    )
+
+
+@pytest.mark.parametrize("purpose", [DATA, COORDINATOR])
+def test_ends_are_ever_rarer_until_there_were_none_for_a_while(purpose: str) -> None:
+    scene = Scene()
+    scene.connection = scene.dial(purpose)
+    while scene.engine.now < 600.0:
+        scene.deny()
+    gaps = [b - a for a, b in zip(scene.closed, scene.closed[1:], strict=False)]
+    assert gaps[:3] == sorted(gaps[:3])
+    assert min(gaps[4:]) >= 6.0
+    assert max(gaps) <= 14.0
+    scene.engine.now += 100.0
+    before = len(scene.closed)
+    while scene.engine.now < 716.0:
+        scene.deny()
+    assert len(scene.closed) - before >= 2
+
+
+def test_a_second_connection_proves_nothing() -> None:
+    scene = Scene()
+    scene.connection = scene.dial(ASIDE)
+    assert [scene.deny() for _ in range(5)] == [0] * 5

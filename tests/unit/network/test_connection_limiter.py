@@ -1,0 +1,211 @@
+"""The limit on one client's dials (R-CS-8, R-MD-3, R-RB-7)."""
+
+import math
+import random
+
+import pytest
+
+from odradek.network.connection_limiter import FRESH, MAX_PENDING, MAX_PER_SECOND, DialGovernor
+
+
+def governor(longest: float = math.inf, most: int = MAX_PER_SECOND) -> DialGovernor:
+    """One that knows of a failure."""
+    made = DialGovernor(random.Random(1), longest, most)
+    made.failed(0.0)
+    return made
+
+
+def dials(g: DialGovernor, now: float, times: int, **how: bool) -> list[float]:
+    """Dial as soon as it is allowed; each ends at once. The waits."""
+    waits = []
+    for _ in range(times):
+        waits.append(g.wait(now, for_metadata=True, **how))
+        now += waits[-1]
+        g.dialled(now, for_metadata=True, **how)
+        g.ended()
+    return waits
+
+
+AGAIN = {"failed": True, "again": True}
+
+
+def test_the_spacing_doubles_to_a_second_and_a_proof_lifts_it() -> None:
+    g = governor()
+    waits = dials(g, 0.0, 9, **AGAIN)
+    for wait, base in zip(waits, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0], strict=True):
+        assert 0.8 * base <= wait <= 1.2 * base
+    g.proved()
+    assert g.wait(sum(waits), for_metadata=False) == 0.0
+
+
+def test_a_few_addresses_that_have_not_failed_come_sooner() -> None:
+    g = governor()
+    waits = dials(g, 0.0, FRESH)
+    assert all(0.04 <= wait <= 0.06 for wait in waits)
+    now = sum(waits)
+    now += sum(dials(g, now, 1))
+    assert now > 1.0  # six in a second
+    assert g.wait(now, for_metadata=True) >= 0.08  # and then they are spaced like all others
+
+
+def test_the_wait_is_drawn_once() -> None:
+    g = governor()
+    g.dialled(0.0, for_metadata=True)
+    assert len({g.wait(0.0, for_metadata=True) for _ in range(20)}) == 1
+
+
+def test_six_dials_in_any_second_whatever_was_proved_meanwhile() -> None:
+    g, now, times = governor(), 0.0, []
+    for _ in range(60):
+        g.failed(now)
+        now += sum(dials(g, now, 1))
+        times.append(now)
+        g.proved()
+    assert max(sum(1 for u in times if t <= u < t + 1) for t in times) == 6
+
+
+def test_a_proof_does_not_free_an_address_that_failed() -> None:
+    g = governor()
+    for _ in range(6):
+        g.dialled(0.0, for_metadata=False)
+        g.ended()
+    g.proved()
+    assert g.wait(0.5, for_metadata=False) == 0.0
+    assert g.wait(0.5, for_metadata=False, failed=True) > 0.4
+
+
+def test_a_proof_that_was_none_brings_the_spacing_back() -> None:
+    g = governor()
+    now = sum(dials(g, 0.0, 6, **AGAIN))
+    g.proved()
+    g.disproved()
+    g.failed(now)
+    g.dialled(now, for_metadata=True, failed=True, again=True)
+    assert g.wait(now, for_metadata=True, failed=True, again=True) >= 0.79
+
+
+def test_a_dial_that_waits_for_its_name_counts_when_it_leaves() -> None:
+    g = governor()
+    for n in range(MAX_PER_SECOND):
+        g.dialled(0.1 * n, for_metadata=True, failed=True)
+    for _ in range(MAX_PER_SECOND):
+        g.ended()
+    g.left(0.0, 0.6)  # the first one's name took so long
+    assert g.wait(1.05, for_metadata=True) > 0.04  # six since 0.1
+    assert g.wait(1.11, for_metadata=True) < 0.8
+
+
+@pytest.mark.parametrize("longest", [0.0, 0.01, 0.05, 0.1])
+def test_no_backoff_of_the_user_exceeds_the_limit_of_attempts(longest: float) -> None:
+    """librdkafka's 100 ms, Java's 50 ms written out, zero."""
+    for most in (1, 6, 50):
+        waits, now, times = dials(governor(longest, most), 0.0, 3 * most, **AGAIN), 0.0, []
+        for wait in waits:
+            now += wait
+            times.append(now)
+        assert max(sum(1 for u in times if t <= u < t + 1) for t in times) <= most
+        assert max(waits[1:]) <= max(longest, 1.0 / most) + 0.01 or most == 1
+
+
+def test_a_proof_renews_the_close_dials() -> None:
+    """In the next outage six addresses are tried 50 ms apart again."""
+    g = governor()
+    for outage in range(3):
+        now = 20.0 * outage
+        g.failed(now)
+        assert all(0.04 <= wait <= 0.06 for wait in dials(g, now, FRESH))
+        g.proved()
+
+
+def test_a_new_client_is_not_limited() -> None:
+    g = DialGovernor(random.Random(1))
+    assert (g.engaged, g.metadata_only, g.for_metadata_only(False)) == (False, False, False)
+    g.dialled(0.0, for_metadata=False)
+    assert g.wait(0.0, for_metadata=True) == 0.0
+
+
+@pytest.mark.parametrize("proofs", [0, 1])
+def test_the_spacing_begins_at_100_ms(proofs: int) -> None:
+    g = DialGovernor(random.Random(1))
+    for _ in range(proofs):
+        g.dialled(0.0, for_metadata=True, **AGAIN)
+        g.proved()
+    g.dialled(0.0, for_metadata=True, **AGAIN)
+    assert 0.08 <= g.wait(0.0, for_metadata=True, **AGAIN) <= 0.12
+
+
+def test_a_proof_that_never_came_can_be_disproved() -> None:
+    g = DialGovernor(random.Random(1))
+    g.disproved()
+    g.dialled(0.0, for_metadata=True, **AGAIN)
+    assert 0.08 <= g.wait(0.0, for_metadata=True, **AGAIN) <= 0.12
+
+
+def test_all_close_dials_together_are_the_first_try() -> None:
+    g = DialGovernor(random.Random(1))
+    for now in range(FRESH):
+        g.dialled(10.0 * now, for_metadata=True)
+        g.ended()
+        assert 0.04 <= g.wait(10.0 * now, for_metadata=True) <= 0.06
+    g.dialled(90.0, for_metadata=True)
+    assert 0.16 <= g.wait(90.0, for_metadata=True) <= 0.24
+
+
+def test_the_seventh_dial_waits_until_a_second_after_the_first() -> None:
+    g = governor()
+    for n in range(MAX_PER_SECOND):
+        g.dialled(0.1 * n, for_metadata=True)
+        g.ended()
+    assert g.wait(0.6, for_metadata=True) == pytest.approx(0.401)
+
+
+def test_a_shorter_backoff_of_the_user_allows_more_dials_in_a_second() -> None:
+    g = governor(0.1, 11)
+    for _ in range(10):
+        g.dialled(0.0, for_metadata=True)
+        g.ended()
+    assert g.wait(0.0, for_metadata=True) <= 0.1
+    g.dialled(0.0, for_metadata=True)
+    g.ended()
+    assert g.wait(0.0, for_metadata=True) == pytest.approx(1.001)
+
+
+def test_dials_that_ended_are_not_pending() -> None:
+    g = governor()
+    for _ in range(3):
+        g.dialled(0.0, for_metadata=True)
+    g.ended()
+    assert g.pending == 2
+
+
+def test_a_dial_that_is_no_longer_counted_may_leave() -> None:
+    g = governor()
+    for _ in range(MAX_PER_SECOND):
+        g.left(0.0, 0.6)
+    assert g.wait(0.6, for_metadata=True) == pytest.approx(1.001)
+
+
+def test_a_failure_limits_all_connection_attempts_and_a_proof_none() -> None:
+    g = DialGovernor(random.Random(1))
+    g.failed(0.0)
+    assert g.engaged is True
+    assert g.wait(0.0, for_metadata=False) > 0.0
+    g.proved()
+    assert g.engaged is False
+
+
+def test_leaders_wait_while_no_metadata_is_available() -> None:
+    g = governor()
+    assert not g.for_metadata_only(True)
+    assert g.wait(9.0, for_metadata=False) == math.inf
+    assert g.wait(9.0, for_metadata=True) == 0.0
+    assert g.for_metadata_only(False)
+    assert g.wait(9.0, for_metadata=False) == 0.0
+
+
+def test_six_connection_attempts_may_be_pending() -> None:
+    g = governor()
+    for n in range(MAX_PENDING):
+        assert g.wait(10.0 * n + 10.0, for_metadata=True) == 0.0
+        g.dialled(10.0 * n + 10.0, for_metadata=True)
+    assert g.wait(90.0, for_metadata=True) == math.inf

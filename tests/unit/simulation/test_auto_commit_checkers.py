@@ -1,0 +1,63 @@
+"""The checker of a member's own commits compares those of one ownership."""
+
+from __future__ import annotations
+
+from tests.unit.simulation.test_group_checkers import T0, Member, ledger_of
+
+from odradek.clients.consumer.group.announced_ownership import AskedCommit
+from odradek.clients.consumer.ownership import Ownership
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.simulation.checkers.auto_commit_checkers import OwnCommits
+from odradek.simulation.checkers.invariants import Violation
+
+
+class Scene:
+    """A member that was told once that it owns t-0."""
+
+    def __init__(self) -> None:
+        ledger, self.member = ledger_of(1), Member("a", ("id-a", 1), auto_commits=True)
+        ledger.assigned(self.member, [T0])
+        self.checker = OwnCommits(ledger, 5.0)
+
+    def begin(
+        self, offset: int, ownership: Ownership, *, asked: bool = False, renews: bool = False
+    ) -> Violation | None:
+        commit = AskedCommit({T0: OffsetAndMetadata(offset)}, {T0: ownership})
+        renewed = {T0} if renews else set()
+        return self.checker.begins(self.member, commit, None if asked else renewed)
+
+
+def test_a_renewal_behind_a_commit_of_its_ownership_is_found() -> None:
+    for asked in (False, True):
+        scene, ownership = Scene(), Ownership()
+        assert scene.begin(3, ownership, asked=asked) is None
+        found = scene.begin(2, ownership, renews=True)
+        assert "t-0 at 2 by itself after it has begun a commit at 3" in str(found)
+
+
+def test_a_renewal_of_an_ownership_that_the_application_does_not_know_is_not_compared() -> None:
+    """The member was removed, which refuses its commit, and has joined again in the background."""
+    for asked in (False, True):
+        scene, removed, joined = Scene(), Ownership(), Ownership()
+        assert scene.begin(3, removed, asked=asked) is None
+        assert scene.begin(2, joined, renews=True) is None
+        found = scene.begin(1, joined, renews=True)
+        assert "t-0 at 1 by itself after it has begun a commit at 2" in str(found)
+
+
+def test_a_topic_that_a_broker_names_again_after_its_deletion_is_not_compared() -> None:
+    """A broker that is cut off knows nothing of its recreation: the client begins it again."""
+    scene, ownership = Scene(), Ownership()
+    assert scene.begin(2, ownership) is None
+    scene.member.former = bytes(range(16))
+    assert scene.begin(0, ownership) is None
+
+
+def test_a_commit_that_was_certainly_not_stored_is_not_compared() -> None:
+    scene, ownership = Scene(), Ownership()
+    assert scene.begin(2, ownership) is None
+    refused = AskedCommit({T0: OffsetAndMetadata(5)}, {T0: ownership})
+    for accepted in (set(), {T0}):
+        assert scene.checker.begins(scene.member, refused, None) is None
+        scene.checker.not_stored(refused, accepted)
+        assert (scene.begin(2, ownership, renews=True) is None) == (not accepted)

@@ -1,0 +1,132 @@
+"""Outages as the driver counts them: a partition without a leader, and old blips of other times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.spark.conftest import MemoryConsumer
+
+from odradek.common.errors import KafkaTimeoutError
+from odradek.spark.checkpoint_errors import OutageError
+from odradek.spark.driver.offsets import SENTINEL
+from odradek.spark.options.source_options import BATCH, STREAM
+
+TOLERANCE_S = 600.0
+HANGS_S = 7200.0
+
+
+class StillAskingError(Exception):
+    """The test's own end: nobody gave up."""
+
+
+@pytest.fixture
+def leaderless(clock: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Call it: from then on metadata is answered, and where a partition ends isn't."""
+    return lambda: monkeypatch.setattr(MemoryConsumer, "end_offsets", _no_leader(clock))
+
+
+@pytest.mark.parametrize("run", ["batch", "once", "available now"])
+def test_runs_with_an_end_give_up_on_a_partition_without_a_leader(
+    tracker: Any, clock: Any, leaderless: Any, caplog: Any, run: str
+) -> None:
+    end = tracker().latest(SENTINEL)
+    driver = tracker(BATCH if run == "batch" else STREAM)
+    if run == "available now":
+        driver.freeze()
+    leaderless()
+    with pytest.raises(OutageError, match=r"looking up end offsets .*outageTolerance.*no leader"):
+        driver.plan_batch() if run == "batch" else driver.latest(end, everything=run == "once")
+    assert TOLERANCE_S <= clock.at - 1000.0 < TOLERANCE_S + 15
+    assert 15 <= len(caplog.records) <= 20  # one each 30 s
+
+
+def test_a_stream_waits_for_a_leader_in_short_steps_and_says_so(
+    tracker: Any, clock: Any, leaderless: Any, caplog: Any
+) -> None:
+    driver = tracker()
+    end = driver.latest(SENTINEL)
+    clock.at += 1
+    leaderless()
+    begun = clock.at
+
+    def steps() -> None:
+        while True:
+            asked = clock.at
+            assert driver.latest(end) == end
+            assert clock.at - asked <= 10.5
+            clock.at += 1
+
+    with pytest.raises(OutageError, match="no leader"):
+        steps()
+    assert TOLERANCE_S <= clock.at - begun < TOLERANCE_S + 15
+    waiting = [each for each in caplog.records if "no usable answer" in each.getMessage()]
+    assert 14 <= len(waiting) <= 20
+
+
+def test_a_leader_that_comes_back_ends_the_outage(
+    tracker: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = tracker()
+    end = driver.latest(SENTINEL)
+    for _ in range(3):
+        clock.at += 1
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryConsumer, "end_offsets", _no_leader(clock))
+            begun = clock.at
+            while clock.at < begun + 400:
+                assert driver.latest(end) == end
+        clock.at += 1
+        assert driver.latest(end) == end
+
+
+def _no_leader(clock: Any) -> Any:
+    def ends(self: Any, partitions: Any, timeout: float = 0.0) -> Any:
+        clock.at += timeout
+        if clock.at > 1000.0 + HANGS_S:
+            raise StillAskingError
+        raise KafkaTimeoutError("t-1 has no leader")
+
+    return ends
+
+
+def test_an_old_blip_does_not_make_a_later_one_fatal(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    cluster.waits_through = True  # an outage that ends within the timeout, as the real client
+    driver = tracker()
+    end = driver.latest(SENTINEL)
+    clock.at += 60
+    cluster.down_until = clock.at + 10
+    assert driver.latest(end) == end  # the outage is over, but nobody knows
+    clock.at += 3600
+    cluster.down_until = clock.at + 3
+    assert driver.latest(end) == end
+    assert clock.at == cluster.down_until
+    clock.at += 1
+    cluster.down_until = clock.at + 2 * TOLERANCE_S
+    begun = clock.at
+
+    def steps() -> None:
+        while True:
+            assert driver.latest(end) == end
+
+    with pytest.raises(OutageError):
+        steps()
+    assert clock.at - begun >= TOLERANCE_S  # the answer in between ended the old outage
+
+
+def test_an_outage_that_each_look_of_a_slow_query_meets_ends_it(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    driver = tracker()
+    end = driver.latest(SENTINEL)
+    clock.at += 60
+    cluster.down_until = clock.at + 4 * 3600
+    for _ in range(2):  # fetchOffset.numRetries
+        assert driver.latest(end) == end
+        clock.at += 3600
+    begun = clock.at
+    with pytest.raises(OutageError, match="outageTolerance"):
+        driver.latest(end)
+    assert 10 <= clock.at - begun < 11
