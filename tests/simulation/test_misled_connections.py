@@ -41,7 +41,7 @@ class Overheard:
             place = self._places[number]
             self.meant.append((place, request.version, body.cluster_id, body.node_id))
 
-    def came(self, number: int, size: int) -> None:
+    def came(self, number: int, size: int, throttle: float = 0.0) -> None:
         """Nothing."""
 
     def answered(self, number: int, correlation_id: int, throttle: float = 0.0) -> None:
