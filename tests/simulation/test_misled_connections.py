@@ -42,7 +42,7 @@ class Overheard:
             self.meant.append((place, request.version, body.cluster_id, body.node_id))
 
     def came(self, number: int, size: int, throttle: float = 0.0) -> None:
-        """Nothing."""
+        """Record nothing."""
 
     def answered(self, number: int, correlation_id: int, throttle: float = 0.0) -> None:
         """Record nothing."""

@@ -410,7 +410,7 @@ def gather(
 ) -> Flow[list[T]]:
     """Run flows concurrently and wait for all of them; raise a flow's error at the end.
 
-    At most `most` of them are younger than `SLOW_FLOW_S`. If the caller gives up, all are cancelled.
+    At most `most` of them are younger than `SLOW_FLOW_S`. A caller that gives up cancels them all.
     """
     yield START
     waiting = list(flows)

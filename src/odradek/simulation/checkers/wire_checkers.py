@@ -219,7 +219,9 @@ class Wire:
         first, now = line.first, self._time.now
         if first is None or line.over or now <= self._stopped_until + TOLERANCE:
             return
-        until = max(first.deadline, line.heard + SUSPECT_AFTER_S if line.heard > first.sent else 0.0)
+        until = max(
+            first.deadline, line.heard + SUSPECT_AFTER_S if line.heard > first.sent else 0.0
+        )
         if now > until + TOLERANCE:
             self._found(f"a request to {line.address} of {first.sent} is open; it ends at {until}")
 
@@ -285,7 +287,9 @@ class Wire:
                 continue
             if event.at >= max(first.sent, line.heard) + SUSPECT_AFTER_S - TOLERANCE:
                 return
-        self._found(f"{event}, though it was heard within {SUSPECT_AFTER_S} s, or throttles this client")
+        self._found(
+            f"{event}, though it was heard within {SUSPECT_AFTER_S} s, or throttles this client"
+        )
 
     def _found(self, text: str) -> None:
         self.violations.append(Violation(f"{self._time.now}: {text}"))
