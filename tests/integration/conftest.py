@@ -31,8 +31,8 @@ _running: list[SharedClusters] = []
 # a long group at the end. A module that isn't listed is its own group.
 GROUPS = {
     "hurt": (
-        *("admin", "admin_calls", "outages", "local_cluster", "misled", "written_once"),
-        "compat_confluent",
+        *("admin", "admin_calls", "outages", "local_cluster", "misrouted_connections"),
+        *("written_once", "compat_confluent"),
     ),
     "whole": (
         *("group_consumer", "console", "copy", "porting"),
@@ -41,13 +41,14 @@ GROUPS = {
         *("transactions", "simulated_transactions", "recreated_topics"),
     ),
     "other clients": (
-        *("interop/they_write", "interop/we_write", "interop/columns_we_write"),
+        *("interop/reads_other_clients", "interop/other_clients_read"),
+        "interop/other_clients_read_arrow",
         *("interop/mixed_groups", "interop/mixed_consumer_groups", "interop/transactions"),
         *("interop/recompression", "interop/same_partitions", "interop/console_tools"),
         *("interop/admin_answers", "interop/group_tools", "interop/traces", "interop/fake_cluster"),
         *("interop/group_changes", "frozen_members"),
     ),
-    "guarded": ("secure_recovery", "rights", "admin_security"),
+    "guarded": ("secure_recovery", "missing_permissions", "admin_security"),
     "settings": ("interop/secure_settings",),
     "programs": ("confluent_programs",),
     "releases": ("releases", "interop/oldest_release"),

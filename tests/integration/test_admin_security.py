@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.admin_commands import as_json, create_group_and_transactional_id, run, walk
-from tests.integration.test_rights import OPTIONS
+from tests.integration.test_missing_permissions import OPTIONS
 
 import odradek as o
 from odradek.common.secret import Secret
@@ -157,7 +157,7 @@ def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
         admin.expire_delegation_token(for_carol.hmac)
 
 
-@pytest.mark.long  # shorter: test_admin_commands.py, test_hostile_commands.py, test_rights.py
+@pytest.mark.long  # shorter: test_admin_commands, test_hostile_commands, test_missing_permissions
 def test_every_subcommand_on_a_secured_cluster(
     guarded: LocalCluster,
     admin: o.Admin,

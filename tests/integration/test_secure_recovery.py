@@ -13,11 +13,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from tests.integration.test_missing_permissions import OPTIONS as GUARDED
 from tests.integration.test_outages import prepared
 from tests.integration.test_outages import (
     test_clients_recover_after_a_leader_was_frozen as a_leader_freezes,
 )
-from tests.integration.test_rights import OPTIONS as GUARDED
 from tests.interop.other_client import read_all
 from tests.interop.our_client import read
 from tests.soak.soak import REAUTHENTICATION, SECURED, Plan, Soak

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 from tests.interop import test_mixed_groups as groups
-from tests.interop import test_they_write as they
-from tests.interop import test_we_write as we
+from tests.interop import test_other_clients_read as other_clients
+from tests.interop import test_reads_other_clients as reads
 from tests.interop.group_members import Jvm
-from tests.interop.test_they_write import consumer as consumer
+from tests.interop.test_reads_other_clients import consumer as consumer
 from tests.interop.test_transactions import (
     test_each_reads_what_the_others_committed_and_takes_over_their_id as each_reads,
 )
@@ -26,7 +26,7 @@ CODECS = pytest.mark.parametrize(
     "codec",
     [
         codec if codec in ("none", "zstd") else pytest.param(codec, marks=pytest.mark.long)
-        for codec in we.CODECS
+        for codec in other_clients.CODECS
     ],
 )
 
@@ -39,13 +39,17 @@ def cluster(clusters: SharedClusters) -> LocalCluster:
 
 
 @CODECS
-def test_they_write(cluster: LocalCluster, topic: str, consumer: Consumer, codec: str) -> None:
-    they.test_all_records_of_librdkafka_are_read(cluster, topic, consumer, codec)
+def test_librdkafkas_records_are_read(
+    cluster: LocalCluster, topic: str, consumer: Consumer, codec: str
+) -> None:
+    reads.test_all_records_of_librdkafka_are_read(cluster, topic, consumer, codec)
 
 
 @CODECS
-def test_we_write(cluster: LocalCluster, topic: str, codec: str) -> None:
-    we.test_librdkafka_reads_all_of_it(cluster, topic, codec)
+def test_librdkafka_reads_the_producers_records(
+    cluster: LocalCluster, topic: str, codec: str
+) -> None:
+    other_clients.test_librdkafka_reads_all_of_it(cluster, topic, codec)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.interop.other_client import Row, read_all
-from tests.interop.test_we_write import CODECS, ROWS, java_line, java_lines
+from tests.interop.test_other_clients_read import CODECS, ROWS, java_line, java_lines
 
 from odradek.api.producer import Producer
 from odradek.record.key_hash import partition_for_key
