@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -150,12 +151,30 @@ def objects_of_clients() -> int:
 
     The history, the witnesses and the cluster of the soak aren't counted: they grow with the run.
     """
-    count = 0
-    for one in gc.get_objects():
+
+    def counts(one: object) -> bool:
         module = getattr(type(one), "__module__", None)
-        if isinstance(module, str) and module.startswith("odradek."):
-            count += not module.startswith((*NOT_CLIENTS, "odradek.common.types"))
-    return count
+        return (
+            isinstance(module, str)
+            and module.startswith("odradek.")
+            and not module.startswith((*NOT_CLIENTS, "odradek.common.types"))
+        )
+
+    return count_objects(counts)
+
+
+def count_objects(counts: Callable[[object], bool]) -> int:
+    """Return how many objects that the garbage collector knows are counted.
+
+    No other thread runs meanwhile: `tuple(generator)` raises SystemError in a thread whose
+    unfinished tuple is in the list that `gc.get_objects()` returned.
+    """
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(3600.0)
+    try:
+        return sum(1 for one in gc.get_objects() if counts(one))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 class Sampler:

@@ -29,7 +29,7 @@ def test_without_go_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "find_go", lambda: None)
     built = build.go_command("franz-go")
     assert built.command is None
-    assert "no go" in built.reason
+    assert "Go isn't on PATH" in built.reason
 
 
 def test_a_failed_go_build_reports_the_error_and_leaves_no_files(

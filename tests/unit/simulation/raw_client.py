@@ -1,4 +1,4 @@
-"""A client without an engine: dials, sends one request after the other, keeps the answers."""
+"""A client without an engine: connects, sends requests, keeps the responses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RawClient:
         self._next += 1
 
     def ask(self, body: Any, version: int, wait: float = 1.0) -> Any:
-        """Send, let time go on, return the answer (or None)."""
+        """Send, advance the time, and return the response, or None."""
         before = len(self.answers)
         self.send(body, version)
         self.world.run_while(lambda: len(self.answers) == before and not self.lost, wait)

@@ -1,4 +1,4 @@
-"""The checker of a member's own commits compares those of one ownership."""
+"""The checker of a member's automatic commits compares those of one ownership."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.simulation.checkers.invariants import Violation
 
 
 class Scene:
-    """A member that was told once that it owns t-0."""
+    """A member that was notified once that it owns t-0."""
 
     def __init__(self) -> None:
         ledger, self.member = ledger_of(1), Member("a", ("id-a", 1), auto_commits=True)
@@ -27,7 +27,7 @@ class Scene:
         return self.checker.begins(self.member, commit, None if asked else renewed)
 
 
-def test_a_renewal_behind_a_commit_of_its_ownership_is_found() -> None:
+def test_a_renewal_below_a_commit_of_the_same_ownership_is_reported() -> None:
     for asked in (False, True):
         scene, ownership = Scene(), Ownership()
         assert scene.begin(3, ownership, asked=asked) is None
@@ -35,8 +35,8 @@ def test_a_renewal_behind_a_commit_of_its_ownership_is_found() -> None:
         assert "t-0 at 2 by itself after it has begun a commit at 3" in str(found)
 
 
-def test_a_renewal_of_an_ownership_that_the_application_does_not_know_is_not_compared() -> None:
-    """The member was removed, which refuses its commit, and has joined again in the background."""
+def test_a_renewal_of_an_ownership_unknown_to_the_application_is_not_compared() -> None:
+    """The member was removed, so its commit was refused, and has rejoined in the background."""
     for asked in (False, True):
         scene, removed, joined = Scene(), Ownership(), Ownership()
         assert scene.begin(3, removed, asked=asked) is None
@@ -45,15 +45,15 @@ def test_a_renewal_of_an_ownership_that_the_application_does_not_know_is_not_com
         assert "t-0 at 1 by itself after it has begun a commit at 2" in str(found)
 
 
-def test_a_topic_that_a_broker_names_again_after_its_deletion_is_not_compared() -> None:
-    """A broker that is cut off knows nothing of its recreation: the client begins it again."""
+def test_a_deleted_topic_in_stale_metadata_is_not_compared() -> None:
+    """An isolated broker doesn't know of the recreation: the client starts the topic again."""
     scene, ownership = Scene(), Ownership()
     assert scene.begin(2, ownership) is None
     scene.member.former = bytes(range(16))
     assert scene.begin(0, ownership) is None
 
 
-def test_a_commit_that_was_certainly_not_stored_is_not_compared() -> None:
+def test_a_commit_that_was_certainly_refused_is_not_compared() -> None:
     scene, ownership = Scene(), Ownership()
     assert scene.begin(2, ownership) is None
     refused = AskedCommit({T0: OffsetAndMetadata(5)}, {T0: ownership})

@@ -25,7 +25,7 @@ from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 from odradek.simulation.brokers.transaction_handlers import TRANSACTION_HANDLERS
 
 COORDINATED = {*GROUP_HANDLERS, *TRANSACTION_HANDLERS} - {InitProducerIdRequest}
-"""They need coordinators: tests of their own ask them in every version."""
+"""APIs that need coordinators, which their own tests call in every version."""
 KINDS: list[type[Message]] = [ApiVersionsRequest, *(k for k in HANDLERS if k not in COORDINATED)]
 ALL_VERSIONS = [
     (kind, version) for kind in KINDS for version in range(kind.MIN_VERSION, kind.MAX_VERSION + 1)
@@ -52,7 +52,7 @@ class Setting:
         self.ask = self.client.ask
 
     def request(self, kind: type[Message], version: int) -> Any:
-        """A sensible request of this API and version."""
+        """Return a valid request of this API and version."""
         topic_id = self.topic.id
         made: dict[type[Message], Any] = {
             p.ProduceRequest: lambda: self.produce(version, records(b"a", b"b")),
@@ -136,7 +136,7 @@ REFUSED: dict[str, type[BrokerError]] = {
     "UnregisterController": errors.ControllerIdNotRegisteredError,
     **dict.fromkeys(("SaslAuthenticate", "SaslHandshake"), errors.IllegalSaslStateError),
 }
-"""What an empty request asks in vain. (Nor is there SASL on a port without it.)"""
+"""Error codes that requests about unknown things get. (A port without SASL refuses SASL.)"""
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_every_api_answers_in_every_version(
     assert setting.broker.requests == {kind.API_NAME: 1}
 
 
-def test_a_broker_answers_api_versions_from_the_future_in_the_oldest_layout() -> None:
+def test_api_versions_of_an_unknown_version_is_answered_in_version_0() -> None:
     setting = Setting()
     setting.cluster.versions[18] = (0, 3)
     answer = setting.ask(ApiVersionsRequest("odradek", "1"), 4)
@@ -164,13 +164,13 @@ def test_a_broker_answers_api_versions_from_the_future_in_the_oldest_layout() ->
     assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == [(18, 0, 3)]
 
 
-def test_a_version_that_was_not_offered_ends_the_connection(setting: Setting) -> None:
+def test_an_unsupported_version_closes_the_connection(setting: Setting) -> None:
     setting.cluster.versions[3] = (0, 12)
     assert setting.ask(MetadataRequest(None), 13) is None
     assert setting.client.lost == [None]
 
 
-def test_records_come_back_as_they_were_sent(setting: Setting) -> None:
+def test_fetched_records_equal_the_produced_ones(setting: Setting) -> None:
     assert setting.produced(13, records(b"a", b"b")).base_offset == 0
     assert setting.produced(12, records(b"c")).base_offset == 2
     got = setting.fetched(18, 1)
@@ -180,7 +180,7 @@ def test_records_come_back_as_they_were_sent(setting: Setting) -> None:
     assert [row[4] for row in setting.cluster.records("t", 0)] == [b"a", b"b", b"c"]
 
 
-def test_produce_refuses_what_is_broken_and_keeps_the_rest(setting: Setting) -> None:
+def test_produce_refuses_a_corrupt_batch_and_stores_the_others(setting: Setting) -> None:
     bad = bytearray(records(b"x"))
     bad[-1] ^= 1
     answer = setting.produced(13, bytes(bad))
@@ -195,20 +195,20 @@ def test_produce_refuses_what_is_broken_and_keeps_the_rest(setting: Setting) -> 
     assert gap.error_message
 
 
-def test_without_acks_there_is_no_answer_and_the_next_request_is_answered(setting: Setting) -> None:
+def test_without_acks_only_the_next_request_is_answered(setting: Setting) -> None:
     setting.client.send(setting.produce(13, records(b"a"), acks=0), 13)
     assert setting.ask(DescribeClusterRequest(), 2).API_NAME == "DescribeCluster"
     assert len(setting.client.answers) == 1
     assert len(setting.cluster.records("t", 0)) == 1
 
 
-def test_too_few_replicas(setting: Setting) -> None:
+def test_produce_is_refused_with_too_few_replicas(setting: Setting) -> None:
     setting.cluster.min_insync_replicas = 2
     answer = setting.produced(13, records(b"a"))
     assert answer.error_code == errors.NotEnoughReplicasError.code
 
 
-def test_unknown_topics_partitions_and_ids(setting: Setting) -> None:
+def test_unknown_topics_partitions_and_ids_are_refused(setting: Setting) -> None:
     answer = setting.produced(13, records(b"a"), partition=9)
     assert answer.error_code == errors.UnknownTopicOrPartitionError.code
     old_id = setting.topic.id
@@ -222,7 +222,7 @@ def test_unknown_topics_partitions_and_ids(setting: Setting) -> None:
     assert [t.error_code for t in found.topics] == [100, 3]
 
 
-def test_another_leader_is_named_with_its_address() -> None:
+def test_the_current_leader_is_named_with_its_address() -> None:
     setting = Setting(brokers=3)
     setting.cluster.move_leader("t", 0, to=2)
     place = setting.cluster.brokers[2].address
@@ -254,7 +254,7 @@ def test_an_offset_outside_the_log_is_refused(setting: Setting) -> None:
     assert setting.fetched(18, 0).error_code == errors.OffsetOutOfRangeError.code
 
 
-def test_a_fetch_waits_for_records_or_for_its_time(setting: Setting) -> None:
+def test_a_fetch_waits_for_records_or_its_timeout(setting: Setting) -> None:
     before = setting.world.now
     empty = setting.fetched(18, 0, max_wait_ms=500, min_bytes=1)
     assert len(empty.records) == 0
@@ -278,7 +278,7 @@ def test_a_waiting_fetch_ends_when_the_leader_changes() -> None:
     assert setting.world.now < 0.2
 
 
-def test_requests_of_a_connection_wait_for_the_long_poll_before_them(setting: Setting) -> None:
+def test_later_requests_of_a_connection_wait_for_a_long_poll(setting: Setting) -> None:
     setting.client.send(setting.fetch(18, max_wait_ms=300, min_bytes=1), 18)
     setting.client.send(DescribeClusterRequest(), 2)
     setting.world.advance(0.29)
@@ -287,7 +287,7 @@ def test_requests_of_a_connection_wait_for_the_long_poll_before_them(setting: Se
     assert [m.API_NAME for _, m in setting.client.answers] == ["Fetch", "DescribeCluster"]
 
 
-def test_fetch_sessions_tell_what_is_new(setting: Setting) -> None:
+def test_fetch_sessions_report_changes_only(setting: Setting) -> None:
     first = setting.ask(setting.fetch(18, session_epoch=0), 18)
     assert first.session_id > 0
     assert len(first.responses[0].partitions) == 1
@@ -297,7 +297,7 @@ def test_fetch_sessions_tell_what_is_new(setting: Setting) -> None:
     more.session_epoch = 2
     (topic,) = setting.ask(more, 18).responses
     assert len(topic.partitions[0].records) > 0
-    more.session_epoch = 3  # nobody said that it has been read
+    more.session_epoch = 3  # the records haven't been fetched
     assert setting.ask(more, 18).responses != []
     more.session_epoch = 4
     more.forgotten_topics_data = [f.ForgottenTopic(topic_id=setting.topic.id, partitions=[0])]
@@ -308,9 +308,10 @@ def test_fetch_sessions_tell_what_is_new(setting: Setting) -> None:
     assert setting.ask(more, 18).error_code == errors.FetchSessionIdNotFoundError.code
 
 
-def test_fetch_sessions_tell_of_ends_that_are_new(setting: Setting) -> None:
-    """As `CachedPartition` of Kafka does it: a partition that is new, one that has grown, whether
-    its records were asked for or not, and one that was refused before.
+def test_fetch_sessions_report_new_log_ends(setting: Setting) -> None:
+    """A session reports a partition that is new, has grown, or was refused before.
+
+    As in Kafka's `CachedPartition`, growth counts even if the records weren't requested.
     """
     first = setting.ask(setting.fetch(18, session_epoch=0), 18)
     steps = [(0, 0, [0]), (0, 0, []), (1, 1, [1]), (1, 9, [1]), (1, 1, [1]), (1, 1, [])]
@@ -319,7 +320,7 @@ def test_fetch_sessions_tell_of_ends_that_are_new(setting: Setting) -> None:
             setting.produced(13, records(b"a"))
         more = setting.fetch(18, offset, session_epoch=epoch)
         more.session_id = first.session_id
-        if epoch == 1:  # it isn't in the session any more, and comes anew
+        if epoch == 1:  # left the session, and joins it again
             more.forgotten_topics_data = [
                 f.ForgottenTopic(topic_id=setting.topic.id, partitions=[0])
             ]
@@ -328,14 +329,14 @@ def test_fetch_sessions_tell_of_ends_that_are_new(setting: Setting) -> None:
         assert ends == told
 
 
-def test_a_fetch_without_a_session_says_everything(setting: Setting) -> None:
+def test_a_fetch_without_a_session_returns_every_partition(setting: Setting) -> None:
     for version in (4, 6, 18):
         single = setting.ask(setting.fetch(version), version)
         assert single.session_id == 0
         assert len(single.responses[0].partitions) == 1
 
 
-def test_offsets_by_time(setting: Setting) -> None:
+def test_offsets_are_found_by_time(setting: Setting) -> None:
     setting.produced(13, records(b"a", b"b"))
     assert setting.offset(-2).offset == 0
     assert setting.offset(-1).offset == 2
@@ -360,7 +361,7 @@ def test_offsets_by_time(setting: Setting) -> None:
         (ct.CreatableTopic("n", -1, -1), 0),
     ],
 )
-def test_topics_are_checked_before_they_are_made(
+def test_topics_are_validated_before_they_are_created(
     setting: Setting, topic: ct.CreatableTopic, code: int
 ) -> None:
     checked = setting.ask(ct.CreateTopicsRequest([topic], validate_only=True), 7)
@@ -369,7 +370,7 @@ def test_topics_are_checked_before_they_are_made(
     assert ("n" in setting.cluster.topics) is (code == 0)
 
 
-def test_topics_are_made_by_metadata_only_where_that_is_on(setting: Setting) -> None:
+def test_metadata_creates_topics_only_if_auto_creation_is_enabled(setting: Setting) -> None:
     asked = MetadataRequest([MetadataRequestTopic(name="auto")])
     assert setting.ask(asked, 13).topics[0].error_code == 3
     setting.cluster.auto_create = True
@@ -378,14 +379,14 @@ def test_topics_are_made_by_metadata_only_where_that_is_on(setting: Setting) -> 
     assert setting.ask(quiet, 13).topics[0].error_code == 3
 
 
-def test_producer_ids_are_never_given_twice(setting: Setting) -> None:
+def test_producer_ids_are_unique(setting: Setting) -> None:
     ids = [setting.ask(InitProducerIdRequest(None), 5).producer_id for _ in range(3)]
     assert len(set(ids)) == 3
     refused = setting.ask(InitProducerIdRequest("transaction"), 5)
     assert refused.error_code != 0
 
 
-def test_throttle_and_slow_handshakes(setting: Setting) -> None:
+def test_throttling_and_slow_handshakes_delay_clients(setting: Setting) -> None:
     setting.broker.throttle = 0.25
     assert setting.ask(DescribeClusterRequest(), 2).throttle_time_ms == 250
     setting.broker.delay(ApiVersionsRequest.API_KEY, 3.0)

@@ -1,4 +1,4 @@
-"""What callers are promised: late ends, no ends, limits and survived exceptions are noticed."""
+"""Checkers of calls report late or missing ends, exceeded limits and unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def texts(calls: CallsEnd) -> list[str]:
     return [str(violation) for violation in calls.violations]
 
 
-def test_calls_that_end_in_time(time: VirtualTime) -> None:
+def test_calls_that_end_in_time_are_accepted(time: VirtualTime) -> None:
     calls = CallsEnd(time)
     done: Completion[Any] = Completion()
     calls.begin(done, "a call", 1.0)
@@ -50,7 +50,7 @@ def test_calls_that_end_in_time(time: VirtualTime) -> None:
     assert len(calls) == 0
 
 
-def test_a_call_that_ends_late(time: VirtualTime) -> None:
+def test_a_call_that_ends_late_is_reported(time: VirtualTime) -> None:
     calls = CallsEnd(time)
     done: Completion[Any] = Completion()
     calls.begin(done, "a call", 1.0)
@@ -59,7 +59,7 @@ def test_a_call_that_ends_late(time: VirtualTime) -> None:
     assert texts(calls) == ["1.11: a call ended; its deadline was 1.0"]
 
 
-def test_a_call_that_is_overdue(time: VirtualTime) -> None:
+def test_an_overdue_call_is_reported(time: VirtualTime) -> None:
     calls = CallsEnd(time)
     calls.begin(Completion(), "a call", 1.0)
     time.run_until(1.2)
@@ -67,7 +67,7 @@ def test_a_call_that_is_overdue(time: VirtualTime) -> None:
     assert texts(calls) == ["1.2: a call is still open; its deadline was 1.0"]
 
 
-def test_a_call_without_an_end(time: VirtualTime) -> None:
+def test_a_call_without_an_end_is_reported(time: VirtualTime) -> None:
     calls = CallsEnd(time)
     calls.begin(Completion(), "a call", 1.0)
     calls.look(closed=True)
@@ -78,7 +78,7 @@ def engine() -> ClientEngine:
     return ClientEngine(Config(ADMIN, SERVERS), random.Random(1))
 
 
-def test_memory_above_its_limit() -> None:
+def test_memory_above_its_limit_is_reported() -> None:
     producer = ProducerEngine(Config(PRODUCER, SERVERS), random.Random(1), NullLock())
     check_limits(producer, 0)
     producer.accumulator.used = producer.accumulator.limit + 1
@@ -89,7 +89,7 @@ def test_memory_above_its_limit() -> None:
         check_limits(producer, 0)
 
 
-def test_flows_that_pile_up() -> None:
+def test_flows_that_accumulate_are_reported() -> None:
     def waits() -> Flow[None]:
         yield START
         yield Wait((), 100.0)
@@ -103,7 +103,7 @@ def test_flows_that_pile_up() -> None:
         check_limits(client, calls=0)
 
 
-def test_a_client_that_broke() -> None:
+def test_a_client_that_failed_is_reported() -> None:
     client = engine()
     check_sound(client)
 
@@ -120,7 +120,7 @@ def test_a_client_that_broke() -> None:
         check_sound(client)
 
 
-def test_a_client_that_was_closed_is_sound() -> None:
+def test_a_closed_client_is_not_reported() -> None:
     client = engine()
     client.end(ClientClosedError("closed"), "closed")
     check_sound(client)
@@ -130,7 +130,7 @@ def test_a_client_that_was_closed_is_sound() -> None:
         check_sound(other)
 
 
-def test_exceptions_that_were_only_logged() -> None:
+def test_logged_exceptions_are_reported() -> None:
     logger = logging.getLogger("odradek.somewhere")
     with listening(Complaints()) as complaints:
         logger.error("an error of the cluster, rightly said")

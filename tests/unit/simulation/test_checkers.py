@@ -1,4 +1,4 @@
-"""Each checker must notice what it is there for; that it stays quiet else, every scenario shows."""
+"""Each checker reports its violation. Scenarios show that it accepts correct behaviour."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SEEN: dict[str, tuple[list[Happening], list[Happening], str]] = {
     "a second metadata request in flight": (
         [
             *(at(1.0, "metadata_request"), at(1.1, "metadata"), at(1.2, "metadata_request")),
-            at(1.3, "metadata_failed", B),  # a dial of the round, not the request
+            at(1.3, "metadata_failed", B),  # the attempt of the bootstrap round, not the request
         ],
         [at(1.4, "metadata_request", B)],
         "while the one to",
@@ -153,7 +153,7 @@ SEEN: dict[str, tuple[list[Happening], list[Happening], str]] = {
 
 
 @pytest.mark.parametrize("name", SEEN)
-def test_what_is_fine_and_what_a_checker_complains_of_then(name: str) -> None:
+def test_a_checker_accepts_correct_behaviour_and_reports_a_violation(name: str) -> None:
     fine, then, complaint = SEEN[name]
     events, checkers = EventLog("client"), Checkers(World())
     checkers.watch(events, Config("admin", {"bootstrap.servers": A}))
@@ -166,7 +166,7 @@ def test_what_is_fine_and_what_a_checker_complains_of_then(name: str) -> None:
         checkers.verify()
 
 
-def test_hot_loops_are_reported() -> None:
+def test_busy_loops_are_reported() -> None:
     world = World()
     world.hot_loops.append("client: 9999 steps in second 3")
     with pytest.raises(Violation, match="9999 steps"):
@@ -205,14 +205,14 @@ def ledger(*records: tuple[bytes, int | None]) -> RecordLedger:
         ([(b"a", None), (b"b", None)], [b"b", b"a"], "comes before"),
     ],
 )
-def test_lost_doubled_and_disordered_records(
+def test_lost_duplicated_and_reordered_records_are_reported(
     records: list[tuple[bytes, int | None]], log: list[bytes], complaint: str
 ) -> None:
     with pytest.raises(Violation, match=complaint):
         ledger(*records).verify(stored(*log))
 
 
-def test_records_that_were_not_acknowledged_may_be_lost_or_kept() -> None:
+def test_unacknowledged_records_may_be_lost_or_kept() -> None:
     sent = ledger((b"a", 0), (b"b", None), (b"c", 1), (b"d", None))
     sent.verify(stored(b"a", b"c", b"d"))
 
@@ -221,7 +221,7 @@ def test_records_that_were_not_acknowledged_may_be_lost_or_kept() -> None:
     "go_back",
     [lambda p: p.moved(TP, 4), lambda p: (p.sought(TP, 2), p.moved(TP, 3), p.moved(TP, 2))],
 )
-def test_positions_that_go_back(go_back: Callable[[PositionsGoForward], object]) -> None:
+def test_positions_that_move_back(go_back: Callable[[PositionsGoForward], object]) -> None:
     positions = PositionsGoForward()
     positions.moved(TP, 5)
     positions.moved(TP, 5)
@@ -229,7 +229,7 @@ def test_positions_that_go_back(go_back: Callable[[PositionsGoForward], object])
         go_back(positions)
 
 
-def test_records_that_are_read_twice_or_not_at_all() -> None:
+def test_records_read_twice_or_never_are_reported() -> None:
     read = RecordsOnce()
     with pytest.raises(Violation, match="offset 1, though 0 was next"):
         read.read(TP, 1)

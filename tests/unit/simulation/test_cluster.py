@@ -89,7 +89,7 @@ def test_a_crashed_broker_is_replaced_when_the_controller_notices(
     assert offline == [[2]] * 6
 
 
-def test_a_broker_that_is_back_at_once_has_still_lost_its_leaderships(
+def test_a_broker_that_restarts_at_once_loses_its_leaderships(
     world: World, cluster: SimulatedCluster, dial: Dial
 ) -> None:
     cluster.bounce(2, after=0.3)
@@ -100,7 +100,7 @@ def test_a_broker_that_is_back_at_once_has_still_lost_its_leaderships(
     assert epochs(answer)[1] == 1
 
 
-def test_a_stopped_broker_hands_over_before_it_goes(cluster: SimulatedCluster, dial: Dial) -> None:
+def test_a_stopped_broker_moves_its_leaderships(cluster: SimulatedCluster, dial: Dial) -> None:
     client = dial(1)
     held = dial(2)
     cluster.stop(2)
@@ -108,7 +108,7 @@ def test_a_stopped_broker_hands_over_before_it_goes(cluster: SimulatedCluster, d
     assert held.lost == [None]
 
 
-def test_a_paused_broker_accepts_and_answers_later(
+def test_a_paused_broker_accepts_connections_and_answers_later(
     world: World, cluster: SimulatedCluster, dial: Dial
 ) -> None:
     cluster.pause(1)
@@ -120,7 +120,7 @@ def test_a_paused_broker_accepts_and_answers_later(
     assert len(client.answers) == 1
 
 
-def test_a_broker_that_was_paused_too_long_has_lost_its_leaderships(
+def test_a_broker_that_was_paused_too_long_loses_its_leaderships(
     world: World, cluster: SimulatedCluster, dial: Dial
 ) -> None:
     cluster.pause(1)
@@ -131,7 +131,7 @@ def test_a_broker_that_was_paused_too_long_has_lost_its_leaderships(
     assert [b.node_id for b in metadata(dial(1)).brokers] == [1, 2, 3]
 
 
-def test_a_black_hole_keeps_everything_to_itself_until_it_is_repaired(
+def test_a_black_hole_keeps_all_packets_until_it_is_repaired(
     world: World, cluster: SimulatedCluster, dial: Dial
 ) -> None:
     client = dial(1)
@@ -145,7 +145,9 @@ def test_a_black_hole_keeps_everything_to_itself_until_it_is_repaired(
     assert len(client.answers) == 1
 
 
-def test_accept_then_reset(cluster: SimulatedCluster, world: World, dial: Dial) -> None:
+def test_accepted_connections_are_reset(
+    cluster: SimulatedCluster, world: World, dial: Dial
+) -> None:
     held = dial(1)
     cluster.accept_then_reset(1)
     client = dial(1)
@@ -155,7 +157,9 @@ def test_accept_then_reset(cluster: SimulatedCluster, world: World, dial: Dial) 
     assert [type(error) for error in lost] == [ConnectionResetError] * 2
 
 
-def test_ready_then_close(cluster: SimulatedCluster, world: World, dial: Dial) -> None:
+def test_connections_are_closed_after_the_handshake(
+    cluster: SimulatedCluster, world: World, dial: Dial
+) -> None:
     cluster.ready_then_close(1)
     client = dial(1)
     assert client.ask(ApiVersionsRequest(), 4) is not None
@@ -163,7 +167,7 @@ def test_ready_then_close(cluster: SimulatedCluster, world: World, dial: Dial) -
     assert client.lost == [None]
 
 
-def test_a_silent_broker_forgets_what_it_was_asked(
+def test_a_silent_broker_never_answers_requests(
     cluster: SimulatedCluster, world: World, dial: Dial
 ) -> None:
     cluster.go_silent(1)
@@ -175,7 +179,7 @@ def test_a_silent_broker_forgets_what_it_was_asked(
     assert client.answers == []
 
 
-def test_the_front_door_leads_to_whoever_lives_and_refuses_else(
+def test_the_bootstrap_address_leads_to_a_running_broker(
     cluster: SimulatedCluster, world: World, dial: Dial
 ) -> None:
     for i in (1, 3):
@@ -189,7 +193,7 @@ def test_the_front_door_leads_to_whoever_lives_and_refuses_else(
 
 
 @pytest.mark.parametrize("old", ["refused", "blackholed"])
-def test_a_move_keeps_data_and_cluster_id_and_leaves_the_addresses(
+def test_a_move_keeps_data_and_cluster_id_and_changes_the_addresses(
     cluster: SimulatedCluster, world: World, dial: Dial, old: Any
 ) -> None:
     client = dial(1)
@@ -212,7 +216,7 @@ def test_a_move_keeps_data_and_cluster_id_and_leaves_the_addresses(
 
 
 @pytest.mark.parametrize("recycle", [False, True])
-def test_a_foreign_cluster_stands_behind_the_same_door(
+def test_a_different_cluster_answers_at_the_same_address(
     cluster: SimulatedCluster, world: World, dial: Dial, recycle: bool
 ) -> None:
     client = dial(1)
@@ -229,7 +233,7 @@ def test_a_foreign_cluster_stands_behind_the_same_door(
     assert foreign.bootstrap_servers == cluster.bootstrap_servers
 
 
-def test_what_was_acknowledged_survives_any_number_of_crashes(
+def test_acknowledged_records_survive_any_number_of_crashes(
     cluster: SimulatedCluster, world: World, dial: Dial
 ) -> None:
     kept = []
@@ -249,12 +253,12 @@ def test_what_was_acknowledged_survives_any_number_of_crashes(
         world.advance(1.0)
     rows = {row[0]: row[4] for row in cluster.records("t", 0)}
     assert 0 < len(kept) < 30  # some were acknowledged, some not
-    assert len(rows) > len(kept)  # of those that were not, some are there all the same …
+    assert len(rows) > len(kept)  # of the others, some are stored anyway …
     assert len(rows) < 30  # … and some are lost
     assert [rows[offset] for offset, _ in kept] == [value for _, value in kept]
 
 
-def test_a_leader_that_changes_while_a_batch_is_replicated_answers_not_leader_and_keeps_it(
+def test_a_batch_being_replicated_during_a_leader_change_is_refused_and_kept(
     cluster: SimulatedCluster, world: World, dial: Dial
 ) -> None:
     cluster.replication_delay = 1.0
@@ -269,20 +273,20 @@ def test_a_leader_that_changes_while_a_batch_is_replicated_answers_not_leader_an
     assert stored(cluster, 0) == [b"value"]
 
 
-def test_a_cluster_without_any_broker_has_no_leaders_until_one_is_back(
+def test_without_running_brokers_no_partition_has_a_leader(
     cluster: SimulatedCluster, world: World, dial: Dial
 ) -> None:
     for i in cluster.brokers:
         cluster.crash(i)
     world.advance(10.0)
     cluster.restart(3)
-    world.advance(0.01)  # it listens, but the controller doesn't know it yet
+    world.advance(0.01)  # it listens, but isn't registered with the controller yet
     assert set(leaders(metadata(dial(3)))) == {-1}
     world.advance(1.0)
     assert set(leaders(metadata(dial(3)))) == {3}
 
 
-def test_strange_metadata(cluster: SimulatedCluster, dial: Dial) -> None:
+def test_metadata_may_be_empty_or_an_error(cluster: SimulatedCluster, dial: Dial) -> None:
     client = dial(1)
     cluster.answer_empty_brokers()
     assert metadata(client).brokers == []
@@ -294,7 +298,7 @@ def test_strange_metadata(cluster: SimulatedCluster, dial: Dial) -> None:
     assert len(metadata(client).brokers) == 3
 
 
-def test_observers_see_who_asks_whom_for_what(cluster: SimulatedCluster, dial: Dial) -> None:
+def test_observers_are_notified_of_each_request(cluster: SimulatedCluster, dial: Dial) -> None:
     seen: list[tuple[int, str, int]] = []
     cluster.observers.append(lambda broker, client, r: seen.append((broker.id, client, r.version)))
     metadata(dial(2), 11)

@@ -33,13 +33,13 @@ class Setting:
         self.reconnect()
 
     def reconnect(self) -> None:
-        """Dial whoever coordinates now."""
+        """Connect to the current coordinator."""
         self.client = RawClient(self.world)
         self.client.dial(self.node.address.host)
 
     @property
     def node(self) -> SimulatedBroker:
-        """The coordinator."""
+        """Return the coordinator's broker."""
         node = self.cluster.leader("__consumer_offsets", self.index)
         assert node is not None
         return node
@@ -51,7 +51,7 @@ class Setting:
         return group
 
     def check(self) -> None:
-        """Nobody has what somebody else has or must still give up."""
+        """Assert that no two members own, or must still revoke, the same partition."""
         held: set[Any] = set()
         group = self.groups.shard(self.node, GROUP_ID).groups.get(GROUP_ID)
         for member in group.members.values() if group is not None else ():
@@ -61,7 +61,7 @@ class Setting:
 
 
 class Member:
-    """One member, whose owned partitions are what it was given."""
+    """One member, which owns exactly the partitions that it was assigned."""
 
     def __init__(self, setting: Setting, name: str, instance_id: str | None = None) -> None:
         self.setting = setting
@@ -72,14 +72,14 @@ class Member:
         self.told: set[int] | None = None
 
     def ask(self, epoch: int, **fields: Any) -> Any:
-        """One heartbeat as it is written here."""
+        """Send a heartbeat with these fields, and return its response."""
         request = h.ConsumerGroupHeartbeatRequest(
             GROUP_ID, self.id, epoch, self.instance_id, **fields
         )
         return self.setting.client.ask(request, 1)
 
     def join(self, topics: tuple[str, ...] = ("t",), **fields: Any) -> int:
-        """Join with nothing."""
+        """Join without owned partitions."""
         self.owned = set()
         answer = self.ask(
             0,
@@ -91,7 +91,7 @@ class Member:
         return self.take(answer)
 
     def beat(self, **fields: Any) -> int:
-        """Heartbeat that tells what is owned."""
+        """Send a heartbeat that reports the owned partitions."""
         owned = [
             h.ConsumerGroupHeartbeatRequestTopicPartitions(
                 self.setting.topic.id, sorted(self.owned)
@@ -100,7 +100,7 @@ class Member:
         return self.take(self.ask(self.epoch, topic_partitions=owned, **fields))
 
     def take(self, answer: Any) -> int:
-        """Follow what an answer says at once."""
+        """Apply the assignment of a response at once."""
         if answer.error_code == 0:
             self.epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -116,7 +116,7 @@ def setting() -> Setting:
 
 
 def pair(setting: Setting, *, settled: bool = True) -> tuple[Member, Member]:
-    """Two members that have joined."""
+    """Return two members that have joined."""
     a, b = Member(setting, "a"), Member(setting, "b")
     a.join()
     b.join()
@@ -126,13 +126,13 @@ def pair(setting: Setting, *, settled: bool = True) -> tuple[Member, Member]:
 
 
 def settle(*members: Member) -> None:
-    """Let all heartbeat until nothing changes."""
+    """Let all members send heartbeats until nothing changes."""
     for _ in range(4):
         for member in members:
             assert member.beat() == 0
 
 
-def test_one_member_gets_all(setting: Setting) -> None:
+def test_a_single_member_gets_all_partitions(setting: Setting) -> None:
     member = Member(setting, "a")
     assert member.join() == 0
     assert (member.epoch, member.owned) == (1, {0, 1, 2, 3})
@@ -140,7 +140,7 @@ def test_one_member_gets_all(setting: Setting) -> None:
     assert (answer.error_code, answer.assignment, answer.heartbeat_interval_ms) == (0, None, 5000)
 
 
-def test_partitions_are_given_up_before_somebody_else_gets_them(setting: Setting) -> None:
+def test_partitions_are_revoked_before_another_member_gets_them(setting: Setting) -> None:
     a, b = Member(setting, "a"), Member(setting, "b")
     a.join()
     assert b.join() == 0
@@ -160,7 +160,7 @@ def test_partitions_are_given_up_before_somebody_else_gets_them(setting: Setting
     assert b.owned == before - left
 
 
-def test_who_does_not_revoke_in_time_is_fenced(setting: Setting) -> None:
+def test_a_member_that_does_not_revoke_in_time_is_fenced(setting: Setting) -> None:
     a, b = pair(setting, settled=False)
     for _ in range(8):
         setting.world.advance(5)
@@ -170,7 +170,7 @@ def test_who_does_not_revoke_in_time_is_fenced(setting: Setting) -> None:
     assert b.owned == {0, 1, 2, 3}
 
 
-def test_who_says_nothing_is_fenced(setting: Setting) -> None:
+def test_a_member_without_heartbeats_is_fenced(setting: Setting) -> None:
     a, b = pair(setting)
     for _ in range(5):
         setting.world.advance(10)
@@ -191,11 +191,13 @@ def test_leaving_frees_the_partitions_at_once(setting: Setting) -> None:
     assert a.ask(a.epoch).error_code == errors.UnknownMemberIdError.code
 
 
-def test_epochs_fence(setting: Setting) -> None:
+def test_wrong_epochs_are_fenced(setting: Setting) -> None:
     a, _ = pair(setting)
     assert a.ask(a.epoch + 1).error_code == errors.FencedMemberEpochError.code
-    assert a.ask(a.epoch - 1).error_code == errors.FencedMemberEpochError.code  # owned isn't told
-    a.epoch -= 1  # the answer was lost
+    assert (
+        a.ask(a.epoch - 1).error_code == errors.FencedMemberEpochError.code
+    )  # no owned partitions
+    a.epoch -= 1  # the response was lost
     assert a.beat() == 0
     assert a.epoch == setting.group.epoch
     a.epoch -= 1
@@ -206,7 +208,7 @@ def test_epochs_fence(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_commits_under_the_epoch_of_the_assignment(setting: Setting, strict: bool) -> None:
+def test_commits_need_the_epoch_of_the_assignment(setting: Setting, strict: bool) -> None:
     setting.cluster.group_settings.strict_epochs = strict
     a, b = pair(setting)
 
@@ -224,7 +226,7 @@ def test_commits_under_the_epoch_of_the_assignment(setting: Setting, strict: boo
     assert commit(a, a.epoch + 1) == [stale, stale]
 
 
-def test_static_members_come_back_to_their_partitions(setting: Setting) -> None:
+def test_static_members_get_their_partitions_back(setting: Setting) -> None:
     a, b = Member(setting, "a", "i"), Member(setting, "b")
     a.join()
     b.join()
@@ -241,7 +243,7 @@ def test_static_members_come_back_to_their_partitions(setting: Setting) -> None:
     assert nobody.ask(3).error_code == errors.UnknownMemberIdError.code
 
 
-def test_patterns_are_resolved_by_the_coordinator(setting: Setting) -> None:
+def test_subscription_patterns_are_resolved_by_the_coordinator(setting: Setting) -> None:
     member = Member(setting, "a")
     fields = {"rebalance_timeout_ms": 30_000, "topic_partitions": []}
     member.take(member.ask(0, subscribed_topic_regex="t.*", **fields))
@@ -256,7 +258,7 @@ def test_patterns_are_resolved_by_the_coordinator(setting: Setting) -> None:
     assert bad.error_code == errors.InvalidRegularExpressionError.code
 
 
-def test_requests_that_make_no_sense(setting: Setting) -> None:
+def test_invalid_requests_are_refused(setting: Setting) -> None:
     member = Member(setting, "a")
     assert member.join(server_assignor="mine") == errors.UnsupportedAssignorError.code
     invalid = errors.InvalidRequestError.code
@@ -279,7 +281,7 @@ def test_a_group_survives_its_coordinator(setting: Setting) -> None:
 
 
 @pytest.mark.slow
-def test_members_that_come_and_go_end_with_every_partition_owned_once() -> None:
+def test_after_random_joins_and_leaves_every_partition_has_one_owner() -> None:
     for seed in range(15):
         rng = random.Random(seed)
         setting = Setting()
@@ -300,7 +302,7 @@ def test_members_that_come_and_go_end_with_every_partition_owned_once() -> None:
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_assignors_give_each_partition_to_one_subscriber(name: str) -> None:
+def test_assignors_assign_each_partition_to_one_subscriber(name: str) -> None:
     rng = random.Random(5)
     target: dict[str, Any] = {}
     for _ in range(200):
@@ -316,7 +318,7 @@ def test_assignors_give_each_partition_to_one_subscriber(name: str) -> None:
         assert all(t in subscriptions[m] for m, places in target.items() for t, _ in places)
 
 
-def test_the_uniform_assignor_moves_as_little_as_it_can() -> None:
+def test_the_uniform_assignor_moves_few_partitions() -> None:
     all_of_it = {b"t": 6}
     target = ASSIGNORS["uniform"]({"a": all_of_it, "b": all_of_it}, {})
     after = ASSIGNORS["uniform"]({"a": all_of_it, "b": all_of_it, "c": all_of_it}, target)

@@ -23,7 +23,7 @@ KIND = 7
 
 
 class Notes:
-    """A shard that keeps what is written under a key."""
+    """A shard that keeps the value of each key."""
 
     def __init__(self, leadership: Leadership[Notes]) -> None:
         self.leadership = leadership
@@ -57,7 +57,7 @@ class Setting:
         self.client.dial(self.cluster.brokers[1].address.host)
 
     def find(self, key: str, version: int = 6) -> Any:
-        """FindCoordinator's answer for one key."""
+        """Return FindCoordinator's response for one key."""
         request = FindCoordinatorRequest(key_type=KIND)
         if version < 4:
             request.key = key
@@ -66,7 +66,7 @@ class Setting:
         return self.client.ask(request, version).coordinators[0]
 
     def there(self, key: str = "g") -> int:
-        """The coordinator of a key once there is one."""
+        """Wait for the coordinator of a key, and return it."""
         self.find(key)
         self.world.advance(0.1)
         found = self.find(key)
@@ -87,7 +87,7 @@ def setting() -> Setting:
     return Setting()
 
 
-def test_hashes_are_javas() -> None:
+def test_hashes_equal_javas() -> None:
     assert java_hash("") == 0
     assert java_hash("hello") == 99162322
     assert java_hash("polygenelubricants") == -(1 << 31)
@@ -97,9 +97,7 @@ def test_hashes_are_javas() -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 7))
-def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(
-    setting: Setting, version: int
-) -> None:
+def test_the_internal_topic_is_created_at_the_first_lookup(setting: Setting, version: int) -> None:
     assert setting.find("g", version).error_code == errors.CoordinatorNotAvailableError.code
     setting.world.advance(0.1)
     found = setting.find("g", version)
@@ -111,20 +109,20 @@ def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(
     assert {t.name: t.is_internal for t in metadata.topics} == {TOPIC: True}
 
 
-def test_what_old_versions_say_and_what_unknown_kinds_get(setting: Setting) -> None:
+def test_old_versions_name_the_coordinator_and_unknown_types_are_refused(setting: Setting) -> None:
     node = setting.there()
     assert setting.find("g", 3).node_id == node
     assert setting.client.ask(FindCoordinatorRequest("g", KIND - 1), 3).error_code == 42
 
 
-def test_version_0_knows_groups_only(setting: Setting) -> None:
+def test_version_0_finds_group_coordinators_only(setting: Setting) -> None:
     setting.cluster.coordinators[0] = setting.cluster.coordinators.pop(KIND)
     assert setting.client.ask(FindCoordinatorRequest("g"), 0).error_code == 15
     setting.world.advance(0.1)
     assert setting.client.ask(FindCoordinatorRequest("g"), 0).error_code == 0
 
 
-def test_a_key_is_answered_for_by_its_coordinator_alone(setting: Setting) -> None:
+def test_only_the_coordinator_of_a_key_accepts_it(setting: Setting) -> None:
     node = setting.there()
     assert setting.shard(node).kept == {}
     for other in {1, 2, 3} - {node}:
@@ -132,7 +130,7 @@ def test_a_key_is_answered_for_by_its_coordinator_alone(setting: Setting) -> Non
             setting.shard(other)
 
 
-def test_written_entries_are_there_after_a_failover(setting: Setting) -> None:
+def test_entries_survive_a_failover(setting: Setting) -> None:
     node = setting.there()
     settled: list[bool] = []
     old = setting.shard(node)
@@ -156,7 +154,7 @@ def test_written_entries_are_there_after_a_failover(setting: Setting) -> None:
         setting.shard(node)
 
 
-def test_what_is_being_written_when_the_leader_dies_may_be_lost_or_kept() -> None:
+def test_entries_in_replication_may_be_lost_or_kept_at_a_crash() -> None:
     kept = set()
     for attempt in range(12):
         setting = Setting()
@@ -171,7 +169,7 @@ def test_what_is_being_written_when_the_leader_dies_may_be_lost_or_kept() -> Non
     assert kept == {None, 1}
 
 
-def test_a_move_in_order_stops_the_shard_at_once(setting: Setting) -> None:
+def test_an_orderly_move_stops_the_shard_at_once(setting: Setting) -> None:
     node = setting.there()
     old = setting.shard(node)
     fired: list[float] = []
@@ -184,7 +182,7 @@ def test_a_move_in_order_stops_the_shard_at_once(setting: Setting) -> None:
     assert [s.kept for s in setting.topic.shards() if s.leadership.epoch == 1] == [{}]
 
 
-def test_a_paused_coordinator_comes_late_to_what_it_planned(setting: Setting) -> None:
+def test_timers_of_a_paused_coordinator_fire_after_it_resumes(setting: Setting) -> None:
     node = setting.there()
     fired: list[float] = []
     shard = setting.shard(node)
@@ -220,7 +218,7 @@ def test_a_stale_broker_names_the_old_coordinator(setting: Setting) -> None:
     assert setting.find("g").node_id != node
 
 
-def test_what_is_compacted_is_there_after_a_failover(setting: Setting) -> None:
+def test_compacted_entries_survive_a_failover(setting: Setting) -> None:
     node = setting.there()
     leadership = setting.shard(node).leadership
     for n in range(20):
@@ -237,7 +235,7 @@ def test_what_is_compacted_is_there_after_a_failover(setting: Setting) -> None:
     assert again.kept == {("key 0",): 18, ("key 1",): 19, ("key 2",): 17}
 
 
-def test_offsets_of_ended_transactions_are_folded() -> None:
+def test_offsets_of_completed_transactions_are_merged() -> None:
     entries = [
         (("offset", "g", "t", 0), 1),
         (("pending", "g", "t", 0, 1000), 2),

@@ -1,4 +1,4 @@
-"""Verbs as data, and what the newer ones do to a client in virtual time."""
+"""Faults as data, and the effect of the newer ones on a client in virtual time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OF_THE_ISSUE = (
 
 
 class Client:
-    """An admin client whose calls are made one after the other."""
+    """An admin client that makes one call after the other."""
 
     def __init__(self, world: World, cluster: SimulatedCluster, name: str = "one") -> None:
         self.world = world
@@ -54,7 +54,7 @@ class Client:
         self.host.attach(self.engine)
 
     def ask(self, timeout: float = 5.0) -> float:
-        """Describe the cluster; return how long it took."""
+        """Describe the cluster; return the duration."""
         begin = self.world.now
         done: Completion[Any] = self.engine.start(
             cluster.describe(False, False).flow(self.engine, begin + timeout)
@@ -80,21 +80,21 @@ def act(stage: Stage, verb: str, **arguments: Any) -> None:
     stage.world.advance(0.0)
 
 
-def test_all_verbs_are_there_with_a_text() -> None:
+def test_every_fault_has_a_description() -> None:
     assert set(OF_THE_ISSUE.split()) <= set(VERBS)
     for name, verb in VERBS.items():
         assert f"{name}: {verb.doc}" in describe()
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_the_page_has_each_verb_with_its_arguments(name: str) -> None:
+def test_the_page_lists_each_fault_with_its_arguments(name: str) -> None:
     arguments = ", ".join(k + "?" * a.optional for k, a in VERBS[name].arguments.items())
     row = f"| `{name}` | {arguments or '–'} | "
     assert any(line.startswith(row) for line in DOCS.read_text().splitlines()), f"no row {row}…"
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_can_be_drawn_and_carried_out_and_healed(verb: str) -> None:
+def test_every_fault_can_be_drawn_injected_and_repaired(verb: str) -> None:
     rng = random.Random(1)
     for seed in range(5):
         world = World(seed)
@@ -138,15 +138,15 @@ def test_drawn_faults_are_valid() -> None:
         (Fault(1.0, "answer_129", {"on": 1}), "true or false"),
     ],
 )
-def test_what_is_wrong_with_a_fault_is_said(fault: Fault, complaint: str) -> None:
+def test_errors_in_a_fault_are_reported(fault: Fault, complaint: str) -> None:
     with pytest.raises(ScheduleError, match=complaint):
         check(fault, SCOPE)
 
 
-# What they do
+# Their effects
 
 
-def test_throttled_clients_keep_quiet(stage: Stage) -> None:
+def test_throttled_clients_send_nothing(stage: Stage) -> None:
     client = Client(stage.world, stage.cluster)
     client.ask()
     act(stage, "throttle", i=1, seconds=0.5)
@@ -157,12 +157,12 @@ def test_throttled_clients_keep_quiet(stage: Stage) -> None:
     assert client.ask() < 0.1
 
 
-def test_a_slow_handshake_is_waited_for(stage: Stage) -> None:
+def test_a_client_waits_for_a_slow_handshake(stage: Stage) -> None:
     act(stage, "slow_handshake", i=1, seconds=1.5)
     assert 1.5 < Client(stage.world, stage.cluster).ask() < 4.0
 
 
-def test_a_partition_cuts_one_client_off_and_no_other(stage: Stage) -> None:
+def test_a_partition_isolates_one_client_only(stage: Stage) -> None:
     one, two = (Client(stage.world, stage.cluster, name) for name in ("one", "two"))
     one.ask()
     two.ask()
@@ -175,7 +175,7 @@ def test_a_partition_cuts_one_client_off_and_no_other(stage: Stage) -> None:
     assert one.ask(20.0) < 15.0
 
 
-def test_a_half_open_connection_is_noticed_by_what_is_sent(stage: Stage) -> None:
+def test_a_half_open_connection_is_noticed_by_the_next_request(stage: Stage) -> None:
     client = Client(stage.world, stage.cluster)
     client.ask()
     act(stage, "half_open", i=1)
@@ -186,7 +186,7 @@ def test_a_half_open_connection_is_noticed_by_what_is_sent(stage: Stage) -> None
     assert "reset" in lost.fields["error"]
 
 
-def test_an_exhausted_machine_has_no_memory_and_then_no_sockets(stage: Stage) -> None:
+def test_an_exhausted_machine_runs_out_of_memory_then_of_sockets(stage: Stage) -> None:
     client = Client(stage.world, stage.cluster)
     client.ask()
     act(stage, "exhaust", memory=True, seconds=1.0)
@@ -223,7 +223,7 @@ def test_stale_metadata_shows_old_leaders_and_epochs() -> None:
     assert client.ask(body, 12).topics[0].partitions[0].leader_epoch == old + 1
 
 
-def test_a_name_leads_elsewhere_or_nowhere(stage: Stage) -> None:
+def test_a_name_resolves_to_another_address_or_none(stage: Stage) -> None:
     act(stage, "dns_change", name=BOOTSTRAP_NAME, addresses=["broker-1", "front-door"])
     address = stage.cluster.brokers[1].address.host
     assert stage.world.dns[BOOTSTRAP_NAME][0] == address
@@ -236,7 +236,7 @@ def test_a_name_leads_elsewhere_or_nowhere(stage: Stage) -> None:
     Client(stage.world, stage.cluster, "three").ask(10.0)
 
 
-def test_links_change_for_all_or_for_one(stage: Stage) -> None:
+def test_link_changes_apply_to_all_clients_or_one(stage: Stage) -> None:
     one, two = (Client(stage.world, stage.cluster, name) for name in ("one", "two"))
     one.ask()
     two.ask()
@@ -249,14 +249,14 @@ def test_links_change_for_all_or_for_one(stage: Stage) -> None:
     assert two.ask() < 0.1
 
 
-def test_the_wall_clock_jumps_alone(stage: Stage) -> None:
+def test_only_the_wall_clock_jumps(stage: Stage) -> None:
     before, now = stage.world.wall_clock(), stage.world.now
     act(stage, "clock_jump", seconds=-100.0)
     assert stage.world.wall_clock() == before - 100.0
     assert stage.world.now == now
 
 
-def test_a_replaced_cluster_stays_away(stage: Stage) -> None:
+def test_a_replaced_cluster_stays_down(stage: Stage) -> None:
     cluster = stage.cluster
     act(stage, "move", after=2.0)
     act(stage, "replace_with_foreign")

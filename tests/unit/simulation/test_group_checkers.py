@@ -21,7 +21,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 @dataclass
 class Member:
-    """What the books see of a member."""
+    """The attributes of a member that the checker reads."""
 
     name: str
     identity: tuple[str, int] = ("", 1)
@@ -59,7 +59,7 @@ def shard(ledger: GroupLedger) -> GroupShard:
     return found
 
 
-def test_one_owner_after_the_other_is_fine(ledger: GroupLedger) -> None:
+def test_successive_owners_are_accepted(ledger: GroupLedger) -> None:
     a, b = Member("a"), Member("b")
     ledger.assigned(a, [T0, T1])
     ledger.revoked(a, [T0])
@@ -70,15 +70,15 @@ def test_one_owner_after_the_other_is_fine(ledger: GroupLedger) -> None:
     assert (ledger.handed, ledger.again) == (1, 0)
 
 
-def test_two_owners_in_one_generation(ledger: GroupLedger) -> None:
+def test_two_owners_in_one_generation_are_reported(ledger: GroupLedger) -> None:
     a, b = Member("a", ("id-a", 3)), Member("b", ("id-b", 3))
     ledger.assigned(a, [T0])
     with pytest.raises(Violation, match="t-0, which a has in this generation"):
         ledger.assigned(b, [T0])
 
 
-def test_a_static_member_that_is_late_for_a_generation_is_excused(ledger: GroupLedger) -> None:
-    """KIP-345: it stays a member though it has no say, as long as its session lasts."""
+def test_a_late_static_member_is_excused(ledger: GroupLedger) -> None:
+    """KIP-345: it remains a member until its session times out, even if it doesn't rejoin."""
     a, b = Member("a", ("id-a", 3), static=True), Member("b", ("id-b", 4))
     group = shard(ledger).consumer("g", create=True)
     group.members |= {name: ConsumerMember(name) for name in ("id-a", "id-b")}
@@ -90,7 +90,7 @@ def test_a_static_member_that_is_late_for_a_generation_is_excused(ledger: GroupL
         ledger.assigned(b, [T0])
 
 
-def test_who_goes_elsewhere_by_its_own_will_may(ledger: GroupLedger) -> None:
+def test_a_seek_by_the_application_is_accepted(ledger: GroupLedger) -> None:
     a = Member("a")
     ledger.assigned(a, [T0])
     for offset in range(3):
@@ -102,14 +102,14 @@ def test_who_goes_elsewhere_by_its_own_will_may(ledger: GroupLedger) -> None:
         ledger.record(a, T0, 1, b"v")
 
 
-def test_an_owner_that_the_group_has_dropped_is_excused_and_no_other(ledger: GroupLedger) -> None:
+def test_only_an_owner_that_the_group_has_removed_is_excused(ledger: GroupLedger) -> None:
     a, b = Member("a", ("id-a", 3)), Member("b", ("id-b", 4))
     group = shard(ledger).consumer("g", create=True)
     ledger.assigned(a, [T0])
     ledger.assigned(b, [T0])
     ledger.revoked(b, [T0])
     group.members["id-a"] = None  # type: ignore[assignment]  # it is looked for, no more
-    ledger.assigned(b, [T0])  # it was stopped meanwhile: neither is b a member
+    ledger.assigned(b, [T0])  # it was stopped meanwhile, and b isn't a member either
     ledger.revoked(b, [T0])
     group.members["id-b"] = None  # type: ignore[assignment]
     with pytest.raises(Violation, match="t-0, which a has, a member like it"):
@@ -118,11 +118,11 @@ def test_an_owner_that_the_group_has_dropped_is_excused_and_no_other(ledger: Gro
     with pytest.raises(Violation, match="t-0, though it isn't a member"):
         ledger.assigned(b, [T0])
     b.identity = ("id-b", 4)
-    a.gone.add(T0)  # its client knows; the application comes later
+    a.gone.add(T0)  # its client knows; the application is notified later
     ledger.assigned(b, [T0])
 
 
-def test_what_is_given_back_or_read_must_be_owned(ledger: GroupLedger) -> None:
+def test_partitions_that_are_returned_or_read_must_be_owned(ledger: GroupLedger) -> None:
     a = Member("a")
     with pytest.raises(Violation, match="returns t-0"):
         ledger.revoked(a, [T0])
@@ -135,7 +135,7 @@ def test_what_is_given_back_or_read_must_be_owned(ledger: GroupLedger) -> None:
         ledger.record(a, T0, 1, b"v")
 
 
-def test_order_and_gaps(ledger: GroupLedger) -> None:
+def test_wrong_order_and_gaps_are_reported(ledger: GroupLedger) -> None:
     a, b = Member("a"), Member("b")
     ledger.assigned(a, [T0])
     with pytest.raises(Violation, match="at 1: 0 was never returned to a caller"):
@@ -146,13 +146,13 @@ def test_order_and_gaps(ledger: GroupLedger) -> None:
         ledger.record(a, T0, 1, b"v")
     ledger.revoked(a, [T0])
     ledger.assigned(b, [T0])
-    ledger.record(b, T0, 1, b"v")  # from what was committed
+    ledger.record(b, T0, 1, b"v")  # from the committed offset
     assert ledger.again == 1
     with pytest.raises(Violation, match="at 3, though 2 was next"):
         ledger.record(b, T0, 3, b"v")
 
 
-def test_nothing_is_committed_that_nobody_was_handed(ledger: GroupLedger) -> None:
+def test_committed_records_must_have_been_returned(ledger: GroupLedger) -> None:
     a = Member("a")
     ledger.assigned(a, [T0])
     ledger.record(a, T0, 0, b"v")
@@ -164,7 +164,7 @@ def test_nothing_is_committed_that_nobody_was_handed(ledger: GroupLedger) -> Non
         ledger.look()
 
 
-def test_what_is_missing_at_the_end(ledger: GroupLedger) -> None:
+def test_missing_records_and_owners_at_the_end_are_reported(ledger: GroupLedger) -> None:
     a = Member("a")
     log = ledger.cluster.log("t", 0)
     data = bytes(records(b"x", b"y"))
@@ -183,7 +183,7 @@ def test_what_is_missing_at_the_end(ledger: GroupLedger) -> None:
     ledger.verify("t")
 
 
-def test_without_a_coordinator_there_is_nothing_to_compare(ledger: GroupLedger) -> None:
+def test_without_a_coordinator_nothing_is_compared(ledger: GroupLedger) -> None:
     ledger.cluster.crash(1)
     ledger.cluster.environment.time.run_until(3.0)
     assert ledger.cluster.leader(GROUP_TOPIC, 0) is None
@@ -191,7 +191,7 @@ def test_without_a_coordinator_there_is_nothing_to_compare(ledger: GroupLedger) 
     ledger.look()
 
 
-def test_what_is_worked_on_is_not_committed_and_comes_again_if_its_member_dies(
+def test_records_in_progress_are_not_committed_and_are_read_again_after_a_crash(
     ledger: GroupLedger,
 ) -> None:
     a, b = Member("a", ("id-a", 3)), Member("b")
@@ -200,7 +200,7 @@ def test_what_is_worked_on_is_not_committed_and_comes_again_if_its_member_dies(
     ledger.record(a, T0, 1, b"v")
     ledger.revoked(a, [T0])
     ledger.assigned(a, [T0])
-    for offset in (1, 2):  # handed out twice before it dies: that isn't what it is owed
+    for offset in (1, 2):  # returned twice before it dies; that isn't what it still has to read
         ledger.record(a, T0, offset, b"v")
     ledger.works_on(a, {T0: 1})
     group = shard(ledger).consumer("g", create=True)
@@ -213,9 +213,7 @@ def test_what_is_worked_on_is_not_committed_and_comes_again_if_its_member_dies(
     a.gone.add(T0)
     ledger.look()
     ledger.gone(a)
-    shard(ledger).replay(
-        ("offset", "g", "t", 0), Committed(1)
-    )  # the record that it works on is next
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(1))  # the record in progress is next
     ledger.assigned(b, [T0, T1])
     ledger.ends[T0] = 0  # as the log has it here
     assert (
@@ -227,12 +225,12 @@ def test_what_is_worked_on_is_not_committed_and_comes_again_if_its_member_dies(
     assert ledger.settled("t") == ""
 
 
-def test_a_new_owner_does_not_begin_before_what_is_committed(ledger: GroupLedger) -> None:
+def test_a_new_owner_starts_at_the_committed_offset(ledger: GroupLedger) -> None:
     a = Member("a", ("id-a", 3))
     ledger.ends[T0] = 9
     shard(ledger).replay(("offset", "g", "t", 0), Committed(5, 1))
     ledger.assigned(a, [T0])
-    ledger.record(a, T0, 4, b"v")  # it was removed: this was fetched before
+    ledger.record(a, T0, 4, b"v")  # it was removed, and fetched this before
     ledger.revoked(a, [T0])
     members = shard(ledger).consumer("g", create=True).members
     members["id-a"] = ConsumerMember("id-a")
@@ -243,7 +241,7 @@ def test_a_new_owner_does_not_begin_before_what_is_committed(ledger: GroupLedger
     ledger.record(a, T0, 4, b"v")
 
 
-def test_a_zombie_may_answer_with_what_was_committed_by_its_time() -> None:
+def test_a_fenced_member_may_start_at_an_older_committed_offset() -> None:
     a, ledger = Member("a", ("id-a", 3)), ledger_of(3)
     ledger.ends[T0] = 9
     shard(ledger).replay(("offset", "g", "t", 0), Committed(2, 1))
@@ -256,17 +254,15 @@ def test_a_zombie_may_answer_with_what_was_committed_by_its_time() -> None:
     ledger.record(a, T0, 2, b"v")
 
 
-# Offsets that go back, topics that are created again
+# Committed offsets that move back, topics that are recreated
 
 
 def commits(ledger: GroupLedger, member: Member | None, offset: int) -> None:
-    """The coordinator takes an offset of t-0."""
+    """Let the coordinator accept an offset of t-0."""
     ledger.commits("g", None if member is None else member.identity[0], {T0: Committed(offset)})
 
 
-def test_a_committed_offset_goes_back_only_by_a_late_commit_of_its_owner(
-    ledger: GroupLedger,
-) -> None:
+def test_only_a_late_commit_of_its_owner_moves_a_committed_offset_back(ledger: GroupLedger) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
     ledger.assigned(a, [T0])
     for offset in range(9):
@@ -283,7 +279,7 @@ def test_a_committed_offset_goes_back_only_by_a_late_commit_of_its_owner(
         ledger.look()
 
 
-def test_offsets_of_a_transaction_never_go_back(ledger: GroupLedger) -> None:
+def test_offsets_of_a_transaction_never_move_back(ledger: GroupLedger) -> None:
     a = Member("a")
     ledger.assigned(a, [T0])
     for offset in range(9):
@@ -294,13 +290,13 @@ def test_offsets_of_a_transaction_never_go_back(ledger: GroupLedger) -> None:
         ledger.look()
 
 
-def test_an_ownership_is_broken_once_another_member_has_committed(ledger: GroupLedger) -> None:
+def test_an_ownership_ends_when_another_member_has_committed(ledger: GroupLedger) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
     ledger.assigned(a, [T0, T1])
     assert ledger.broken(a, T0) is None
     ledger.cluster.environment.time.run_until(1.0)
     commits(ledger, a, 0)
-    a.identity = ("id-a2", 3)  # it has joined again, and its application doesn't know
+    a.identity = ("id-a2", 3)  # it has rejoined, and its application isn't notified yet
     commits(ledger, a, 0)
     assert ledger.broken(a, T0) is None
     a.gone.add(T0)
@@ -322,7 +318,7 @@ def recreated(ledger: GroupLedger, value: bytes) -> None:
     ledger.births[value] = ledger.place(T0)
 
 
-def test_books_are_kept_for_each_life_of_a_topic(ledger: GroupLedger) -> None:
+def test_a_recreated_topic_is_checked_separately(ledger: GroupLedger) -> None:
     a = Member("a")
     ledger.assigned(a, [T0, T1])
     for offset, value in enumerate((b"v", b"w")):
@@ -334,7 +330,7 @@ def test_books_are_kept_for_each_life_of_a_topic(ledger: GroupLedger) -> None:
     with pytest.raises(Violation, match="t#2-0 at 0 was returned to no member"):
         ledger.verify("t")
     shard(ledger).replay(("offset", "g", "t", 0), Committed(2))
-    ledger.look()  # the coordinator is about to forget it
+    ledger.look()  # the coordinator is about to delete it
     commits(ledger, a, 2)
     with pytest.raises(Violation, match="t#2-0 is committed at 2, but returned records end at 0"):
         ledger.look()
@@ -349,9 +345,7 @@ def test_books_are_kept_for_each_life_of_a_topic(ledger: GroupLedger) -> None:
     assert ledger.hits["topic created again with offsets of the deleted one pending"] == 1
 
 
-def test_a_group_that_assigns_ids_may_assign_a_new_topic_beside_the_owner_of_the_old(
-    ledger: GroupLedger,
-) -> None:
+def test_a_recreated_topic_may_be_assigned_while_the_old_one_is_owned(ledger: GroupLedger) -> None:
     a, b = Member("a", ("id-a", 3)), Member("b", ("id-b", 3))
     ledger.assigned(a, [T0])
     ledger.by_id = True
@@ -364,7 +358,7 @@ def test_a_group_that_assigns_ids_may_assign_a_new_topic_beside_the_owner_of_the
     with pytest.raises(Violation, match="t#2-0 was committed at 1 by b, and goes back to 0"):
         ledger.look()
     ledger.violations.clear()
-    commits(ledger, a, 5)  # that is the deleted topic's
+    commits(ledger, a, 5)  # the deleted topic's offset
     with pytest.raises(Violation, match="t#2-0 is committed at 5, but returned records end at 1"):
         ledger.look()
     ledger.violations.clear()
@@ -376,10 +370,8 @@ def test_a_group_that_assigns_ids_may_assign_a_new_topic_beside_the_owner_of_the
         ledger.assigned(a, [T0])
 
 
-def test_an_assignment_may_be_heard_of_after_its_topic_was_created_again(
-    ledger: GroupLedger,
-) -> None:
-    """The new topic's partition has another owner; the coordinator says which of them is meant."""
+def test_an_assignment_may_arrive_after_its_topic_was_recreated(ledger: GroupLedger) -> None:
+    """The new topic's partition has another owner; the coordinator tells them apart."""
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 5))
     ledger.by_id = True
     group = shard(ledger).consumer("g", create=True)
@@ -400,7 +392,7 @@ def test_an_assignment_may_be_heard_of_after_its_topic_was_created_again(
         ledger.assigned(a, [T0])
 
 
-def test_commits_of_a_topic_that_is_deleted_meanwhile_are_not_noted(ledger: GroupLedger) -> None:
+def test_commits_of_a_topic_deleted_meanwhile_are_not_recorded(ledger: GroupLedger) -> None:
     ledger.cluster.group_settings.observers.append(ledger.commits)
     heard: list[object] = []
     words = ("", -1, None)
@@ -415,11 +407,11 @@ def test_commits_of_a_topic_that_is_deleted_meanwhile_are_not_noted(ledger: Grou
     ledger.look()
 
 
-def test_with_latest_all_is_owed_from_the_first_committed_offset_on(ledger: GroupLedger) -> None:
+def test_with_latest_records_after_a_first_commit_must_be_read(ledger: GroupLedger) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
     ledger.latest = True
     ledger.assigned(a, [T0])
-    ledger.record(a, T0, 5, b"v")  # nothing was committed: it begins where it likes
+    ledger.record(a, T0, 5, b"v")  # nothing was committed, so that it may start anywhere
     ledger.revoked(a, [T0])
     ledger.assigned(b, [T0])
     commits(ledger, b, 8)
@@ -435,19 +427,19 @@ def test_with_latest_all_is_owed_from_the_first_committed_offset_on(ledger: Grou
 
 
 def stored(ledger: GroupLedger, member: Member, offset: int, now: float) -> None:
-    """The coordinator takes and stores an offset of t-0 at this time."""
+    """Let the coordinator accept and store an offset of t-0 at this time."""
     ledger.cluster.environment.time.run_until(now)
     commits(ledger, member, offset)
     shard(ledger).replay(("offset", "g", "t", 0), Committed(offset, at=now))
 
 
 def expires(ledger: GroupLedger, now: float) -> None:
-    """The coordinator has no offset of t-0 from this time on."""
+    """Let the coordinator have no offset of t-0 from this time on."""
     ledger.cluster.environment.time.run_until(now)
     shard(ledger).replay(("offset", "g", "t", 0), None)
 
 
-def test_what_expires_with_the_applications_commits_is_read_and_committed_again(
+def test_records_after_an_expired_offset_may_be_read_and_committed_again(
     ledger: GroupLedger,
 ) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
@@ -472,7 +464,7 @@ def test_what_expires_with_the_applications_commits_is_read_and_committed_again(
 
 
 @pytest.mark.parametrize("expired", [True, False])
-def test_with_latest_a_group_begins_at_the_end_only_if_its_offset_has_expired(
+def test_with_latest_a_group_starts_at_the_end_only_if_its_offset_expired(
     ledger: GroupLedger, expired: bool
 ) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
@@ -521,7 +513,7 @@ RETENTION = 900.0
 
 
 def expired(ledger: GroupLedger, *, age: float) -> Member:
-    """One member commits t-0 at 5 and goes; the offset expires; return the next member."""
+    """Let one member commit t-0 at 5 and leave, and the offset expire; return the next member."""
     ledger.cluster.group_settings.offsets_retention = RETENTION
     a = Member("a", ("id-a", 1), auto_commits=True)
     group = shard(ledger).consumer("g", create=True)
@@ -540,15 +532,13 @@ def expired(ledger: GroupLedger, *, age: float) -> Member:
     return Member("b", ("id-b", 2), auto_commits=True)
 
 
-def test_who_owns_a_partition_after_its_offset_expired_is_not_to_blame(
-    ledger: GroupLedger,
-) -> None:
+def test_the_owner_after_an_expired_offset_is_not_blamed(ledger: GroupLedger) -> None:
     b = expired(ledger, age=RETENTION)
     ledger.assigned(b, [T0])
     ledger.look()
     ledger.look()
     ledger.record(b, T0, 0, b"v")
-    commits(ledger, b, 1)  # not a step back: 5 has expired
+    commits(ledger, b, 1)  # not moved back, because 5 has expired
     shard(ledger).replay(("offset", "g", "t", 0), Committed(1))
     ledger.look()
     shard(ledger).replay(("offset", "g", "t", 0), None)

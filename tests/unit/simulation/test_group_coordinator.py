@@ -33,11 +33,11 @@ class Setting:
 
     @property
     def node(self) -> int:
-        """The coordinator."""
+        """Return the coordinator's broker."""
         return self.cluster.topics["__consumer_offsets"].partitions[self.index].leader
 
     def client(self) -> Any:
-        """A client that is connected to the coordinator."""
+        """Return a client that is connected to the coordinator."""
         made = RawClient(self.world)
         made.dial(self.cluster.brokers[self.node].address.host)
         return made
@@ -49,7 +49,7 @@ class Setting:
 
 
 class Member:
-    """One member of a classic group, said by hand."""
+    """One member of a classic group that sends each request on demand."""
 
     def __init__(self, setting: Setting, instance_id: str | None = None) -> None:
         self.setting = setting
@@ -73,7 +73,7 @@ class Member:
         )
 
     def joined(self) -> Any:
-        """The answer to a join, once it is there."""
+        """Wait for the response to a join, and return it."""
         seen = len(self.client.answers)
         if not seen or not isinstance(self.client.answers[-1][1], j.JoinGroupResponse):
             self.setting.world.run_while(lambda: len(self.client.answers) == seen, 60.0)
@@ -85,7 +85,7 @@ class Member:
         return answer
 
     def join(self, *protocols: str, version: int = 9, **fields: Any) -> Any:
-        """Join, and come back with the id that is given."""
+        """Join, and rejoin with the assigned id."""
         self.client.answers.clear()
         self.send_join(*protocols, version=version, **fields)
         answer = self.joined()
@@ -95,7 +95,7 @@ class Member:
         return answer
 
     def sync(self, assignments: dict[str, bytes] | None = None, version: int = 5) -> Any:
-        """Sync, as the leader does with assignments."""
+        """Sync, as the leader if there are assignments."""
         request = sg.SyncGroupRequest(
             GROUP_ID,
             self.generation,
@@ -110,21 +110,21 @@ class Member:
         return self.client.ask(request, version, wait=30.0)
 
     def heartbeat(self, version: int = 4) -> int:
-        """The error code of a heartbeat."""
+        """Return the error code of a heartbeat."""
         request = HeartbeatRequest(GROUP_ID, self.generation, self.id)
         if version >= 3:
             request.group_instance_id = self.instance_id
         return int(self.client.ask(request, version).error_code)
 
     def leave(self, version: int = 5) -> Any:
-        """Leave."""
+        """Leave the group."""
         if version < 3:
             return self.client.ask(lg.LeaveGroupRequest(GROUP_ID, self.id), version)
         one = lg.MemberIdentity(self.id, self.instance_id)
         return self.client.ask(lg.LeaveGroupRequest(GROUP_ID, members=[one]), version)
 
     def commit(self, offset: int, version: int = 9, generation: int | None = None) -> int:
-        """The error code of a commit for t-0."""
+        """Return the error code of a commit for t-0."""
         request = oc.OffsetCommitRequest(
             GROUP_ID, self.generation if generation is None else generation, self.id
         )
@@ -140,7 +140,7 @@ class Member:
         return int(answer.topics[0].partitions[0].error_code)
 
     def committed(self, version: int = 9, *, stable: bool = False) -> tuple[int, int]:
-        """Error code and offset of t-0."""
+        """Return error code and offset of t-0."""
         request = of.OffsetFetchRequest()
         if version >= 7:
             request.require_stable = stable
@@ -168,7 +168,7 @@ def setting() -> Setting:
 
 @pytest.fixture
 def pair(setting: Setting) -> tuple[Member, Member]:
-    """A stable group of two; the first leads."""
+    """Return a stable group of two; the first leads."""
     first, second = Member(setting), Member(setting)
     first.join()
     first.sync({first.id: b"all"})
@@ -177,7 +177,7 @@ def pair(setting: Setting) -> tuple[Member, Member]:
 
 
 def stabilise(first: Member, second: Member) -> None:
-    """Let both join anew, and sync."""
+    """Let both rejoin, and sync."""
     second.client.answers.clear()
     second.send_join()
     if second.joined().error_code:
@@ -193,7 +193,7 @@ def stabilise(first: Member, second: Member) -> None:
     assert second.client.answers[-1][1].assignment == b"two"
 
 
-def test_members_join_under_an_id_that_they_are_given(setting: Setting) -> None:
+def test_members_join_with_an_assigned_id(setting: Setting) -> None:
     member = Member(setting)
     member.send_join()
     answer = member.joined()
@@ -207,7 +207,7 @@ def test_members_join_under_an_id_that_they_are_given(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_every_version_of_a_groups_life(setting: Setting, version: int) -> None:
+def test_a_group_works_in_every_version(setting: Setting, version: int) -> None:
     member = Member(setting)
     answer = member.join(version=version)
     assert (answer.error_code, answer.leader, len(answer.members)) == (0, member.id, 1)
@@ -221,7 +221,7 @@ def test_every_version_of_a_groups_life(setting: Setting, version: int) -> None:
     assert member.heartbeat(min(version, 4)) == errors.UnknownMemberIdError.code
 
 
-def test_topics_go_by_ids_in_the_latest_versions(setting: Setting) -> None:
+def test_the_latest_versions_use_topic_ids(setting: Setting) -> None:
     member = Member(setting)
     member.join()
     member.sync({})
@@ -232,7 +232,7 @@ def test_topics_go_by_ids_in_the_latest_versions(setting: Setting) -> None:
     assert member.committed(10) == (errors.UnknownTopicIdError.code, -1)
 
 
-def test_a_join_calls_all_members_to_the_next_generation(pair: tuple[Member, Member]) -> None:
+def test_a_join_starts_a_rebalance_of_all_members(pair: tuple[Member, Member]) -> None:
     first, second = pair
     third = Member(first.setting)
     third.send_join("range", "other")
@@ -246,7 +246,7 @@ def test_a_join_calls_all_members_to_the_next_generation(pair: tuple[Member, Mem
     assert second.joined().generation_id == third.joined().generation_id == first.generation == 3
 
 
-def test_who_does_not_come_to_the_rebalance_is_left_out(pair: tuple[Member, Member]) -> None:
+def test_a_member_that_does_not_rejoin_is_removed(pair: tuple[Member, Member]) -> None:
     first, second = pair
     second.send_join("range", "more")
     for _ in range(5):
@@ -258,7 +258,7 @@ def test_who_does_not_come_to_the_rebalance_is_left_out(pair: tuple[Member, Memb
     assert first.heartbeat() == errors.UnknownMemberIdError.code
 
 
-def test_who_says_nothing_is_given_up(pair: tuple[Member, Member]) -> None:
+def test_a_member_without_heartbeats_is_removed(pair: tuple[Member, Member]) -> None:
     first, second = pair
     for _ in range(3):
         first.setting.world.advance(4.0)
@@ -268,7 +268,7 @@ def test_who_says_nothing_is_given_up(pair: tuple[Member, Member]) -> None:
     assert second.heartbeat() == errors.UnknownMemberIdError.code
 
 
-def test_words_that_do_not_fit_are_refused(pair: tuple[Member, Member]) -> None:
+def test_wrong_generations_and_ids_are_refused(pair: tuple[Member, Member]) -> None:
     first, second = pair
     assert first.commit(1, generation=1) == errors.IllegalGenerationError.code
     assert first.commit(1, generation=-1) == errors.IllegalGenerationError.code
@@ -282,7 +282,7 @@ def test_words_that_do_not_fit_are_refused(pair: tuple[Member, Member]) -> None:
     assert second.commit(1) == errors.UnknownMemberIdError.code
 
 
-def test_a_stranger_commits_only_while_nobody_is_there(setting: Setting) -> None:
+def test_a_client_outside_the_group_commits_only_if_the_group_is_empty(setting: Setting) -> None:
     stranger, member = Member(setting), Member(setting)
     assert stranger.commit(5) == 0
     assert stranger.committed() == (0, 5)
@@ -293,7 +293,7 @@ def test_a_stranger_commits_only_while_nobody_is_there(setting: Setting) -> None
     assert member.commit(6) == 0
 
 
-def test_static_members_come_back_without_a_rebalance(setting: Setting) -> None:
+def test_static_members_rejoin_without_a_rebalance(setting: Setting) -> None:
     old, new = Member(setting, "i"), Member(setting, "i")
     assert old.join().error_code == 0
     old.sync({old.id: b"mine"})
@@ -309,7 +309,7 @@ def test_static_members_come_back_without_a_rebalance(setting: Setting) -> None:
     assert answer.leader == new.id
 
 
-def test_a_new_group_waits_for_members_if_told_to(setting: Setting) -> None:
+def test_a_new_group_may_wait_for_members(setting: Setting) -> None:
     setting.cluster.group_settings.initial_rebalance_delay = 3.0
     first, second = Member(setting), Member(setting)
     for member in (first, second):
@@ -334,7 +334,7 @@ def test_a_group_survives_its_coordinator(pair: tuple[Member, Member]) -> None:
     assert first.sync().assignment == b"one"
 
 
-def test_who_waits_for_a_join_hears_that_the_coordinator_moved(pair: tuple[Member, Member]) -> None:
+def test_waiting_joins_fail_when_the_coordinator_moves(pair: tuple[Member, Member]) -> None:
     first, second = pair
     second.send_join("range", "more")
     first.setting.world.advance(0.01)
@@ -344,7 +344,7 @@ def test_who_waits_for_a_join_hears_that_the_coordinator_moved(pair: tuple[Membe
     assert first.commit(1) == errors.NotCoordinatorError.code
 
 
-def test_offsets_of_transactions_wait_for_their_end(setting: Setting) -> None:
+def test_transactional_offsets_are_unstable_until_the_end(setting: Setting) -> None:
     member = Member(setting)
     heard: list[Any] = []
 

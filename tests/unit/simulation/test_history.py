@@ -1,4 +1,4 @@
-"""The check of histories: each anomaly in a history made by hand, and good ones without any."""
+"""The history checker finds each anomaly in handwritten histories, and none in correct ones."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def good() -> History:
     return history
 
 
-def test_a_good_history_has_no_anomaly() -> None:
+def test_a_correct_history_has_no_anomaly() -> None:
     assert check(good()) == []
 
 
@@ -97,7 +97,7 @@ def wrote(
     group: str | None = None,
     **how: Any,
 ) -> Spoil:
-    """One more transaction; the first letter of a value says where it goes."""
+    """Add a transaction; the first letter of a value names its partition."""
 
     def spoil(history: History) -> None:
         made = transaction(history, [(HOMES[v[0]], v) for v in values], outcome, **how)
@@ -107,7 +107,7 @@ def wrote(
 
 
 def saw(reader: TopicPartition, *more: tuple[int, str], at: int | None = None) -> Spoil:
-    """Who reads all of a partition saw more than there was, at the end or in between."""
+    """Let the reader of the whole partition see additional values, at the end or in between."""
 
     def spoil(history: History) -> None:
         poll = history.polls[(IN, A, B).index(reader)]
@@ -120,12 +120,12 @@ def saw(reader: TopicPartition, *more: tuple[int, str], at: int | None = None) -
 
 
 def also_read(*seen: tuple[int, str], complete: bool = False) -> Spoil:
-    """Somebody else read partition A."""
+    """Add another reader of partition A."""
     return lambda history: read(history, A, seen, complete=complete, reader="other")
 
 
 def acknowledged(offset: int) -> Spoil:
-    """The first record of partition A, as lying elsewhere."""
+    """Move the first record of partition A to another offset."""
     return lambda history: setattr(history.transactions[2].writes[0], "offset", offset)
 
 
@@ -207,7 +207,7 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
         {Kind.CYCLE},
         (wrote("ix", producer="one", inputs=[2], group="g1"), saw(IN, (2, "ix"))),
     ),
-    # Its first transaction consumed what its second one wrote.
+    # Its first transaction consumed a record that its second one wrote.
     "reads the future": (
         {Kind.CYCLE},
         (
@@ -228,7 +228,7 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
         {Kind.INPUT_LOST},
         (wrote("i2", producer="source"), saw(IN, (2, "i2")), committed(3)),
     ),
-    # Its offsets count, its records don't.
+    # Its offsets are committed, its records aren't.
     "committed by an aborted one": (
         {Kind.INPUT_LOST},
         (
@@ -248,38 +248,38 @@ def spoilt(*how: Spoil) -> History:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_each_anomaly_is_found_and_only_that(name: str) -> None:
+def test_each_anomaly_is_found_alone(name: str) -> None:
     expected, how = BAD[name]
     assert kinds(spoilt(*how)) == expected
 
 
-def test_every_kind_of_anomaly_has_a_bad_history() -> None:
+def test_every_kind_of_anomaly_has_an_example() -> None:
     assert {kind for found, _ in BAD.values() for kind in found} == set(Kind)
 
 
-def test_an_anomaly_says_what_and_where() -> None:
+def test_an_anomaly_names_its_record_and_offset() -> None:
     texts = [str(anomaly) for anomaly in check(spoilt(*ABORTED_WAS_SEEN))]
     assert "aborted read: 'a1' of p#0/4 in a-0 at 2" in texts
 
 
-def test_an_unknown_outcome_is_what_readers_saw() -> None:
+def test_readers_determine_an_unknown_result() -> None:
     history = spoilt(wrote("a3", "b3", outcome=MAYBE, inputs=[2]))
-    assert check(history) == []  # aborted: nobody saw any of it, and the offset wasn't committed
+    assert check(history) == []  # aborted: no record was read, and the offset wasn't committed
     saw(A, (9, "a3"))(history)
     saw(B, (9, "b3"))(history)
     assert kinds(history) == {Kind.OFFSET_TOO_LOW}
     history.group_ends("g", [(IN, 3)])
-    assert check(history) == []  # committed: all of it is there
+    assert check(history) == []  # committed: all records were read
 
 
-def test_one_without_records_whose_end_nobody_knows_excuses_its_inputs() -> None:
+def test_a_transaction_without_records_and_result_excuses_its_inputs() -> None:
     history = spoilt(wrote("i2", producer="source"), saw(IN, (2, "i2")), committed(3))
     assert kinds(history) == {Kind.INPUT_LOST}
     transaction(history, [], MAYBE, inputs=[2])
     assert check(history) == []
 
 
-def test_other_orders_in_other_partitions_are_no_anomaly() -> None:
+def test_transactions_may_interleave_differently_in_other_partitions() -> None:
     """Kafka doesn't isolate writers (what Elle calls G0 happens)."""
     history = History(lambda: 0.0)
     p, q = history.begin("p"), history.begin("q")
@@ -296,7 +296,7 @@ def test_other_orders_in_other_partitions_are_no_anomaly() -> None:
 
 
 @pytest.mark.parametrize("uptime", [0.0, 1e5, 1e9])
-def test_two_times_of_a_history_differ_after_any_uptime(uptime: float) -> None:
+def test_timestamps_of_a_history_differ_after_any_uptime(uptime: float) -> None:
     history = History(lambda: uptime)
     times = [history.now() for _ in range(10)]
     assert times == sorted(set(times))

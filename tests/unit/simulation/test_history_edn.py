@@ -52,7 +52,7 @@ def test_a_transaction_that_was_not_committed_has_failed(told: bool) -> None:
     assert completions(history) == [':type :fail, :process 0, :f :txn, :value [[:send 0 "x"]]']
 
 
-def test_a_poll_has_no_partition_without_records() -> None:
+def test_a_poll_lists_no_partition_without_records() -> None:
     history = made()
     history.read("all", A, [], complete=True)
     history.read("all", B, [(0, "x")], complete=True)
@@ -77,7 +77,7 @@ def test_overlapping_sends_belong_to_several_processes() -> None:
     ]
 
 
-def test_a_seek_is_an_assignment_without_and_one_with_the_partition() -> None:
+def test_a_seek_is_two_assignments_without_and_with_the_partition() -> None:
     history = made()
     history.note(CallKind.ASSIGNED, "c", 1, [A, B])
     history.note(CallKind.SEEK, "c", 1, [B], 5)

@@ -1,4 +1,4 @@
-"""The simulated host against a scripted engine: what it does with effects, and when it steps."""
+"""The simulated host with a scripted engine: how it executes effects, and when it steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BROKER = Address("10.0.0.2", 9092)
 
 
 class ScriptedEngine:
-    """Records its inputs and steps; effects and deadlines come from the test."""
+    """Record inputs and steps; the test sets effects and deadlines."""
 
     def __init__(self) -> None:
         self.effects: deque[Effect] = deque()
@@ -111,7 +111,7 @@ def request(number: int) -> Send:
 @pytest.mark.parametrize(
     ("mode", "answer"), [("bytes", ("frame", 1, b"\0\0\0\7")), ("messages", ("received", 1, 7))]
 )
-def test_a_connection_from_open_to_close(world: World, mode: Any, answer: Any) -> None:
+def test_a_connection_is_opened_used_and_closed(world: World, mode: Any, answer: Any) -> None:
     cluster = SimulatedCluster(world, 1)
     made, engine = attached(world, mode=mode)
     do(world, made, engine, Open(1, BROKER, BROKER.host))
@@ -123,7 +123,7 @@ def test_a_connection_from_open_to_close(world: World, mode: Any, answer: Any) -
     assert not cluster.brokers[1].sessions
 
 
-def test_refused_dials_and_lost_connections_are_told(world: World) -> None:
+def test_refused_and_lost_connections_are_reported(world: World) -> None:
     cluster = SimulatedCluster(world, 1)
     made, engine = attached(world)
     do(world, made, engine, Open(1, BROKER, BROKER.host), Open(2, BROKER, "10.1.1.1"))
@@ -136,7 +136,7 @@ def test_refused_dials_and_lost_connections_are_told(world: World) -> None:
     ]
 
 
-def test_names_are_answered_from_what_stands_there_when_the_answer_comes(world: World) -> None:
+def test_names_are_resolved_when_the_answer_arrives(world: World) -> None:
     made, engine = attached(world)
     world.dns["b"] = ["10.0.0.1"]
     world.dns_silent.add("c")
@@ -145,11 +145,11 @@ def test_names_are_answered_from_what_stands_there_when_the_answer_comes(world: 
     assert isinstance(engine.seen[0][2], OSError)
     assert engine.seen[1:] == [("resolved", 1, ["10.0.0.9"])]
     assert world.lookups == {"a": 1, "b": 1, "c": 1}
-    world.advance(1)  # what nobody answers is late at its deadline, as in the real hosts
+    world.advance(1)  # a lookup without an answer is reported at its deadline, as by the real hosts
     assert [(seen[1], type(seen[2])) for seen in engine.seen[2:]] == [(2, TimeoutError)]
 
 
-def test_calls_run_at_once_or_after_the_workers_time(world: World) -> None:
+def test_calls_run_at_once_or_after_the_given_duration(world: World) -> None:
     made, engine = attached(world)
     made.worker_delay = 0.05
 
@@ -164,17 +164,17 @@ def test_calls_run_at_once_or_after_the_workers_time(world: World) -> None:
     assert 0.05 in engine.steps
 
 
-def test_the_engine_is_stepped_at_its_deadlines_exactly(world: World) -> None:
+def test_the_engine_is_stepped_exactly_at_its_deadlines(world: World) -> None:
     made, engine = attached(world)
     due = [0.3, 1.7, 1.7000001, 40.0]
     engine.deadline = lambda now: next((d for d in due if d > now), None)
     made.wake()
     world.advance(100)
     assert engine.steps == [0.0, *due]
-    assert made.timed_steps == len(due)  # the first was asked for by a caller
+    assert made.timed_steps == len(due)  # the first was requested by a caller
 
 
-def test_a_deadline_that_moved_on_costs_no_step(world: World) -> None:
+def test_a_postponed_deadline_causes_no_step(world: World) -> None:
     made, engine = attached(world)
     deadlines = iter([1.0, 5.0, None])
     engine.deadline = lambda now: next(deadlines)
@@ -185,7 +185,7 @@ def test_a_deadline_that_moved_on_costs_no_step(world: World) -> None:
     assert engine.steps == [0.0, 0.5, 5.0]
 
 
-def test_run_ends_with_the_completion_or_at_its_deadline(world: World) -> None:
+def test_run_returns_at_the_completion_or_its_deadline(world: World) -> None:
     made, _ = attached(world)
     completion: Completion[int] = Completion()
     assert not made.run(completion, 2.5)
@@ -227,7 +227,7 @@ def test_deferred_actions_run_between_steps(world: World) -> None:
     assert order == ["step", "deferred", "step"]
 
 
-def test_an_engine_that_turns_in_circles_is_found_out(
+def test_an_engine_that_steps_endlessly_is_detected(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step_count, "STEPS_AT_ONCE", 50)
@@ -247,7 +247,7 @@ def test_a_client_that_steps_too_often_is_reported_once_a_second(world: World) -
     assert world.hot_loops[0].startswith("client: 1002 steps in second 0")
 
 
-def test_after_close_nothing_is_opened_stepped_or_told(world: World) -> None:
+def test_a_closed_host_opens_steps_and_reports_nothing(world: World) -> None:
     SimulatedCluster(world, 1)
     made, engine = attached(world)
     do(world, made, engine, Open(1, BROKER, BROKER.host))
@@ -262,7 +262,7 @@ def test_after_close_nothing_is_opened_stepped_or_told(world: World) -> None:
     assert not made.links
 
 
-def test_hosts_draw_their_own_numbers_and_have_names_of_their_own() -> None:
+def test_hosts_have_their_own_random_numbers_and_names() -> None:
     alone, crowded = World(9), World(9)
     crowded.host("other")
     assert alone.host("client").rng().random() == crowded.host("client").rng().random()

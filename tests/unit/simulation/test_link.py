@@ -23,21 +23,21 @@ def connected(mode: Mode = "bytes", **profile: Any) -> tuple[Any, Any]:
     return client, cluster
 
 
-def test_a_dial_takes_a_round_trip_and_is_counted_where_it_arrives() -> None:
+def test_a_connection_attempt_takes_a_round_trip() -> None:
     client, _ = connected(latency=0.002, jitter=0.0)
     (dial,) = client.world.dials
     assert (dial.at, dial.client, dial.outcome) == (0.004, "raw", "accepted")
     assert (dial.ip, dial.port) == BROKER
 
 
-def test_where_nothing_listens_a_dial_is_refused() -> None:
+def test_a_connection_without_a_listener_is_refused() -> None:
     client = RawClient(World())
     client.dial("10.9.9.9", 9092)
     assert client.lost == ["refused"]
     assert client.world.dials[0].outcome == "refused"
 
 
-def test_a_black_holed_address_says_nothing() -> None:
+def test_a_connection_to_a_black_hole_gets_no_answer() -> None:
     world = World()
     SimulatedCluster(world, 1)
     world.black_hole(Address(*BROKER), True)
@@ -50,7 +50,7 @@ def test_a_black_holed_address_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", ["bytes", "messages"])
-def test_answers_come_in_order_whatever_the_jitter(mode: Mode) -> None:
+def test_responses_arrive_in_order_despite_jitter(mode: Mode) -> None:
     client, cluster = connected(mode, latency=0.001, jitter=0.5)
     cluster.create_topic("t", 3)
     for i in range(20):
@@ -63,7 +63,7 @@ def test_answers_come_in_order_whatever_the_jitter(mode: Mode) -> None:
     assert names == ["Metadata", "DescribeCluster"] * 10
 
 
-def test_both_modes_deliver_the_same_at_the_same_instants() -> None:
+def test_both_modes_deliver_the_same_at_the_same_times() -> None:
     answers = []
     for mode in ("bytes", "messages"):
         client, _ = connected(mode, jitter=0.01)
@@ -75,7 +75,7 @@ def test_both_modes_deliver_the_same_at_the_same_instants() -> None:
     assert answers[0] == answers[1]
 
 
-def test_bytes_come_in_pieces_that_cut_frames_anywhere() -> None:
+def test_bytes_are_split_anywhere() -> None:
     client, _ = connected()
     for _ in range(200):
         client.send(MetadataRequest(None), 13)
@@ -85,7 +85,7 @@ def test_bytes_come_in_pieces_that_cut_frames_anywhere() -> None:
     assert max(client.deliveries) > 3
 
 
-def test_a_narrow_link_shows_progress_while_a_large_answer_comes() -> None:
+def test_a_large_response_arrives_gradually_on_a_slow_link() -> None:
     client, cluster = connected(bandwidth=1000.0)
     for i in range(60):
         cluster.create_topic(f"topic-{i}")
@@ -98,7 +98,7 @@ def test_a_narrow_link_shows_progress_while_a_large_answer_comes() -> None:
     assert len(client.answers[0][1].topics) == 60
 
 
-def test_what_a_black_hole_keeps_arrives_when_it_is_gone() -> None:
+def test_packets_in_a_black_hole_arrive_after_its_repair() -> None:
     client, _ = connected()
     client.link.hold(True)
     client.send(DescribeClusterRequest(), 2)
@@ -117,7 +117,7 @@ def test_a_lost_frame_resets_the_connection() -> None:
     assert not cluster.brokers[1].sessions
 
 
-def test_the_end_of_a_broker_comes_after_what_it_had_sent() -> None:
+def test_a_broker_that_stops_delivers_its_responses_first() -> None:
     client, cluster = connected(latency=0.1, jitter=0.0)
     client.send(DescribeClusterRequest(), 2)
     client.world.advance(0.101)
@@ -127,7 +127,7 @@ def test_the_end_of_a_broker_comes_after_what_it_had_sent() -> None:
     assert client.lost == [None]
 
 
-def test_closing_is_known_to_the_broker_and_ends_all_news() -> None:
+def test_a_broker_is_notified_of_a_closed_connection() -> None:
     client, cluster = connected()
     client.send(DescribeClusterRequest(), 2)
     client.link.close_by_client()

@@ -37,7 +37,7 @@ def values(log: PartitionLog) -> list[bytes | None]:
     return [row[4] for row in log.rows()]
 
 
-def test_offsets_and_the_leader_epoch_are_given_by_the_log_and_the_checksum_still_holds() -> None:
+def test_the_log_sets_offsets_and_leader_epoch_and_the_checksum_remains_valid() -> None:
     log = PartitionLog()
     append(log, batch(b"a", b"b"), epoch=3)
     second = append(log, batch(b"c"), epoch=4)
@@ -57,7 +57,7 @@ def test_only_committed_batches_can_be_read() -> None:
     assert log.available(0) == len(log.batches[0].data)
 
 
-def test_a_read_ends_at_the_byte_limit_but_may_begin_with_a_larger_batch() -> None:
+def test_a_read_is_limited_in_bytes_except_for_its_first_batch() -> None:
     log = PartitionLog()
     for value in (b"x" * 100, b"y" * 100):
         append(log, batch(value))
@@ -78,12 +78,12 @@ def test_a_read_ends_at_the_byte_limit_but_may_begin_with_a_larger_batch() -> No
         (lambda d: b"x" * (MAX_MESSAGE_BYTES + 1), errors.MessageTooLargeError),
     ],
 )
-def test_a_broken_batch_is_refused(change, error) -> None:  # type: ignore[no-untyped-def]
+def test_a_corrupt_batch_is_refused(change, error) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(error):
         check_batch(change(batch(b"value")))
 
 
-def test_a_batch_that_comes_again_gets_its_first_offset() -> None:
+def test_a_repeated_batch_gets_its_first_offset() -> None:
     log = PartitionLog()
     sent = [batch(b"%d" % i, producer=7, sequence=i) for i in range(7)]
     first = [append(log, data) for data in sent]
@@ -94,7 +94,7 @@ def test_a_batch_that_comes_again_gets_its_first_offset() -> None:
     assert log.end_offset == 7
 
 
-def test_sequences_must_follow_each_other_within_an_epoch_and_begin_at_zero_in_a_new_one() -> None:
+def test_sequence_numbers_are_contiguous_and_start_at_zero_in_a_new_epoch() -> None:
     log = PartitionLog()
     append(log, batch(b"a", b"b", producer=7, sequence=0))
     with pytest.raises(errors.OutOfOrderSequenceNumberError):
@@ -108,7 +108,7 @@ def test_sequences_must_follow_each_other_within_an_epoch_and_begin_at_zero_in_a
     assert values(log) == [b"a", b"b", b"c", b"d"]
 
 
-def test_a_producer_that_is_not_known_may_begin_anywhere_unless_the_log_is_strict() -> None:
+def test_only_a_strict_log_refuses_an_unknown_producer() -> None:
     append(PartitionLog(), batch(b"a", producer=7, sequence=5))
     log = PartitionLog()
     log.strict_producers = True
@@ -116,12 +116,12 @@ def test_a_producer_that_is_not_known_may_begin_anywhere_unless_the_log_is_stric
         append(log, batch(b"a", producer=7, sequence=5))
 
 
-def test_sequence_numbers_go_round() -> None:
+def test_sequence_numbers_wrap_around() -> None:
     assert next_sequence(MAX_SEQUENCE, 1) == 0
     assert next_sequence(MAX_SEQUENCE - 1, 3) == 1
 
 
-def test_a_lost_leader_takes_the_last_uncommitted_batches_with_it() -> None:
+def test_a_lost_leader_loses_its_last_uncommitted_batches() -> None:
     log = PartitionLog()
     append(log, batch(b"a", producer=7, sequence=0))
     told: list[tuple[bytes, bool]] = []
@@ -132,12 +132,12 @@ def test_a_lost_leader_takes_the_last_uncommitted_batches_with_it() -> None:
     assert values(log) == [b"a", b"b"]
     assert (log.end_offset, log.high_watermark) == (2, 2)
     assert told == [(b"b", False), (b"c", False), (b"d", False)]
-    append(log, batch(b"b", producer=7, sequence=1))  # kept, though its producer doesn't know
+    append(log, batch(b"b", producer=7, sequence=1))  # kept, but not acknowledged to its producer
     append(log, batch(b"c", producer=7, sequence=2))
     assert values(log) == [b"a", b"b", b"c"]
 
 
-def test_committing_settles_all_that_came_before_and_wakes_waiting_fetches() -> None:
+def test_a_commit_completes_all_earlier_batches_and_waiting_fetches() -> None:
     log = PartitionLog()
     told: list[bool] = []
     woken: list[int] = []
@@ -148,7 +148,7 @@ def test_committing_settles_all_that_came_before_and_wakes_waiting_fetches() -> 
     assert woken == [2]
 
 
-def test_offsets_for_timestamps() -> None:
+def test_offsets_are_found_by_timestamp() -> None:
     log = PartitionLog()
     append(log, batch(b"a", b"b", time=1000), epoch=1)
     append(log, batch(b"c", time=2000), epoch=2)

@@ -1,4 +1,4 @@
-"""Schedule files: what is written is read again, and what is wrong in one is said."""
+"""Schedule files: a written schedule can be read again, and errors in a file are reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALLEST: dict[str, Any] = {"seed": 1, "clients": [{"name": "one", "kind": "meta
 
 
 @pytest.mark.parametrize("short", [True, False])
-def test_random_schedules_are_valid_and_can_be_kept(short: bool) -> None:
+def test_random_schedules_are_valid_and_can_be_stored(short: bool) -> None:
     for seed in range(part(300, 20)):
         schedule = random_schedule(seed, short=short)
         validate(schedule)
@@ -35,7 +35,7 @@ def test_random_schedules_are_valid_and_can_be_kept(short: bool) -> None:
 
 @pytest.mark.parametrize("short", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_those_of_each_family_are_valid_and_can_be_kept(family: Family, short: bool) -> None:
+def test_random_schedules_of_each_family_are_valid(family: Family, short: bool) -> None:
     for seed in range(part(100, 10)):
         schedule = random_schedule(seed, short=short, family=family)
         validate(schedule)
@@ -43,7 +43,7 @@ def test_those_of_each_family_are_valid_and_can_be_kept(family: Family, short: b
         assert from_json(schedule.to_json()) == schedule
 
 
-def test_most_things_may_be_left_out() -> None:
+def test_most_fields_are_optional() -> None:
     schedule = from_json(json.dumps(SMALLEST))
     assert schedule == Schedule(1, (ScheduledClient("one", "metadata"),))
     assert str(schedule).startswith("seed 1: 3 brokers, 1 partitions, messages; one (5 operations)")
@@ -93,13 +93,13 @@ def test_most_things_may_be_left_out() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(change: dict[str, Any], complaint: str) -> None:
+def test_errors_in_a_schedule_are_reported(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ScheduleError, match=complaint):
         from_json(json.dumps({**SMALLEST, **change}))
 
 
 @pytest.mark.parametrize(("text", "complaint"), [("{", "isn't JSON"), ("[]", "a JSON object")])
-def test_what_is_no_schedule_at_all(text: str, complaint: str) -> None:
+def test_a_document_that_is_no_schedule_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ScheduleError, match=complaint):
         from_json(text)
 
@@ -113,7 +113,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         load(path)
 
 
-def test_consumers_begin_at_the_beginning_unless_told_otherwise() -> None:
+def test_simulated_consumers_start_at_the_earliest_offset_by_default() -> None:
     assert settings(ScheduledClient("c", "consumer"))["auto.offset.reset"] == "earliest"
     late = ScheduledClient("c", "consumer", config={"auto.offset.reset": "latest"})
     assert settings(late)["auto.offset.reset"] == "latest"

@@ -27,7 +27,7 @@ def trace(port: int, *, seconds: float) -> Trace:
     return made
 
 
-def test_lines_keep_times_and_by_connection_leaves_them_out() -> None:
+def test_lines_have_times_and_traces_by_connection_have_none() -> None:
     first, second = trace(1234, seconds=1.5), trace(4321, seconds=2.25)
     assert first.lines() != second.lines()
     assert first.lines()[0].startswith("1.5 client dial address=127.0.0.1:1234")
@@ -58,7 +58,7 @@ def test_a_difference_is_readable() -> None:
         assert_same(left, right)
 
 
-def test_a_scenario_that_isnt_the_same_twice_is_found_out() -> None:
+def test_a_scenario_that_differs_between_runs_is_detected() -> None:
     numbers = itertools.count()
     with pytest.raises(AssertionError, match="second run"):
         run_twice(lambda: [str(next(numbers))])

@@ -1,4 +1,4 @@
-"""Simulated transactions, asked by raw requests: fencing, markers, time-outs, fail-overs."""
+"""Simulated transactions with raw requests: fencing, markers, timeouts, failovers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ both = pytest.mark.parametrize("version", [OLD, NEW])
 
 
 @both
-def test_records_are_visible_once_the_markers_are_written(setting: Setting, version: int) -> None:
+def test_records_are_visible_after_the_markers_are_written(setting: Setting, version: int) -> None:
     producer = setting.producer(version=version)
     assert producer.send(b"a", b"b") == 0
     assert producer.send(b"c", partition=1) == 0
@@ -39,7 +39,7 @@ def test_records_are_visible_once_the_markers_are_written(setting: Setting, vers
 
 
 @both
-def test_aborted_records_are_named_in_the_answer(setting: Setting, version: int) -> None:
+def test_a_fetch_response_lists_aborted_transactions(setting: Setting, version: int) -> None:
     producer = setting.producer(version=version)
     for n in range(3):
         assert producer.send(b"%d" % n) == 0
@@ -52,7 +52,7 @@ def test_aborted_records_are_named_in_the_answer(setting: Setting, version: int)
     assert len(setting.cluster.records("t", 0)) == 3
 
 
-def test_others_wait_behind_an_open_transaction(setting: Setting) -> None:
+def test_later_records_are_invisible_until_an_open_transaction_ends(setting: Setting) -> None:
     first, second = setting.producer("x"), setting.producer("y")
     assert (first.send(b"x"), second.send(b"y")) == (0, 0)
     assert second.end() == 0
@@ -87,7 +87,7 @@ def test_the_next_init_fences_and_aborts(setting: Setting, version: int) -> None
     assert setting.visible() == [b"new"]
 
 
-def test_a_batch_of_no_transaction_is_refused(setting: Setting) -> None:
+def test_a_batch_outside_a_transaction_is_refused(setting: Setting) -> None:
     producer = setting.producer(version=OLD)
     assert producer.send(b"a", version=9) == code(errors.InvalidTxnStateError)
     assert producer.send(b"a", version=11) == code(errors.TransactionAbortableError)
@@ -97,7 +97,7 @@ def test_a_batch_of_no_transaction_is_refused(setting: Setting) -> None:
     assert setting.cluster.records("t", 0) == []
 
 
-def test_a_missing_partition_is_told_and_nothing_added(setting: Setting) -> None:
+def test_a_missing_partition_is_reported_and_none_is_added(setting: Setting) -> None:
     producer = setting.producer(version=OLD)
     assert producer.add(7, 0) == code(errors.UnknownTopicOrPartitionError)
     assert producer.add(0, 7) == code(errors.OperationNotAttemptedError)
@@ -105,7 +105,7 @@ def test_a_missing_partition_is_told_and_nothing_added(setting: Setting) -> None
 
 
 @both
-def test_a_repeated_batch_is_there_once_even_after_the_end(setting: Setting, version: int) -> None:
+def test_a_repeated_batch_is_stored_once_even_after_the_end(setting: Setting, version: int) -> None:
     producer = setting.producer(version=version)
     before = (producer.id, producer.epoch)
     assert (producer.send(b"a"), producer.send(b"a", again=True)) == (0, 0)
@@ -119,13 +119,13 @@ def test_a_repeated_batch_is_there_once_even_after_the_end(setting: Setting, ver
     assert setting.visible() == [b"a"]
 
 
-def test_the_end_may_be_said_again(setting: Setting) -> None:
+def test_the_end_of_a_transaction_may_be_repeated(setting: Setting) -> None:
     for version in (OLD, NEW):
         producer = setting.producer(f"v{version}", version)
         producer.send(b"a")
         epoch = producer.epoch
         assert producer.end() == 0
-        producer.epoch = epoch  # as if the answer had been lost
+        producer.epoch = epoch  # as if the response had been lost
         assert producer.end() == code(errors.ConcurrentTransactionsError)
         setting.world.advance(0.1)
         assert producer.end() == 0
@@ -135,9 +135,7 @@ def test_the_end_may_be_said_again(setting: Setting) -> None:
 
 
 @both
-def test_while_markers_are_under_way_the_next_transaction_waits(
-    setting: Setting, version: int
-) -> None:
+def test_the_next_transaction_waits_for_pending_markers(setting: Setting, version: int) -> None:
     producer = setting.producer(version=version)
     assert producer.send(b"a") == 0
     assert producer.end() == 0
@@ -147,7 +145,7 @@ def test_while_markers_are_under_way_the_next_transaction_waits(
     assert producer.send(b"b") == 0
 
 
-def test_an_abort_without_a_transaction_still_bumps_the_epoch(setting: Setting) -> None:
+def test_an_abort_without_a_transaction_increments_the_epoch(setting: Setting) -> None:
     producer = setting.producer()
     assert producer.end(commit=False) == 0
     setting.world.advance(0.1)
@@ -157,7 +155,7 @@ def test_an_abort_without_a_transaction_still_bumps_the_epoch(setting: Setting) 
 
 
 @both
-def test_offsets_count_with_the_transaction(setting: Setting, version: int) -> None:
+def test_offsets_are_committed_with_the_transaction(setting: Setting, version: int) -> None:
     producer = setting.producer(version=version)
     for offset, commit, expected in ((3, True, 3), (5, False, 3), (7, True, 7)):
         if version == OLD:
@@ -171,7 +169,7 @@ def test_offsets_count_with_the_transaction(setting: Setting, version: int) -> N
         assert setting.committed() == expected
 
 
-def test_offsets_of_strangers_and_of_the_fenced_are_refused(setting: Setting) -> None:
+def test_offsets_of_unknown_members_and_fenced_producers_are_refused(setting: Setting) -> None:
     old = setting.producer()
     refused = old.commit_offset(3, 5, generation_id_or_member_epoch=4, member_id="m")
     assert refused == code(errors.IllegalGenerationError)
@@ -194,7 +192,7 @@ def test_pending_offsets_survive_their_coordinator(setting: Setting) -> None:
     assert setting.committed() == 3
 
 
-def test_time_is_up(setting: Setting) -> None:
+def test_a_transaction_times_out(setting: Setting) -> None:
     assert setting.init("x", timeout=901_000).error_code == code(
         errors.InvalidTransactionTimeoutError
     )
@@ -210,7 +208,7 @@ def test_time_is_up(setting: Setting) -> None:
     assert setting.visible() == []
 
 
-def test_the_same_init_again_gives_the_same_epoch(setting: Setting) -> None:
+def test_a_repeated_init_returns_the_same_epoch(setting: Setting) -> None:
     producer = setting.producer()
     first = setting.init("x", (producer.id, producer.epoch))
     again = setting.init("x", (producer.id, producer.epoch))
@@ -223,7 +221,7 @@ def test_the_same_init_again_gives_the_same_epoch(setting: Setting) -> None:
 
 
 @both
-def test_used_up_epochs_lead_to_a_new_id(setting: Setting, version: int) -> None:
+def test_exhausted_epochs_lead_to_a_new_producer_id(setting: Setting, version: int) -> None:
     producer = setting.producer(version=version)
     shard = next(s for s in setting.cluster.transactions.shards() if "x" in s.known)
     found = shard.known["x"]
@@ -245,7 +243,7 @@ def test_used_up_epochs_lead_to_a_new_id(setting: Setting, version: int) -> None
     assert setting.visible() == [b"a", b"b"]
 
 
-def test_the_next_coordinator_finishes_what_was_begun(setting: Setting) -> None:
+def test_the_next_coordinator_completes_a_transaction(setting: Setting) -> None:
     setting.cluster.transactions.marker_delay = 1.0
     producer = setting.producer()
     assert (producer.send(b"a"), producer.send(b"b", partition=1)) == (0, 0)
@@ -281,7 +279,7 @@ def test_an_open_transaction_times_out_at_the_next_coordinator(setting: Setting)
     assert setting.state() is State.COMPLETE_ABORT
 
 
-def test_without_its_coordinator_a_new_batch_waits(setting: Setting) -> None:
+def test_a_new_batch_waits_for_the_coordinator(setting: Setting) -> None:
     producer = setting.producer()
     assert producer.send(b"a") == 0
     coordinator = setting.coordinator("x")

@@ -1,4 +1,4 @@
-"""Raw transactional producers while brokers break: each transaction is visible whole or not."""
+"""Raw transactional producers during broker faults: transactions are atomic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEEDS = 40
 
 
 def _trouble(world: World, cluster: SimulatedCluster, rng: random.Random) -> None:
-    """One random fault, over after some seconds."""
+    """Return a random fault that lasts some seconds."""
 
     def pause(i: int) -> None:
         cluster.pause(i)
@@ -36,8 +36,8 @@ def _trouble(world: World, cluster: SimulatedCluster, rng: random.Random) -> Non
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_breaks_transactions_are_whole(seed: int) -> None:
-    """Producers that try once and give up in doubt: each transaction is visible whole or not."""
+def test_transactions_are_atomic_during_faults(seed: int) -> None:
+    """The producers try once and abandon a transaction with an unknown result."""
     setting = Setting(seed)
     rng = random.Random(seed)
     world, cluster = setting.world, setting.cluster
@@ -57,7 +57,7 @@ def test_whatever_breaks_transactions_are_whole(seed: int) -> None:
         producer = Producer(setting, name, answer.producer_id, answer.producer_epoch, version)
         _transact(history, producer, rng, [incarnations[name], n])
     cluster.heal()
-    world.advance(100.0)  # the rest is aborted by its time-out
+    world.advance(100.0)  # open transactions are aborted by their timeout
     for partition in range(2):
         rows = [(row[0], row[4]) for row in cluster.log("t", partition).visible_rows()]
         history.read("log", TopicPartition("t", partition), rows, complete=True)

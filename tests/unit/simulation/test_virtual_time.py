@@ -6,7 +6,7 @@ from odradek.simulation import StuckError, VirtualTime, derived_rng
 from odradek.simulation.world import virtual_time
 
 
-def test_actions_happen_by_time_and_then_in_the_order_they_were_planned() -> None:
+def test_actions_happen_by_time_then_in_the_order_of_planning() -> None:
     time = VirtualTime()
     seen: list[tuple[str, float]] = []
     for name, when in (("late", 2.0), ("a", 1.0), ("b", 1.0), ("first", 0.5)):
@@ -19,7 +19,7 @@ def test_actions_happen_by_time_and_then_in_the_order_they_were_planned() -> Non
     assert not time.fire_next()
 
 
-def test_what_lies_in_the_past_happens_now_and_time_never_goes_back() -> None:
+def test_actions_planned_in_the_past_happen_now() -> None:
     time = VirtualTime(5.0)
     seen: list[float] = []
     time.at(1.0, lambda: seen.append(time.now))
@@ -30,7 +30,7 @@ def test_what_lies_in_the_past_happens_now_and_time_never_goes_back() -> None:
     assert time.now == 5.0
 
 
-def test_a_cancelled_action_does_not_happen_and_does_not_keep_the_heap_alive() -> None:
+def test_a_cancelled_action_does_not_happen_and_is_removed() -> None:
     time = VirtualTime()
     timer = time.after(1.0, lambda: pytest.fail("cancelled"))
     timer.cancel()
@@ -38,7 +38,7 @@ def test_a_cancelled_action_does_not_happen_and_does_not_keep_the_heap_alive() -
     time.run_until(2.0)
 
 
-def test_actions_that_plan_each_other_at_one_instant_are_reported(
+def test_an_endless_chain_of_actions_at_one_time_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(virtual_time, "MAX_ACTIONS_AT_ONCE", 100)

@@ -1,4 +1,4 @@
-"""What is checked on the wire: each broken promise there is noticed."""
+"""Checkers of requests on the wire: each violated limit is reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ A, B = Address("10.0.0.2", 9092), Address("10.0.0.3", 9092)
 
 
 class Watched:
-    """A wire with what a client sends over it, one connection for each address."""
+    """A wire with the requests of one client, and one connection for each address."""
 
     def __init__(self, kind: str = "producer", config: dict[str, Any] | None = None) -> None:
         self.time = VirtualTime()
@@ -51,7 +51,7 @@ def watched() -> Watched:
     return Watched()
 
 
-def test_requests_within_their_limits_are_fine(watched: Watched) -> None:
+def test_requests_within_their_limits_are_accepted(watched: Watched) -> None:
     for _ in range(5):
         watched.send(1, ProduceRequest())
         watched.send(2, ProduceRequest())
@@ -61,7 +61,7 @@ def test_requests_within_their_limits_are_fine(watched: Watched) -> None:
     assert (watched.wire.dials, watched.wire.requests) == (2, 12)
 
 
-def test_more_writes_in_flight_than_configured() -> None:
+def test_too_many_produce_requests_in_flight_are_reported() -> None:
     watched = Watched(config={"max.in.flight.requests.per.connection": 2})
     first = watched.send(1, ProduceRequest())
     watched.send(1, ProduceRequest())
@@ -72,7 +72,7 @@ def test_more_writes_in_flight_than_configured() -> None:
     assert "more than 2 Produce requests in flight to 10.0.0.2:9092" in watched.found[0]
 
 
-def test_a_second_fetch_in_flight_to_one_broker() -> None:
+def test_a_second_fetch_in_flight_to_one_broker_is_reported() -> None:
     watched = Watched("consumer")
     watched.send(1, FetchRequest())
     watched.send(2, FetchRequest())
@@ -81,13 +81,13 @@ def test_a_second_fetch_in_flight_to_one_broker() -> None:
     assert "more than 1 Fetch" in watched.found[0]
 
 
-def test_a_queue_of_requests_that_has_no_limit(watched: Watched) -> None:
+def test_an_unlimited_queue_of_requests_is_reported(watched: Watched) -> None:
     for _ in range(17):
         watched.send(1, MetadataRequest())
     assert watched.found == ["0.0: 17 requests in flight to 10.0.0.2:9092"]
 
 
-def test_requests_where_no_connection_is(watched: Watched) -> None:
+def test_requests_without_a_connection_are_reported(watched: Watched) -> None:
     watched.wire.opened(3, A, A.host)
     watched.send(3, MetadataRequest())
     assert "isn't connected" in watched.found[-1]
@@ -96,14 +96,14 @@ def test_requests_where_no_connection_is(watched: Watched) -> None:
     assert "doesn't exist" in watched.found[-1]
 
 
-def test_a_correlation_id_that_is_used_twice(watched: Watched) -> None:
+def test_a_correlation_id_that_is_used_twice_is_reported(watched: Watched) -> None:
     watched.send(1, MetadataRequest())
     watched.next -= 1
     watched.send(1, MetadataRequest())
     assert "in flight twice" in watched.found[0]
 
 
-def test_a_rebootstrap_although_a_known_broker_answers(watched: Watched) -> None:
+def test_a_rebootstrap_while_a_known_broker_answers_is_reported(watched: Watched) -> None:
     for number in (1, 2):
         watched.wire.answered(number, watched.send(number, MetadataRequest()))
         watched.wire.answered(number, watched.send(number, MetadataRequest()))
@@ -115,8 +115,8 @@ def test_a_rebootstrap_although_a_known_broker_answers(watched: Watched) -> None
     assert "though 10.0.0.2:9092 answered at 0.0" in watched.found[0]
 
 
-def test_the_answer_of_a_secondary_connection_holds_no_rebootstrap_up(watched: Watched) -> None:
-    """Clients conclude nothing from it: it may lead to another broker (`network.aside`)."""
+def test_responses_on_a_secondary_connection_permit_a_rebootstrap(watched: Watched) -> None:
+    """Clients ignore them for this: the address may lead to another broker."""
     dial = {"address": str(A), "purpose": "aside", "connection": 1}
     watched.wire(Event(watched.time.now, "dial", dial))
     watched.wire.answered(1, watched.send(1, MetadataRequest()))
@@ -128,13 +128,13 @@ def test_the_answer_of_a_secondary_connection_holds_no_rebootstrap_up(watched: W
 
 
 @pytest.mark.parametrize("how", ["nothing for a while", "lost", "ApiVersions only"])
-def test_a_rebootstrap_for_a_reason(watched: Watched, how: str) -> None:
+def test_a_rebootstrap_with_a_reason_is_accepted(watched: Watched, how: str) -> None:
     for number in (1, 2):
         watched.wire.answered(number, watched.send(number, ApiVersionsRequest()))
         if how != "ApiVersions only":
             watched.wire.answered(number, watched.send(number, MetadataRequest()))
     if how == "lost":
-        watched.wire.ended(1)  # the host says it, or the client's own event
+        watched.wire.ended(1)  # reported by the host, or by the client's own event
         watched.wire(Event(0.0, "disconnected", {"connection": 2, "address": str(B)}))
     elif how == "nothing for a while":
         watched.time.run_until(0.21)
@@ -142,7 +142,7 @@ def test_a_rebootstrap_for_a_reason(watched: Watched, how: str) -> None:
     assert watched.found == []
 
 
-def test_writes_that_a_broker_holds_are_known(watched: Watched) -> None:
+def test_the_checker_knows_which_brokers_hold_produce_requests(watched: Watched) -> None:
     number = watched.send(1, ProduceRequest())
     watched.time.run_until(0.24)
     assert not watched.wire.is_held(str(A))
@@ -151,7 +151,7 @@ def test_writes_that_a_broker_holds_are_known(watched: Watched) -> None:
     assert watched.wire.is_held(str(A))
     assert not watched.wire.is_held(str(B))
     watched.wire.answered(1, number)
-    assert watched.wire.is_held(str(A))  # the question behind it was given up meanwhile
+    assert watched.wire.is_held(str(A))  # the next request was cancelled meanwhile
     watched.wire.answered(1, asked)
     assert not watched.wire.is_held(str(A))
 

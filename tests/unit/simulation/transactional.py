@@ -1,6 +1,4 @@
-"""What a raw transactional client has to keep in mind, and a setting for it: requests reach the
-handlers directly, without connections.
-"""
+"""A raw transactional client, and a cluster whose handlers it calls without connections."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ def code(error: type[Any]) -> int:
 
 
 class Setting:
-    """Three brokers, a topic of two partitions, and requests that reach handlers directly."""
+    """Three brokers, a topic of two partitions, and requests that are passed to the handlers."""
 
     def __init__(self, seed: int = 5) -> None:
         self.world = World(seed)
@@ -40,7 +38,7 @@ class Setting:
         self.cluster.groups.create()
 
     def ask(self, broker: SimulatedBroker | None, request: Message, version: int) -> Any:
-        """The answer, or None when that takes over a second or the broker is gone."""
+        """Return the response, or None if it takes over a second or the broker is down."""
         answers: list[Message | None] = []
         if broker is None or not broker.reachable:
             return None
@@ -78,7 +76,7 @@ class Setting:
         return found
 
     def committed(self, group: str = "g") -> int | None:
-        """The offset of t-0 that a group has committed."""
+        """Return the committed offset of t-0 of a group."""
         leader = self.cluster.leader("__consumer_offsets", self.cluster.groups.index(group))
         assert leader is not None
         offsets = self.cluster.groups.shard(leader, group).offsets.get(group)
@@ -94,7 +92,7 @@ class Setting:
 
 
 class Producer:
-    """What a transactional producer has to keep in mind."""
+    """The state that a transactional producer keeps."""
 
     def __init__(
         self, setting: Setting, name: str, producer_id: int, epoch: int, version: int
@@ -119,7 +117,7 @@ class Producer:
     def send(
         self, *values: bytes, partition: int = 0, version: int | None = None, again: bool = False
     ) -> int | None:
-        """Produce, with the partition added before where that is how it is done."""
+        """Produce, after adding the partition if this version requires it."""
         if version is None:
             version = 12 if self.version == NEW else 11
             if version < 12 and (refusal := self.add(partition)) != 0:

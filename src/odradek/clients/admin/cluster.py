@@ -192,8 +192,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
             check=check,
         )
         try:
-            results = yield from call_any(engine.brokers, question, (None,), deadline)
-            return results.settled()[None]
+            return (yield from call_any(engine.brokers, question, (None,), deadline)).settled()[None]
         except UnsupportedVersionError:
             if fenced:
                 raise
