@@ -127,7 +127,7 @@ def test_both_tools_print_the_same_facts_of_topics_configs_and_directories(
 
 
 def facts(line: str) -> dict[str, str]:
-    """Parse `Topic: x\tPartition: 0` into names and values."""
+    r"""Parse `Topic: x\tPartition: 0` into names and values."""
     return {name: value.strip() for name, _, value in (p.partition(":") for p in line.split("\t"))}
 
 

@@ -15,7 +15,7 @@ Run = Callable[..., tuple[object, str, str]]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """A topic of two partitions, with five records and with two."""
+    """Create a topic of two partitions, with five records and with two."""
     with FakeCluster() as cluster:
         config = {"bootstrap.servers": cluster.bootstrap_servers}
         with Admin(config) as admin, Producer(config) as producer:

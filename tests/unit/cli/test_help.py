@@ -17,7 +17,7 @@ from odradek.cli import COMMANDS, build
 
 
 def texts(command: Any) -> Iterator[str]:
-    """The help of a command, of its parameters and of the commands below it."""
+    """Return the help texts of a command, its parameters and its subcommands."""
     yield command.help or ""
     for parameter in command.params:
         yield getattr(parameter, "help", None) or ""

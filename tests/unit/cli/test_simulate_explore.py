@@ -188,4 +188,4 @@ def test_groups_are_explored_shrunk_and_replayed(
 
 
 def nothing_pends(self: StoredGroupOffsets, *_: Any) -> None:
-    """A coordinator that forgets offsets of transactions."""
+    """Let the coordinator forget offsets of transactions."""

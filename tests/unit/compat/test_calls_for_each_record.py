@@ -32,7 +32,8 @@ def simulation() -> Iterator[KafkaSimulation]:
 def calls_per_record(action: Callable[[], object]) -> int:
     """Return the number of calls per record.
 
-    Calls for all records together, or of clients that the collector ends, round down to zero."""
+    Calls for all records together, or of clients that the collector ends, round down to zero.
+    """
     return count_calls(action) // N
 
 

@@ -146,7 +146,6 @@ def test_a_rebootstrap_error_in_plaintext_is_ignored() -> None:
 
 def test_a_port_that_was_closed_meanwhile_is_probed_again() -> None:
     """The port speaks plaintext, is closed, speaks plaintext again: both times it is reported."""
-
     world = Proxy()
     world.go()
     assert type(world.ends[-1][1]) is PlaintextPortError

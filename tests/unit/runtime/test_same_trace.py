@@ -2,7 +2,8 @@
 
 If they differed, results of simulations would not hold for real clients. The scenario: of two
 bootstrap addresses one is dead; bootstrap, metadata, a request; the broker disconnects during the
-next request; reconnect and recover."""
+next request; reconnect and recover.
+"""
 
 from __future__ import annotations
 

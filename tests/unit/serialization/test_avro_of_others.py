@@ -53,7 +53,7 @@ def decimal(precision: Any = None, scale: Any = None, kind: str = "bytes", **mor
 def read_column(
     registry: SchemaRegistryClient, *rows: bytes | None, **options: Any
 ) -> ConvertedColumn:
-    """A column of rows, which is the same with and without the kernel."""
+    """Return a column of rows; check that it is equal with and without the kernel."""
     found = avro_to_arrow(pa.array(rows, pa.binary()), registry, **options)
     with without_kernel():
         other = avro_to_arrow(pa.array(rows, pa.binary()), registry, **options)
@@ -63,7 +63,7 @@ def read_column(
 
 
 def having(server: RegistryServer, *schemas: Any) -> SchemaRegistryClient:
-    """A client whose registry has these schemas, from id 1."""
+    """Return a client whose registry contains these schemas, from id 1."""
     server.schemas += [{"schema": json.dumps(one)} for one in schemas]
     return SchemaRegistryClient({"schema.registry.url": server.url})
 

@@ -93,7 +93,7 @@ CHAINS = {
 
 
 def doubled(depth: int, *innermost: Any) -> dict[str, Any]:
-    """A schema whose values hold 2**depth others."""
+    """Return a schema whose values contain 2**depth others."""
     found = record("R0", *innermost)
     for at in range(1, depth):
         found = record(f"R{at}", field(found, "a"), field(f"R{at - 1}", "b"))
@@ -110,7 +110,7 @@ def framed(payload: bytes = b"", number: int = 1) -> bytes:
 
 
 def in_time(call: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """What a call gives or raises; it fails where that takes too long."""
+    """Return the result or error of a call; fail if it takes too long."""
     found: list[Any] = []
 
     def run() -> None:
@@ -265,7 +265,7 @@ def test_few_bytes_take_no_memory_of_columns(
 
 
 def doubled_json(depth: int, to: str = "#/$defs/a") -> dict[str, Any]:
-    """A JSON schema that has a value checked 2**depth times."""
+    """Return a JSON schema that checks a value 2**depth times."""
     made = {f"a{at}": {"anyOf": [{"$ref": f"{to}{at - 1}"}] * 2} for at in range(1, depth)}
     return {"$ref": f"{to}{depth - 1}", "$defs": {"a0": {"type": "integer"}} | made}
 

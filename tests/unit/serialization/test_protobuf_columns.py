@@ -47,7 +47,7 @@ def column(*rows: bytes | None) -> pa.Array:
 
 
 def one_field(**said: Any) -> bytes:
-    """A file of proto3 whose message M has a field x."""
+    """Return a proto3 file whose message M has a field x."""
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     file.message_type.add(name="M").field.add(name="x", number=1, **said)
     return bytes(file.SerializeToString())
@@ -197,7 +197,7 @@ def test_an_entry_of_a_map_without_its_value(
 
 
 def mapped(key: int) -> bytes:
-    """A file of proto3 whose message M has a map x."""
+    """Return a proto3 file whose message M has a map x."""
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     message = file.message_type.add(name="M")
     entry = message.nested_type.add(name="XEntry")
@@ -215,7 +215,7 @@ def entries(*keys: bytes) -> bytes:
 
 
 def stamped() -> bytes:
-    """A file of proto3 whose message M has a timestamp x."""
+    """Return a proto3 file whose message M has a timestamp x."""
     file = descriptor_pb2.FileDescriptorProto.FromString(
         one_field(type=11, label=1, type_name=".google.protobuf.Timestamp")
     )
@@ -224,7 +224,7 @@ def stamped() -> bytes:
 
 
 def extended() -> bytes:
-    """A file of proto2 whose message M has a message and a text as extensions 100 and 101."""
+    """Return a proto2 file whose message M has a message and a text as extensions 100 and 101."""
     file = descriptor_pb2.FileDescriptorProto.FromString(one_field(type=5, label=1))
     file.syntax = "proto2"
     file.message_type[0].extension_range.add(start=100, end=200)
@@ -234,7 +234,7 @@ def extended() -> bytes:
 
 
 def stamps() -> list[bytes]:
-    """A timestamp's fields at their edges, below zero, twice, and beside others."""
+    """Return a timestamp's fields: extreme, negative, repeated, and next to unknown ones."""
     edge = 9_223_372_036_853
     made = [
         Timestamp(seconds=seconds, nanos=nanos).SerializeToString()

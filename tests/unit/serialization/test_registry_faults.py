@@ -105,7 +105,7 @@ def timestamp() -> Schema:
 
 
 def rows(server: RegistryServer) -> dict[str, bytes]:
-    """A framed value in each format."""
+    """Return a framed value in each format."""
     registry = client(server.url)
     found = {}
     for kind, schema, payload in (
@@ -393,7 +393,7 @@ NONE = (SchemaReference("R", "none", 1),)
 
 
 def unusable(kind: str) -> list[Schema]:
-    """A schema that can't be used, and one with a reference that the registry doesn't have."""
+    """Return an unusable schema, and one with a reference that the registry lacks."""
     text = RECORD if kind == "AVRO" else OBJECT
     return [Schema(text, kind), Schema(text, kind, NONE)]
 

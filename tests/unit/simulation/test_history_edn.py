@@ -14,7 +14,7 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
 
 def made() -> History:
-    """Return a history whose times are the seconds 0, 1, 2 …"""
+    """Return a history whose times are the seconds 0, 1, 2, and so on."""
     ticks = count()
     return History(lambda: float(next(ticks)))
 

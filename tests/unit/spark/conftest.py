@@ -315,7 +315,7 @@ def clock() -> JumpingClock:
 
 @pytest.fixture(params=[0, 2])
 def log(clock: JumpingClock, request: Any) -> MemoryLog:
-    """The log of a cluster with each transaction.version."""
+    """Return the log of a cluster with each transaction.version."""
     return MemoryLog(clock, version=request.param)
 
 
@@ -345,6 +345,6 @@ def tracker(cluster: MemoryCluster, clock: JumpingClock) -> Any:
 
 
 def following(tracker: OffsetTracker, start: Any) -> dict[str, Any]:
-    """The next end, as text and back, which is what Spark does with it."""
+    """Return the next end offset after a round trip through text, as Spark stores it."""
     found: dict[str, Any] = json.loads(json.dumps(tracker.latest(start)))
     return found

@@ -135,7 +135,7 @@ class MemoryLog:
                 return after.producer_id, after.epoch
 
     def write(self, name: str, identity: tuple[int, int]) -> Pending:
-        """The open transaction of a producer; raises if it has lost its id."""
+        """Return a producer's open transaction; raise if it has lost its id."""
         try:
             states.check_producer(self.required(name), *identity)
         except ConcurrentTransactionsError:
@@ -183,7 +183,7 @@ class MemoryLog:
             self.complete(name)
 
     def unstable(self, group: str) -> list[str]:
-        """The ids whose transactions may still change a group's offsets."""
+        """Return the ids whose transactions may still change a group's offsets."""
         for name in list(self.pending):
             self.state(name)
         return [name for name, pending in self.pending.items() if group in pending.offsets]

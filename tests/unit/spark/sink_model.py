@@ -91,7 +91,7 @@ class Actor:
         self._back.acquire()
 
     def step(self) -> None:
-        """Called by the actor itself: hand over to the scheduler."""
+        """Return control to the scheduler; the actor itself calls this."""
         if self.killed:
             raise DiedError
         self._back.release()
@@ -172,7 +172,7 @@ class Model:
         return dict(self.rng.choice(self.log.former.get(group, []) or [{}]))
 
     def _ends(self, name: str, *, commit: bool) -> None:
-        """A process ends the open transaction of a task."""
+        """End the open transaction of a task, as another process does."""
         if self.current is not None and commit:
             self.commits.setdefault(self.current.run, self.log.timeouts)
 
@@ -222,7 +222,7 @@ class Model:
         return self.start(work, plan)
 
     def driver(self, plan: Plan) -> Actor:
-        """The attempt of a run to write a batch."""
+        """Write a batch, as one attempt of a run."""
         me: list[Actor] = []
         waves = self.rng.choice((1, 2, 4))
         given = {"make": self.log.make, "prepared": self.log.prepared, "clock": self.log.clock}
@@ -295,7 +295,7 @@ class Model:
     # The history
 
     def plan(self, batch: int, number: int) -> Plan:
-        """The next plan of a batch: perhaps with other tasks, perhaps with other rows."""
+        """Return the next plan of a batch: perhaps with other tasks or other rows."""
         before = self.plans.setdefault(batch, [])
         if before and self.rng.random() >= self.other_plans:
             tasks = len(before[-1].parts)

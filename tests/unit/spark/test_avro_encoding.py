@@ -58,7 +58,7 @@ def asked(server: RegistryServer, **more: str) -> SinkOptions:
 
 
 def written(options: SinkOptions, *values: Any, name: str = "value") -> list[Any]:
-    """The bytes of Arrow arrays, each in a batch of its own."""
+    """Return the encoded values of Arrow arrays, each in a separate batch."""
     batches = [pa.record_batch({name: one}) for one in values]
     found = encoded(iter(batches), options.encodings)
     return [row for batch in found for row in batch.column(name).to_pylist()]

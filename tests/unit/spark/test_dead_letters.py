@@ -46,7 +46,7 @@ def given(cluster: FakeCluster, **more: Any) -> SourceOptions:
 
 
 def rows(cluster: FakeCluster, **more: Any) -> list[Any]:
-    """What a task makes of the topic: offsets and values."""
+    """Return the offsets and values that a task reads from the topic."""
     options, columns = given(cluster, **more), ("offset", "value")
     full = arrow_schema(full_schema(False, options.decoded_types()))
     target = pa.schema([full.field(name) for name in columns])

@@ -45,7 +45,7 @@ GUIDE = (
 
 
 def differences() -> list[list[str]]:
-    """The rows of the page's table, cell by cell."""
+    """Return the cells of each row of the page's table."""
     [found] = re.findall(r"<!-- differences -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
     rows = [line.strip("|").split(" | ") for line in found.splitlines() if line.startswith("| ")]
     return [row for row in rows[1:] if not row[0].strip().startswith("**")]

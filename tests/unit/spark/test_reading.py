@@ -49,7 +49,7 @@ def read(
 
 @pytest.fixture
 def consumer(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The one client that all reads of a test use."""
+    """Return the client that all reads of a test share."""
     found = cluster.connect({})
     monkeypatch.setattr(cluster, "connect", lambda _: found)
     return found

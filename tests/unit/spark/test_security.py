@@ -34,7 +34,7 @@ def client_of(options: SourceOptions) -> Config:
 
 
 def ship(one: Any) -> Any:
-    """What arrives in another process of Spark's."""
+    """Return an object after a round trip through pickle, as in a Spark worker process."""
     return pickle.loads(cloudpickle.dumps(one))  # type: ignore[no-untyped-call]  # noqa: S301
 
 

@@ -36,7 +36,7 @@ MARKERS = {
 
 @pytest.fixture
 def begun(log: MemoryLog) -> MemoryLog:
-    """The log after 0.2 has written batch 3, and before Spark has noted its end."""
+    """Return the log after 0.2 wrote batch 3, before Spark recorded that it ended."""
     for partition, text in MARKERS.items():
         log.offsets[f"odradek-query-sink-{partition}"] = {T0: OffsetAndMetadata(3, text)}
     log.refuse = "a value that is too large"

@@ -567,7 +567,7 @@ def test_metadata_without_an_id_is_shipped(tracker: Any, monkeypatch: pytest.Mon
 def test_available_now_waits_where_a_partition_begins_that_joined(
     tracker: Any, cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ "Nothing new" would be the end of the query, and what joined would be left behind."""
+    """An answer of "nothing new" would end the query without the added partitions."""
     offset = following(tracker(), SENTINEL)
     cluster.topics["t"][1][2] = (0, 50)
 

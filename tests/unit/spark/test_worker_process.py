@@ -19,7 +19,7 @@ Pair = tuple[socket.socket, socket.socket]
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    """A worker's end of a connection over loopback, and the JVM's."""
+    """Return both ends of a loopback connection: the worker's and the JVM's."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         jvm = socket.create_connection(server.getsockname())
         worker, _ = server.accept()

@@ -183,7 +183,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
                 return ForeignAnswerError(str(foreign))
             return None if answer.brokers else EmptyAnswerError("the response contains no brokers")
 
-        question: ApiCall[None, d.DescribeClusterResponse, ClusterDescription] = ApiCall(
+        current: ApiCall[None, d.DescribeClusterResponse, ClusterDescription] = ApiCall(
             "the description of the cluster",
             "",
             lambda *_: d.DescribeClusterRequest(operations, include_fenced_brokers=fenced),
@@ -192,7 +192,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
             check=check,
         )
         try:
-            return (yield from call_any(engine.brokers, question, (None,), deadline)).settled()[None]
+            return (yield from call_any(engine.brokers, current, (None,), deadline)).settled()[None]
         except UnsupportedVersionError:
             if fenced:
                 raise

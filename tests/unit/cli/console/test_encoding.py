@@ -193,7 +193,7 @@ def logical(kind: str, name: str) -> dict[str, str]:
 
 
 def union_of(branch: Any, value: Any, *others: Any) -> Any:
-    """What of_json makes of a value, as fastavro reads it again: the branch's number, the rest."""
+    """Encode a value with of_json; return what fastavro reads: the branch's number, the rest."""
     parsed = fastavro.parse_schema([branch, *others])
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, parsed, of_json(value, parsed))

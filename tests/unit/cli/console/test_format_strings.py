@@ -211,7 +211,7 @@ def test_framed_json(registry: SchemaRegistryClient) -> None:
 
 
 def flights(*more: str) -> Any:
-    """The class of a message as protoc would generate it, with more fields in later versions."""
+    """Return a message class as protoc generates it, with more fields in later versions."""
     file = FileDescriptorProto(name="flights.proto", package="air", syntax="proto3")
     file.message_type.add(name="Before")
     message = file.message_type.add(name="Flight")

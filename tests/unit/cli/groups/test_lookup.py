@@ -17,7 +17,7 @@ from odradek.common.types import TopicPartition
 
 
 def run(topics: Any, **more: Any) -> Any:
-    """A run whose cluster has no groups but those that calls in `more` give."""
+    """Return a run on a cluster whose only groups are those that calls in `more` return."""
 
     def nothing(groups: list[str], *_: Any) -> Any:
         return {}, {g: GroupIdNotFoundError(f"group {g}: not found") for g in groups}

@@ -77,7 +77,7 @@ def queries_of(queries: Mapping[str, Any], checkpoints: Mapping[str, str] | None
 
 
 def checkpoint(folder: Path, begun: int, committed: int) -> str:
-    """A folder as Spark leaves it."""
+    """Write a checkpoint folder as Spark does."""
     for name, newest in (("offsets", begun), ("commits", committed)):
         (folder / name).mkdir(parents=True)
         for number in range(newest + 1):

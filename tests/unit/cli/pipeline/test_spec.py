@@ -50,7 +50,7 @@ def parsed(tmp_path: Path, text: str) -> Pipeline:
 
 
 def problems(tmp_path: Path, text: str) -> list[str]:
-    """The problems without the file's name, as `line: text`."""
+    """Return the problems without the file's name, as `line: text`."""
     with pytest.raises(SpecError) as caught:
         parsed(tmp_path, text)
     return [line.removeprefix(f"{tmp_path}/spec.yml:") for line in str(caught.value).splitlines()]
