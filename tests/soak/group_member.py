@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from tests.soak.slopes import objects_by_type
+
 from odradek.api.asyncio_consumer import AsyncConsumer
 from odradek.api.consumer import Consumer
 from odradek.api.workers import Workers
@@ -67,7 +69,7 @@ def watch_objects() -> None:
     while True:
         time.sleep(SAMPLE)
         gc.collect()
-        tell("objects", count=len(gc.get_objects()))
+        tell("objects", count=objects_by_type().total())
 
 
 def got(records: Iterable[ConsumerRecord]) -> None:

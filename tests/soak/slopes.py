@@ -10,9 +10,10 @@ import gc
 import os
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
@@ -142,6 +143,15 @@ def _count(folder: Path) -> int:
     return sum(1 for _ in folder.iterdir())
 
 
+def objects_by_type() -> Counter[type]:
+    """Count the objects that the garbage collector tracks, within one call of C code.
+
+    A list of all objects that another thread could meet would refer to tuples that are still under
+    construction there: `tuple(generator)` raises SystemError for them.
+    """
+    return Counter(map(type, chain.from_iterable(map(gc.get_objects, [None]))))
+
+
 NOT_CLIENTS = ("odradek.simulation", "odradek.testing", "odradek.cli")
 
 
@@ -150,12 +160,12 @@ def objects_of_clients() -> int:
 
     The history, the witnesses and the cluster of the soak aren't counted: they grow with the run.
     """
-    count = 0
-    for one in gc.get_objects():
-        module = getattr(type(one), "__module__", None)
+    total = 0
+    for kind, count in objects_by_type().items():
+        module = getattr(kind, "__module__", None)
         if isinstance(module, str) and module.startswith("odradek."):
-            count += not module.startswith((*NOT_CLIENTS, "odradek.common.types"))
-    return count
+            total += count * (not module.startswith((*NOT_CLIENTS, "odradek.common.types")))
+    return total
 
 
 class Sampler:
