@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from tests.soak.slopes import count_objects
+from tests.soak.slopes import objects_by_type
 
 from odradek.api.asyncio_consumer import AsyncConsumer
 from odradek.api.consumer import Consumer
@@ -69,7 +69,7 @@ def watch_objects() -> None:
     while True:
         time.sleep(SAMPLE)
         gc.collect()
-        tell("objects", count=count_objects(lambda _: True))
+        tell("objects", count=objects_by_type().total())
 
 
 def got(records: Iterable[ConsumerRecord]) -> None:

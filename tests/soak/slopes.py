@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
@@ -143,6 +143,15 @@ def _count(folder: Path) -> int:
     return sum(1 for _ in folder.iterdir())
 
 
+def objects_by_type() -> Counter[type]:
+    """Count the objects that the garbage collector tracks, within one call of C code.
+
+    A list of all objects that another thread could meet would refer to tuples that are still under
+    construction there: `tuple(generator)` raises SystemError for them.
+    """
+    return Counter(map(type, chain.from_iterable(map(gc.get_objects, [None]))))
+
+
 NOT_CLIENTS = ("odradek.simulation", "odradek.testing", "odradek.cli")
 
 
@@ -151,30 +160,12 @@ def objects_of_clients() -> int:
 
     The history, the witnesses and the cluster of the soak aren't counted: they grow with the run.
     """
-
-    def counts(one: object) -> bool:
-        module = getattr(type(one), "__module__", None)
-        return (
-            isinstance(module, str)
-            and module.startswith("odradek.")
-            and not module.startswith((*NOT_CLIENTS, "odradek.common.types"))
-        )
-
-    return count_objects(counts)
-
-
-def count_objects(counts: Callable[[object], bool]) -> int:
-    """Return how many objects that the garbage collector knows are counted.
-
-    No other thread runs meanwhile: `tuple(generator)` raises SystemError in a thread whose
-    unfinished tuple is in the list that `gc.get_objects()` returned.
-    """
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(3600.0)
-    try:
-        return sum(1 for one in gc.get_objects() if counts(one))
-    finally:
-        sys.setswitchinterval(interval)
+    total = 0
+    for kind, count in objects_by_type().items():
+        module = getattr(kind, "__module__", None)
+        if isinstance(module, str) and module.startswith("odradek."):
+            total += count * (not module.startswith((*NOT_CLIENTS, "odradek.common.types")))
+    return total
 
 
 class Sampler:

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import socket
+import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -283,3 +285,29 @@ def test_a_request_for_a_topic_without_an_answer_is_repeated() -> None:
 
     group._again(act, done)
     assert not answers
+
+
+def test_objects_are_counted_while_other_threads_construct_tuples() -> None:
+    """A list of all objects would refer to their tuples, whose construction fails then."""
+    errors: list[Exception] = []
+    over = threading.Event()
+
+    def construct() -> None:
+        while not over.is_set():
+            try:
+                tuple(n for n in range(40))
+            except SystemError as error:
+                errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread = threading.Thread(target=construct)
+    thread.start()
+    try:
+        counts = [slopes.objects_by_type()[threading.Thread] for _ in range(30)]
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert not errors
+    assert min(counts) >= 1
