@@ -45,7 +45,7 @@ def test_they_write(cluster: LocalCluster, topic: str, consumer: Consumer, codec
 
 @CODECS
 def test_we_write(cluster: LocalCluster, topic: str, codec: str) -> None:
-    we.test_librdkafka_reads_all_of_it(cluster, topic, codec)
+    we.test_librdkafka_reads_all_records(cluster, topic, codec)
 
 
 @pytest.mark.parametrize(
