@@ -31,7 +31,7 @@ FIELDS = {"test", "date", "owner", "log", "cause"}
 _TYPE = re.compile(r'(?:failed on (?:setup|teardown) with ")?(?:\w+\.)*(\w+)(?=[:"]|$)')
 """The exception's type at the start of a failure's message, without its module."""
 _OTHER_TIMEOUTS = {
-    "TimeoutError",  # the built-in one, which is also asyncio's
+    "TimeoutError",  # the built-in exception; asyncio raises it, too
     "TimeoutExpired",  # subprocess
     "Empty",  # queue.Queue.get(timeout=…)
     "OutageError",  # Spark's reader: no broker answered in time

@@ -24,7 +24,7 @@ class NotYetError(Exception):
 
 
 def main() -> None:
-    """Check all points."""
+    """Check that the repository is ready for a release, and build it unless `--quick` is given."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="without `make dist` and `dist-check`")
     quick = parser.parse_args().quick

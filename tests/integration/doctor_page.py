@@ -25,7 +25,7 @@ def example_names() -> list[str]:
 
 
 def check_example(name: str, words: list[str], told: dict[str, str]) -> None:
-    """Check an example of the page; `told` maps real values to those on the page."""
+    """Check an example of the page; `told` maps real values to the values on the page."""
     done = CliRunner().invoke(build("doctor"), ["doctor", *words])
     said = done.stdout.partition("\n step ")[0].rstrip()
     lines = [

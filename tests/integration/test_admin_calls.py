@@ -106,7 +106,9 @@ def test_records_and_offsets(cluster: LocalCluster, admin: o.Admin, topic: str) 
 # Options
 
 
-def test_options(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
+def test_configs_of_each_resource_type_are_altered_and_described(
+    cluster: LocalCluster, admin: o.Admin, topic: str
+) -> None:
     cluster.create_topic(topic, 1)
     of_topic, metrics = ConfigResource("TOPIC", topic), ConfigResource("CLIENT_METRICS", topic)
     group, broker = ConfigResource("GROUP", topic), ConfigResource("BROKER", "1")

@@ -346,7 +346,7 @@ class TimersFirst(asyncio.SelectorEventLoop):
             super()._process_events(event_list)  # type: ignore[misc]
 
 
-def test_an_answer_in_the_socket_is_not_late_after_the_loop_was_blocked(
+def test_a_received_answer_is_read_although_the_loop_was_blocked_too_long(
     fake: FakeCluster,
 ) -> None:
     """Block the loop past the caller's deadline, but not past the engine's."""

@@ -195,7 +195,9 @@ def answer(reply: bytes) -> Callable[[socket.socket], None]:
     ],
     ids=["http", "ssh", "tls", "closes"],
 )
-def test_another_service(serve: Callable[[socket.socket], None], kind: Trouble, words: str) -> None:
+def test_a_port_of_another_service_is_reported(
+    serve: Callable[[socket.socket], None], kind: Trouble, words: str
+) -> None:
     with listening(serve) as address:
         status, found = doctor(address, timeout=6.0)
     assert status == STATUSES[kind], found["findings"]
@@ -223,7 +225,7 @@ def test_the_address_that_got_further_is_reported_first(unused_address: str) -> 
     assert [f["kind"] for f in found["findings"]] == ["protocol", "network"]
 
 
-def test_a_proxy_that_refuses(fake: FakeCluster) -> None:
+def test_a_proxy_that_refuses_the_connection_is_reported(fake: FakeCluster) -> None:
     with ProxyServer(refusal=403) as proxy:
         words = ("--config", f"proxy.url=http://127.0.0.1:{proxy.port}")
         status, found = doctor(fake.bootstrap_servers, *words, timeout=6.0)

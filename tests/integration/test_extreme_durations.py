@@ -80,7 +80,7 @@ def test_all_durations_large_at_the_same_time(cluster: FakeCluster, value: int) 
     given = {o.name: value for o in DURATIONS if allowed(o, value) and o.name != FIRST_JITTER}
     given.pop("fetch.max.wait.ms", None)  # must be less than request.timeout.ms
     given.pop("linger.ms", None)  # the sum of both must be less than delivery.timeout.ms
-    for name in ("request.timeout.ms", "heartbeat.interval.ms"):  # must be less than others
+    for name in ("request.timeout.ms", "heartbeat.interval.ms"):  # other options must exceed them
         given.pop(name, None)
     send_and_read(cluster, given)
 

@@ -135,7 +135,7 @@ def test_lag_of_groups(odr: Command, idle: str) -> None:
     assert (code, found["groups"][idle]["lag"]) == (0, 3)
 
 
-def test_lag_is_watched(odr: Command, idle: str) -> None:
+def test_watching_lag_prints_a_line_per_interval(odr: Command, idle: str) -> None:
     watch = ("groups", "lag", idle, "--watch", "--interval", "0.1", "--count", "3")
     code, out, _ = odr(*watch)
     assert code == 0

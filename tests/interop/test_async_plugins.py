@@ -96,14 +96,14 @@ async def test_sync_clients(kafka_simulation):
 
 
 @pytest.mark.parametrize("name", blocks("plugin"))
-def test_example(name: str, packages: Path, tmp_path: Path) -> None:
+def test_example_of_the_page_passes(name: str, packages: Path, tmp_path: Path) -> None:
     for file, (text, _) in blocks("file").items():
         (tmp_path / file).write_text(text)
     if name in blocks("conftest"):
         (tmp_path / "conftest.py").write_text(blocks("conftest")[name][0])
     text, passed = blocks("plugin")[name]
-    (tmp_path / "test_example.py").write_text(text)
-    if name == "anyio":  # one run for both
+    (tmp_path / "test_example_of_the_page_passes.py").write_text(text)
+    if name == "anyio":  # saves a second run of pytest
         (tmp_path / "test_threads.py").write_text(THREADS)
         passed = int(passed) + 2
     said = run(tmp_path, packages, *OTHERS.get(name, FIXTURES_LOOP))

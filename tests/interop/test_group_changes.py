@@ -206,7 +206,7 @@ def test_a_topic_that_is_created_later_and_only_a_follower_subscribes_to(
 def test_a_static_member_returns_for_a_topic_that_is_created_later(
     group: Group, topic: str, strategy: str, leader: str
 ) -> None:
-    """Create the topic when no rebalance has told the leader of the new subscription."""
+    """Create the topic before a rebalance has reported the new subscription to the leader."""
     t, u = f"{topic}-t", f"{topic}-u"
     group.brokers.create_topic(t, partitions=2)
     group.start(leader, "leader", t)

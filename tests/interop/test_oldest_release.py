@@ -49,7 +49,7 @@ def test_librdkafkas_records_are_read(
 def test_librdkafka_reads_the_producers_records(
     cluster: LocalCluster, topic: str, codec: str
 ) -> None:
-    other_clients.test_librdkafka_reads_all_of_it(cluster, topic, codec)
+    other_clients.test_librdkafka_reads_all_records(cluster, topic, codec)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: s
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_librdkafka_reads_all_of_it(cluster: LocalCluster, topic: str, codec: str) -> None:
+def test_librdkafka_reads_all_records(cluster: LocalCluster, topic: str, codec: str) -> None:
     cluster.create_topic(topic)
     results = write(cluster, topic, codec, rows=[*ROWS, *BINARY])
     found = read_all(cluster.bootstrap_servers, topic, 1)

@@ -63,7 +63,7 @@ def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: s
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_librdkafka_reads_all_of_it_in_the_partitions_of_the_keys(
+def test_librdkafka_reads_all_rows_in_the_partitions_of_their_keys(
     cluster: LocalCluster, topic: str, wide: bool
 ) -> None:
     """Write small batches, so that one call fills, closes and starts many."""

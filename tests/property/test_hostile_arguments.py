@@ -344,7 +344,9 @@ class Scene:
         else:
             self.rewind()
             found = []
-            for _ in range(120):  # members that had no time to leave are waited for
+            for _ in range(
+                120
+            ):  # members that couldn't leave in time are removed by their session timeout
                 found += self.client.poll(1.0)
                 if found:
                     break
@@ -445,7 +447,7 @@ def test_no_argument_breaks_a_client(kind: str, method: str) -> None:
 
 
 def after(scene: Scene, method: str) -> None:
-    """Repeat what a call has ended, or had no time to end."""
+    """Finish or restart the transaction, so that the next call can use the client."""
     if scene.kind == "transactional" and method in ("abort_transaction", "commit_transaction"):
         scene.aborted = method == "abort_transaction"
         for call in (partial(getattr(scene.client, method), 30), scene.client.begin_transaction):

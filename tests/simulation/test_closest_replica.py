@@ -155,7 +155,9 @@ def test_a_new_leader_is_asked_again() -> None:
     assert reader.read_all()[NEAR] > 0
     reader.cluster.move_leader("t", 0, OTHER)
     reader.write_more(20)
-    assert reader.read_all()[OTHER] > 0  # it names the replica in the rack once it has heard of it
+    assert (
+        reader.read_all()[OTHER] > 0
+    )  # the leader names the replica in the rack once it has got its fetch
     for _ in range(10):
         reader.reader.poll(1.0)
     reader.reads_near()

@@ -385,7 +385,7 @@ def test_close_of_a_fenced_static_member_logs_nothing(
     a = scene.subscribed(group_instance_id="one")
     scene.read(a, 40)
     scene.subscribed("b", group_instance_id="one")
-    scene.world.advance(10)  # a heartbeat told it, and poll() hasn't been called since
+    scene.world.advance(10)  # a heartbeat has shown it, and poll() hasn't been called since
     assert "FencedInstanceIdError" in str(a.explain().group)
     a.close()
     assert "a lost 0 1 2 3" in scene.log

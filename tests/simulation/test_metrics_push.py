@@ -339,7 +339,9 @@ def test_another_subscription_is_requested_immediately() -> None:
         (errors.UnknownServerError, 1, False),
     ],
 )
-def test_refusals(error: Any, asked: int, goes_on: bool) -> None:
+def test_a_refused_push_ends_or_continues_as_its_error_requires(
+    error: Any, asked: int, goes_on: bool
+) -> None:
     stage, receiver = staged(interval=10.0, compression_types=(4,))
     producer = stage.producer()
     send(producer, 1)
@@ -375,7 +377,7 @@ def test_pushes_above_the_brokers_limit_are_not_sent() -> None:
     assert stage.cluster.brokers[1].requests["PushTelemetry"] == 0
 
 
-def test_during_an_outage_and_a_move() -> None:
+def test_pushes_continue_after_an_outage_and_a_move_of_the_cluster() -> None:
     """Pushes open no connection, lose no sum, and continue once another request has opened one."""
     stage, receiver = staged(interval=5.0)
     producer = stage.producer()

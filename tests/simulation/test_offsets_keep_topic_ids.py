@@ -277,7 +277,7 @@ def test_a_commit_by_name_while_the_topic_is_missing_never_reaches_the_next_one(
 def test_a_missing_topic_is_not_sent_by_name_although_it_exists_again(
     call: str, gone: float
 ) -> None:
-    """The member has heard of the deletion, but not yet of the new topic (R-ID-3)."""
+    """The member's metadata shows the deletion, but not yet the new topic (R-ID-3)."""
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(50, "old")
     member = scene.reader(noticed=True)

@@ -137,7 +137,9 @@ def test_a_two_minute_outage(
         )
         assert ", now up; " in [line for line in lines if "unstable" in line][-1], report
         return
-    assert sum("rebootstrap: " in line for line in lines) == 1, report  # the outage counts one
+    assert sum("rebootstrap: " in line for line in lines) == 1, (
+        report
+    )  # one line for the whole outage
     assert sum("outage started" in line for line in lines) == 1, report
     still = [(at, text) for at, text in said if "outage continues after" in text]
     assert len(still) >= 3, report

@@ -227,7 +227,7 @@ def test_callbacks_commit_for_the_ownership_that_they_announce(kind: str) -> Non
         tried("assigned", lambda: consumer.seek(P, 9))
 
     a.subscribe(["t"], on_assigned=assigned, on_lost=lost)
-    read(scene, a, 31)  # of the first partition the last one
+    read(scene, a, 31)  # the last one belongs to the first partition
     said.clear()
     lost_by(scene, kind, a)
     first = a.poll(1.0)

@@ -121,7 +121,7 @@ class Samples:
 
 
 def after_warm_up(points: Points) -> Points:
-    """Return the points that are judged."""
+    """Return the points after the warm-up, which the slope is computed from."""
     return [(at, value) for at, value in points if at >= points[0][0] + WARM_UP]
 
 

@@ -74,7 +74,7 @@ class Worker:
     async def _run(self) -> None:
         try:
             await self.work()
-        except BaseException as error:  # the report has it
+        except BaseException as error:  # the soak's report shows it
             self.failure = error
 
     async def work(self) -> None:

@@ -27,7 +27,7 @@ def pushed(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[bool
 
 
 @pytest.mark.timeout(600)
-def test_filters_choose_the_same_rows_either_way(
+def test_filters_return_the_same_rows_with_and_without_pushdown(
     topics: Topics, read: Callable[..., DataFrame], pushed: bool
 ) -> None:
     topic = topics.create(3, retention_ms="-1")

@@ -370,7 +370,7 @@ def page(text: str, stories: list[Shown]) -> str:
 
 
 def main() -> None:
-    """Write both files."""
+    """Record the timelines, and write the JSON file and the page's tables."""
     stories = recorded()
     STORE.write_text(as_text(stories), encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), stories), encoding="utf-8")

@@ -49,7 +49,7 @@ def pages_of(version: Path) -> list[str]:
 
 
 def write(folder: Path) -> None:
-    """Write both files."""
+    """Write versions.js, and index.html, which redirects to the newest version."""
     names = found(folder)
     pages = {name: pages_of(folder / name) for name in names}
     (folder / "versions.js").write_text(

@@ -515,7 +515,7 @@ class MetadataUpdater:
         self.metadata.request(f"the {what} to {connection.address} {happened}")
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        # A reason to ask another broker, but no proof of a failure: it may only be slow.
+        # Ask another broker, but don't count a failure: this one may only be slow.
         if connection.ready:
             self._candidates.silence.fell(connection.address, now - SUSPECT_AFTER_S)
         else:

@@ -178,7 +178,7 @@ class ClusterConnectionStates:
                     told(address)
 
     def standing(self, address: Address) -> tuple[bool, bool]:
-        """Return two flags: failed since the last proof; latest attempt ended without a proof."""
+        """Return whether it failed since the last answer, and whether the last attempt got none."""
         found = self._states.get(address)
         return (False, False) if found is None else (found.failures > 0, found.dial_failed)
 
@@ -230,7 +230,7 @@ class ClusterConnectionStates:
         return state.through
 
     def others_wait(self, address: Address, ips: Sequence[str]) -> bool:
-        """Return whether a name has an IP that wasn't tried since the last proof."""
+        """Return whether a name has an IP that wasn't tried since the last answer."""
         state = self.state(address)
         return state.failures < len(ips) and any(ip not in state.tried for ip in ips)
 

@@ -287,7 +287,7 @@ class Connection:
         self.writable = ready
 
     def proves(self, proved: bool) -> None:
-        """Note that it has proved itself, or that the proof was another cluster's answer."""
+        """Note that the broker has answered a request, or that the answer was another cluster's."""
         self.proved = proved
 
     def asks_whose(self, asks: bool) -> None:
@@ -348,7 +348,7 @@ class Connection:
         return max(head.sent_at + head.patience, self.last_received) + suspicion
 
     def look_at(self, suspicion: float, idle: float, proof: float) -> float:
-        """Set the time of the next check: setup, response, proof, idle end or end of session."""
+        """Set the time of the next check: of setup, response, first answer, idleness or session."""
         if not self.ready:
             due = self.setup_deadline
             return due if self.suspect else min(due, self.dial_suspect_at(suspicion))

@@ -78,7 +78,7 @@ class ConnectionLimiter:
             return 0.0
         if self.engaged and self.metadata_only and not for_metadata:
             return math.inf
-        # A proof ends no pending attempt, so this holds after one as well.
+        # An answer ends no pending attempt, so this limit holds after an answer as well.
         if self.pending >= MAX_PENDING:
             return math.inf
         at = self.again_at if again else self.next_dial_at
@@ -139,5 +139,5 @@ class ConnectionLimiter:
         self.next_dial_at = self.again_at = -math.inf
 
     def disproved(self) -> None:
-        """Restore the spacing, because the last proof came from another cluster."""
+        """Restore the spacing, because the last answer came from another cluster."""
         self._dials = max(self._dials, self._before_proof)

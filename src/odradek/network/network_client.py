@@ -357,7 +357,7 @@ class NetworkClient(ClientConnections):
         self.changed.notify()
 
     def next_deadline(self, now: float) -> float | None:
-        """Return the earliest setup, request, proof or idle deadline."""
+        """Return the earliest deadline of a setup, request, first answer or idle connection."""
         earliest = math.inf
         for connection in self._by_id.values():
             due = connection.look_at(SUSPECT_AFTER_S, self._idle, PROOF_BY_AGE)

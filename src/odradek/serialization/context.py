@@ -1,4 +1,4 @@
-"""Of which record a key or a value is: what serializers are told beside the object.
+"""The record and the field that a serializer is called for, beside the object.
 
 In: a topic, which field, headers. Out: a context. It has the attributes of confluent-kafka's, so
 that each library's serializers can be called with it. Must not: know a schema.

@@ -165,7 +165,7 @@ def parsed_json(value: bytes | memoryview) -> Any:
     try:
         return json.loads(bytes(value))
     except (ValueError, RecursionError) as error:
-        framed = bytes(value[:1]) == b"\0"  # Python takes it for UTF-16 or UTF-32, and says that
+        framed = bytes(value[:1]) == b"\0"  # json would report an error of UTF-16 or -32
         why = (
             "it starts with a zero byte, like data that is framed with a schema id"
             if framed

@@ -16,7 +16,7 @@ B1, B2, B3, FRONT = (Address(name, 9092) for name in ("b1", "b2", "b3", "front")
 
 
 class Heard(Known):
-    """Metadata of two partitions with epoch 3; broker 1 says that it leads them."""
+    """Metadata of two partitions with epoch 3 and leader 1."""
 
     def __init__(self, id_: bytes = ID, brokers: tuple[int, ...] = (1, 2, 3)) -> None:
         super().__init__()

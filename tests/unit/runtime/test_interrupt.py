@@ -1,4 +1,4 @@
-"""R-HO-1: exceptions of signal handlers are told apart from the client's own."""
+"""R-HO-1: exceptions of signal handlers are distinguished from the client's own."""
 
 from __future__ import annotations
 

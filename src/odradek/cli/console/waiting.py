@@ -82,9 +82,9 @@ def patiently(
     what: str,
     first_contact: float = math.inf,
 ) -> T:
-    """Wait for a call up to `total` seconds and say every few what it waits for.
+    """Wait for a call up to `total` seconds, and print every few seconds why it waits.
 
-    `first_contact`: seconds after which it ends if its client, which is new, reaches no broker.
+    `first_contact`: seconds after which the wait ends if a new client has reached no broker.
     """
     left = total
     while True:

@@ -88,7 +88,7 @@ class CopyCluster:
         given.setdefault("isolation.level", "read_committed")
         given.setdefault(FIRST_CONTACT, LONGEST_TIMEOUT_MS)
         given.pop("group.id", None)
-        given["auto.offset.reset"] = "none"  # a gap must be told
+        given["auto.offset.reset"] = "none"  # a gap must be reported
         checked(CONSUMER, given)
         return given
 

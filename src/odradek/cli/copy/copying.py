@@ -104,7 +104,7 @@ class Copying:
             self._watch.make_sure()
 
     def _seek(self, ends: dict[int, int] | None) -> None:
-        """Read from where the books are."""
+        """Seek to the first source offsets that aren't copied yet."""
         self.books.open_records = self.books.open_bytes = 0
         starts = {
             self._plan.source_of(partition): offset

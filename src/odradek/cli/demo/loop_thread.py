@@ -49,7 +49,7 @@ class LoopThread(threading.Thread):
             pass
         except BaseExceptionGroup as several:
             self.error = several.exceptions[0]
-        except BaseException as error:  # told to the main thread
+        except BaseException as error:  # reported to the main thread
             self.error = error
 
     async def _cancellable(self) -> None:

@@ -108,7 +108,7 @@ def _made_up() -> Iterator[dict[str, Any]]:
     """Yield a year of flights without a file; the same ones each time."""
     for row in range(MADE_UP):
         day = row * 336 // MADE_UP  # twelve months of 28 days
-        mixed = row * 7_919 % 1_009  # neighbours aren't alike
+        mixed = row * 7_919 % 1_009  # adjacent rows differ
         yield {
             "month": 1 + day // 28,
             "day": 1 + day % 28,

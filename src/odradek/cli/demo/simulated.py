@@ -2,7 +2,7 @@
 
 In: rows of the sample, a seed. Out: a `Story`: the result, the timeline, what each client did in
 the outage, a picture. The brokers and the network are simulated; `Producer` and `Consumer` are the
-ones that ship. Must not: help the clients in any way: they are told one name and nothing else.
+ones that ship. Must not: help the clients in any way: they get one name and nothing else.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Dialling:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Everything that is to be told."""
+    """Results of a demo, for its report."""
 
     result: report.DemoResult
     dialling: list[Dialling]
@@ -179,7 +179,7 @@ class Simulated:
                     self._take(consumer.poll(timeout=end - world.now))
 
     def _told(self, client: str) -> dict[str, Any]:
-        """All that a client is told."""
+        """Return the only settings that a client gets."""
         return {"bootstrap.servers": self.cluster.bootstrap_servers, "client.id": client}
 
     def _starts(self) -> None:

@@ -166,4 +166,4 @@ class _Scrape(BaseHTTPRequestHandler):
             self.wfile.write(piece)
 
     def log_message(self, *_: Any) -> None:
-        """Scrapes aren't told: one comes every few seconds."""
+        """Log nothing, because a scrape comes every few seconds."""

@@ -44,7 +44,7 @@ def session(pipeline: Pipeline, log: Path | BinaryIO | None) -> Any:
 
         ensure_java_environment()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # PySpark logs each error that it raises; what SQL gets wrong is told with its line instead.
+    # PySpark logs each error that it raises; errors in SQL are reported with their line instead.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     builder: Any = SparkSession.builder.appName(pipeline.name)
     settings = {"spark.ui.showConsoleProgress": "false", **pipeline.spark}

@@ -115,13 +115,13 @@ class Flow:
     """Started a second time."""
 
     def between_batches(self, *, patient: bool) -> bool:
-        """Whether stopping it now interrupts no batch, as far as its status tells.
+        """Return whether, by the query's status, no batch runs that a stop would interrupt.
 
-        Spark has no stop that waits for a batch's end. Our sources begin none any more (option
-        pauseFile); with others the next one may begin before the stop arrives, so `stop` looks at
-        the checkpoint afterwards. While a query asks for new offsets a stop doesn't reach it, and a
-        batch begins if there are any: the second best moment, taken where batches follow each other
-        at once and no better one was met (`patient` is over).
+        Spark can't stop a query at the end of a batch. Our sources begin no further batch (option
+        pauseFile); with other sources the next batch may begin before the stop arrives, so `stop`
+        compares the checkpoint afterwards. While a query requests new offsets, a stop doesn't
+        reach it, and a batch begins if there are any. This moment is only used if `patient` is
+        false: batches followed each other without a pause, so no better moment was seen.
         """
         status = self.query.status
         if not status["isTriggerActive"]:
@@ -144,7 +144,7 @@ VANISHED = (
 
 
 class Queries:
-    """The queries of one pipeline and what they have told so far."""
+    """The queries of one pipeline, and the events that they have reported."""
 
     def __init__(
         self,

@@ -191,7 +191,7 @@ def _take(plan: FleetPlan, workers: FleetWorkers, outputs: Outputs) -> None:
 
 
 def _interrupted(error: BaseException | None) -> bool:
-    """Whether it comes of Ctrl-C, perhaps by way of another one: Spark's reader fails then, too."""
+    """Return whether Ctrl-C caused the error, also indirectly: Spark's reader fails then, too."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None

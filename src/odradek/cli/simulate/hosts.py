@@ -1,7 +1,7 @@
-"""`--host`: what runs the clients of a simulated world.
+"""Read `--host`: the kind of host that runs the clients of a simulated world.
 
-In: a name. Out: what makes such hosts; a wrong name is wrong use. Must not: import a host to print
-help.
+In: a name. Out: the function that creates such hosts; an unknown name is a usage error. Must not:
+import a host to print help.
 """
 
 from __future__ import annotations

@@ -325,7 +325,7 @@ class ClientCalls(Generic[E]):
         self.host.renew(new)
 
     def carry_over(self, old: E, new: E) -> None:
-        """Pass what the user told the old engine to the new one."""
+        """Copy the state that the user's calls have set from the old engine to the new one."""
 
     # Closing
 

@@ -271,7 +271,7 @@ class WorkRun:
         now = yield from self._settled(self._hands.taken)
         until = now + min(LETTERS_TIMEOUT, calls.config["max.block.ms"])
         while now < until and not self._stopping:
-            with suppress(KafkaTimeoutError):  # not yet
+            with suppress(KafkaTimeoutError):  # no metadata of the topic yet
                 yield partial(producer.partitions_for, topic, min(LONGEST_POLL, until - now))
                 return
             now = yield from self._settled(self._hands.taken)

@@ -162,7 +162,7 @@ def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _as_text_says(name: str, value: Any) -> Any:
-    """Return a value as librdkafka reads it, which gets it as a str."""
+    """Return the value that librdkafka would parse from the setting's text."""
     option = OPTIONS.get(name)
     kind = _KINDS.get(name) if option is None else option.parse.kind
     if isinstance(value, bool):

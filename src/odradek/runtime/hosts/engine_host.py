@@ -1,7 +1,7 @@
 """Share the parts of hosts that run an engine on sockets, with a selector or a loop.
 
-In: the engine's effects. Out: its inputs: sockets, names, answers of outsiders. Must not: wait, or
-know when the engine is stepped.
+In: the engine's effects. Out: its inputs: sockets, resolved names, results of called functions.
+Must not: wait, or know when the engine is stepped.
 """
 
 from __future__ import annotations

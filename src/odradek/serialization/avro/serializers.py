@@ -1,8 +1,8 @@
 """Avro with a schema registry: records as dicts, framed as Confluent's serializers do.
 
-In: objects, or bytes with a schema's id. Out: the other. fastavro reads and writes; a reader's
-schema takes older and newer records for what it says (schema evolution). Must not: take bytes that
-are left over for nothing.
+In: objects, or bytes with a schema's id. Out: bytes, or objects. fastavro encodes and decodes; with
+a reader's schema, records of older and newer schemas are converted to it (schema evolution). Must
+not: ignore bytes after the value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns that a kernel fills: how they lie, what they take, and the arrays that come of them.
+"""Columns that a kernel fills: their memory layout, their size and the resulting arrays.
 
 In: an Arrow type. Out: the layout that `record.kernel_columns` takes, bytes that a value takes in
 them, and arrays of what the kernel has filled. Must not: know a format.

@@ -386,7 +386,7 @@ class JSONDeserializer:
         return value if self._from_dict is None else self._from_dict(value, ctx)
 
     def _refuse_other_kinds(self, found: SchemaId) -> None:
-        """Of bytes that are no JSON: mostly their schema says that they are of another kind."""
+        """Raise for bytes that aren't JSON; usually their schema has another format."""
         if self._unframer is None:
             return
         try:

@@ -104,7 +104,7 @@ class ZombieCoordinators:
 
 
 class ZombieCluster(ClusterState):
-    """A cluster as a zombie knows it: as it was when the zombie was cut off."""
+    """The cluster's state at the time when the zombie leader was disconnected from it."""
 
     def __init__(self, present: ClusterState, zombie: BrokerState) -> None:
         vars(self).update(vars(present))

@@ -101,9 +101,9 @@ class OwnCommits:
             due.pop(self._ledger.place(partition), None)
 
     def goes_on(self) -> None:
-        """Note that `unsubscribe()` has ended before the goodbye, as with refused credentials.
+        """Note that `unsubscribe()` has returned before LeaveGroup, as with refused credentials.
 
-        The goodbye may still commit, or warn at its end.
+        Leaving may still commit, or warn at its end.
         """
         self._due = None
 

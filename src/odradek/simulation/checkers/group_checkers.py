@@ -197,7 +197,7 @@ class GroupLedger:
         return None if mine > revoked else self._committed(partition)
 
     def _assigned_life(self, member: MemberView, partition: TopicPartition) -> str:
-        """Return the life of the topic that a member is told it owns.
+        """Return which incarnation of the topic a member is assigned.
 
         With KIP-848 that may be a deleted topic: the application is notified of its assignment
         after the coordinator has decided.
@@ -231,7 +231,7 @@ class GroupLedger:
         shard = self.shard()
         group = shard.groups.get(self.group_id) if shard is not None else None
         if group is None or member.identity[0] not in group.members:
-            return  # it was removed itself, and will learn that with its next request
+            return  # the member was removed; the response to its next request says so
         if group.members.keys() & {stint.member_id, other.identity[0]}:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has, a member like it"

@@ -55,7 +55,7 @@ class StoredMember:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group in an entry."""
+    """A group as an entry of the coordinator's log stores it."""
 
     generation: int
     protocol_type: str | None

@@ -202,7 +202,7 @@ class ByteRates:
             list(self._under_way), until={tp: s.until for tp, s in self._under_way.items()}
         )
 
-    # -- what is known --------------------------------------------------------------------
+    # -- known offsets --------------------------------------------------------------------
 
     def _at(self, tp: TopicPartition) -> int | None:
         found = self._firsts.get(tp)

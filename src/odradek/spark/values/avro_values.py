@@ -159,11 +159,10 @@ class AvroDecoder:
             raise ValueError(f"its schema id {number} isn't in option avroSchemaId")
 
     def _column(self, rows: list[dict[str, Any] | None], first: int) -> pa.Array:
-        """Return the column.
+        """Return the rows as a column.
 
-        Records that it can't hold, like a time in year 300000, become misfits.
-
-        They are found by halving: one by one would take a second for each part with such a record.
+        Records that don't fit its type, like a time in year 300000, become misfits. They are found
+        by bisection: converting row by row would take a second for each such part.
         """
         import pyarrow as pa
 

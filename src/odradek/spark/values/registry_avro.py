@@ -143,7 +143,7 @@ class RegistryAvroDecoder:
         return pa.StructArray.from_arrays(columns, fields=list(self._target), mask=values.is_null())
 
     def _shaped(self, raw: pa.Array, numbers: list[int]) -> pa.Array:
-        """Convert plain columns to logical types; rows that have none are found by halving."""
+        """Convert plain columns to logical types; bisect the rows to find those that don't fit."""
         import pyarrow as pa
 
         try:

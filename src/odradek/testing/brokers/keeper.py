@@ -73,7 +73,7 @@ class _Keeper:
             getattr(self, f"_do_{request.pop('do')}")(**request)
 
     def _say(self, **message: Any) -> None:
-        with contextlib.suppress(OSError):  # the owner is gone: the next select says so
+        with contextlib.suppress(OSError):  # the owner has ended: the next select shows it
             os.write(1, json.dumps(message).encode() + b"\n")
 
     def _do_spawn(

@@ -113,7 +113,7 @@ class AIOKafkaProducer:
         self._timeout = request_timeout_ms / 1000
         self._close_timeout = (request_timeout_ms + linger_ms) / 1000 + GRACE
         self._key_serializer, self._value_serializer = key_serializer, value_serializer
-        # One that hashes keys as the producer beneath does needn't be asked.
+        # The default partitioner needn't be called: the wrapped producer hashes keys like it.
         self._partitioner = None if type(partitioner) is DefaultPartitioner else partitioner
         self._max_batch_size, self._max_request_size = max_batch_size, max_request_size
         self._partitions: dict[str, list[int]] = {}
