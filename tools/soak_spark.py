@@ -3,7 +3,7 @@
 Topic → exactly-once topic → exactly-once Parquet, on executors of their own, while driver, workers,
 executors and brokers are killed, brokers paused and moved, queries restarted from their
 checkpoints, and once all brokers are away for long. Progress goes to the screen, the report to a
-JSON file. The exit status is 0 when every record is there exactly once, 1 otherwise.
+JSON file. The exit status is 0 when every record was written exactly once, 1 otherwise.
 """
 
 import argparse
