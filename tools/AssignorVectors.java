@@ -6,7 +6,7 @@ import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.*;
 import org.apache.kafka.clients.consumer.internals.ConsumerProtocol;
 import org.apache.kafka.common.*;
 
-/** Reads groups from standard input and writes what Kafka's own assignors give to each member. */
+/** Reads groups from standard input and writes the assignments of Kafka's own assignors. */
 public class AssignorVectors {
     static List<TopicPartition> partitions(String text) {
         List<TopicPartition> found = new ArrayList<>();

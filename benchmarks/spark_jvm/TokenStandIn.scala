@@ -1,14 +1,14 @@
-// Stands in for the artifact spark-token-provider-kafka-0-10, which registries in reach don't hold
-// for these releases. The JVM connector asks it for three things: to collect a client's settings,
-// to add delegation tokens to them (never here: there are none), and to say what may be logged.
-// No record passes through here, so what is measured and compared is the connector itself.
+// Replaces the artifact spark-token-provider-kafka-0-10, which package registries don't have
+// for these releases. The JVM connector uses it for three things: to collect a client's settings,
+// to add delegation tokens to them (none exist here), and to choose what may be logged.
+// It processes no records, so the measurements compare the connector itself.
 package org.apache.spark.kafka010
 
 import java.util
 
 import org.apache.spark.SparkConf
 
-/** A client's settings while the connector puts its own on top of the user's. */
+/** A client's settings while the connector adds its own to the user's. */
 class KafkaConfigUpdater(module: String, given: Map[String, Object]) {
   private val settings = new util.HashMap[String, Object]()
   given.foreach { case (name, value) => settings.put(name, value) }
@@ -31,7 +31,7 @@ class KafkaConfigUpdater(module: String, given: Map[String, Object]) {
   def build(): util.Map[String, Object] = settings
 }
 
-/** What the connector's logs may say of settings: their names. */
+/** Logs contain only the names of settings. */
 object KafkaRedactionUtil {
   def redactParams(settings: Seq[(String, Object)]): Seq[(String, String)] =
     settings.map { case (name, _) => name -> "(not shown)" }

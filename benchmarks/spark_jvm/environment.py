@@ -86,7 +86,7 @@ def _stand_in(home: Path, spark: Path) -> Path:
 
     folder, reason = building.once(GROUP, "stand-in", [STAND_IN], ["4.2.0"], compile_into)
     if reason:
-        raise UnavailableError(f"the stand-in for the token provider can't be compiled: {reason}")
+        raise UnavailableError(f"the replacement of the token provider can't be compiled: {reason}")
     return folder / "stand-in.jar"
 
 

@@ -52,9 +52,9 @@ def create_archive(python: str) -> str:
     """Create the archive for a Python's Spark unless it exists; return what was done."""
     archive = archive_of(python)
     if archive.is_file():
-        return "is there"
+        return "exists"
     if not (java_home() / "lib" / "server" / "classes.jsa").exists():
-        return "can't be had: this Java has no archive of its own, so it can't write ours"
+        return "not created: this Java has no archive of its own, so it can't write ours"
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         made = Path(folder) / archive.name
@@ -72,9 +72,9 @@ def create_archive(python: str) -> str:
             timeout=PATIENCE_S,
         )
         if done.returncode != 0 or not made.is_file():
-            return f"can't be had: {done.stderr.strip()[-500:]}"
+            return f"not created: {done.stderr.strip()[-500:]}"
         os.replace(made, archive)  # noqa: PTH105 - in one step, over another's if there is one
-    return "was made"
+    return "created"
 
 
 def main() -> None:

@@ -200,7 +200,7 @@ BATCHES = (
          {**of("headless"), "startingOffsets": at("headless", p0=10)}, "failOnDataLoss"),
     Case("from before its head, tolerated",
          {**of("headless"), "startingOffsets": at("headless", p0=10), "failOnDataLoss": "false"}),
-    Case("to behind its end",
+    Case("to beyond its end",
          {**of("headless"), "endingOffsets": at("headless", p0=1000),
           "kafkaConsumer.pollTimeoutMs": "500"}, "endingOffsets"),
     Case("limits of streams do nothing", {**PLAIN, "maxOffsetsPerTrigger": "3"}),
@@ -223,7 +223,7 @@ REFUSED = (
     Case("partitions that aren't JSON", {"assign": "plain-0"}, "assign"),
     Case("partitions without a list", {"assign": '{"parity-plain":{"0":1}}'}, "assign"),
     Case("no address", {**PLAIN, "kafka.bootstrap.servers": "(none)"}, "kafka.bootstrap.servers"),
-    Case("a topic that isn't there",
+    Case("a missing topic",
          of("nowhere", **AT_ONCE), "parity-nowhere"),
     *(
         Case(f"kafka.{name}", {**PLAIN, f"kafka.{name}": value}, f"kafka.{name}")
@@ -253,14 +253,14 @@ REFUSED = (
     Case("different partitions",
          {**PLAIN, "startingOffsets": at("plain", p0=0, p1=0, p2=0),
           "endingOffsets": at("plain", p0=1, p1=1)}, "endingOffsets"),
-    Case("begin behind the end",
+    Case("begin after the end",
          {**PLAIN, "startingOffsets": at("plain", p0=9, p1=0, p2=0),
           "endingOffsets": at("plain", p0=2, p1=1, p2=0)}, "endingOffsets"),
     Case("timestamps that aren't JSON",
          {**PLAIN, "startingOffsetsByTimestamp": "soon"}, "startingOffsetsByTimestamp"),
     Case("a timestamp that is none", {**PLAIN, "startingTimestamp": "soon"}, "startingTimestamp"),
     Case("an end that is no timestamp", {**PLAIN, "endingTimestamp": "soon"}, "endingTimestamp"),
-    Case("a strategy that isn't there",
+    Case("an unknown strategy",
          {**PLAIN, "startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "guess"},
          "startingOffsetsByTimestampStrategy"),
     Case("no tasks", {**PLAIN, "minPartitions": "0"}, "minPartitions"),
@@ -275,7 +275,7 @@ REFUSED = (
 )  # fmt: skip
 
 DIFFERENT = (
-    Case("an option that isn't there", {**PLAIN, "startingOfsets": "earliest"}, "startingOffsets",
+    Case("an unknown option", {**PLAIN, "startingOfsets": "earliest"}, "startingOffsets",
          stricter=True),
     Case("a topic as a whole", {**PLAIN, "startingOffsets": '{"parity-plain":"earliest"}'},
          looser=True),
@@ -378,7 +378,7 @@ WRITES = (
           "AS t(partition, key, value)"),
     write("write: headers", f"SELECT 'k7' key, 'with headers' value, {HEADERS} headers",
           {"topic": "SINK", "includeHeaders": "true"}),
-    write("write: headers that nobody mentioned",
+    write("write: headers without includeHeaders",
           f"SELECT 'k8' key, 'more headers' value, {HEADERS} headers"),
     write("write: no headers",
           f"SELECT 'k9' key, 'null headers' value, if(rand() > 1, {HEADERS}, NULL) headers"),

@@ -203,7 +203,7 @@ def compare(outcome: Outcome, case: Case, ours: dict[str, Any]) -> None:
         assert "error" not in ours
     elif "error" in theirs:
         assert "error" in ours, f"the JVM connector refuses: {theirs['error'][:600]}"
-        assert case.named, f"nobody thought that the JVM connector refuses: {theirs['error'][:600]}"
+        assert case.named, f"expected no error of the JVM connector: {theirs['error'][:600]}"
         assert case.named.lower() in said(ours["error"])
     else:
         assert not case.named, "the JVM connector doesn't refuse that"

@@ -2,8 +2,8 @@
  *
  * In: `driver MODE --bootstrap … --topic …` and a pool of records (for each the lengths of key and
  * value, 4 bytes big endian, then both). Out: one line on standard output. The clock starts before
- * the client is made. It is linked with the library that confluent-kafka's wheel carries; the wheel
- * has no header, so what is used of it is declared here (librdkafka's ABI is stable within 2.x). */
+ * the client is created. It is linked with the library that confluent-kafka's wheel carries; the wheel
+ * has no header, so the functions in use are declared here (librdkafka's ABI is stable within 2.x). */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <stdint.h>
@@ -73,7 +73,7 @@ static double cpu_seconds(void) {
     return u.ru_utime.tv_sec + u.ru_stime.tv_sec + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-/* A line of /proc/self/status in bytes: VmHWM is the peak, VmRSS what is used now. */
+/* A line of /proc/self/status in bytes: VmHWM is the peak, VmRSS the current value. */
 static long status(const char *name) {
     char line[256];
     long found = 0;
@@ -120,7 +120,7 @@ static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     if (rd_kafka_conf_set(conf, name, value, error, sizeof error) != CONF_OK) fail(error);
 }
 
-/* Where the broker is; with an authority by TLS. */
+/* Set the broker's address, and TLS if a certificate authority is given. */
 static void set_access(rd_kafka_conf_t *conf, int count, char **given) {
     const char *ca = option(count, given, "ca", "");
     set(conf, "bootstrap.servers", option(count, given, "bootstrap", ""));
@@ -179,7 +179,7 @@ static void consume(int count, char **given) {
            records, bytes);
 }
 
-/* How many entries a folder of /proc has: threads, file descriptors. */
+/* Count the entries of a folder of /proc: threads, file descriptors. */
 static int entries(const char *folder) {
     int found = 0;
     DIR *open = opendir(folder);
@@ -194,7 +194,7 @@ static double epoch(void) {
     return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* Clients that read what there is and then have nothing to do: what they cost. */
+/* Measure the cost of clients that have read all records and are idle. */
 static void idle(int count, char **given) {
     const char *topic = option(count, given, "topic", "");
     const char *pattern = option(count, given, "pattern", "");

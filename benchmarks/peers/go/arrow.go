@@ -19,7 +19,7 @@ var schema = arrow.NewSchema([]arrow.Field{
 	{Name: "timestamp", Type: arrow.FixedWidthTypes.Timestamp_ms},
 }, nil)
 
-// franzArrow appends franz-go's records to arrow-go's builders and lets each batch go.
+// franzArrow appends franz-go's records to arrow-go's builders and releases each batch.
 func franzArrow(task task) (found, error) {
 	watch := start()
 	client, err := franzReader(task)

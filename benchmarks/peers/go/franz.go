@@ -18,7 +18,7 @@ var codecs = map[string]kgo.CompressionCodec{
 	"snappy": kgo.SnappyCompression(), "gzip": kgo.GzipCompression(),
 }
 
-// franzAccess says where the broker is; with an authority by TLS.
+// franzAccess sets the broker's address, and TLS if a certificate authority is given.
 func franzAccess(task task, more ...kgo.Opt) []kgo.Opt {
 	options := append([]kgo.Opt{kgo.SeedBrokers(task.bootstrap...)}, more...)
 	if task.ca == "" {
@@ -35,7 +35,7 @@ func franzAccess(task task, more ...kgo.Opt) []kgo.Opt {
 	return append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}))
 }
 
-// franzProduce sends records with a promise each. Mode load says the partition itself, round robin,
+// franzProduce sends records with a promise each. Mode load chooses the partition itself, round-robin,
 // so that a topic has the same records in every partition.
 func franzProduce(task task) (found, error) {
 	pool, err := readPool(task.pool)

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// franzIdle makes clients that read what there is and then have nothing to do: what they cost.
+// franzIdle measures the cost of clients that have read all records and are idle.
 func franzIdle(task task) (found, error) {
 	threads, descriptors := entries("/proc/self/task"), entries("/proc/self/fd")
 	watch := start()
@@ -57,9 +57,9 @@ func franzIdle(task task) (found, error) {
 	return result, nil
 }
 
-// franzWaiting makes a client with all partitions, or the member of a group with a pattern.
+// franzWaiting creates a client with all partitions, or the member of a group with a pattern.
 func franzWaiting(task task) (*kgo.Client, error) {
-	// Its default is five seconds; the others wait for half a one.
+	// franz-go's default is five seconds; the other libraries wait half a second.
 	wait := kgo.FetchMaxWait(500 * time.Millisecond)
 	if task.pattern == "" {
 		return franzReader(task, wait)
@@ -70,7 +70,7 @@ func franzWaiting(task task) (*kgo.Client, error) {
 	)...)
 }
 
-// entries tells how many a folder of /proc has: threads, file descriptors.
+// entries counts the entries of a folder of /proc: threads, file descriptors.
 func entries(folder string) int {
 	found, _ := os.ReadDir(folder)
 	return len(found)

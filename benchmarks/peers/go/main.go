@@ -2,7 +2,7 @@
 //
 // In: `driver LIBRARY MODE --bootstrap … --topic …` and a pool of records (see pool.go). Out: one
 // line on standard output: records, bytes, seconds, CPU seconds, memory, version. The clock starts
-// before the client is made. Must not: keep what it has been given longer than the clients do.
+// before the client is created. Must not: keep records longer than the clients do.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// What the command line asks for.
+// Options of the command line.
 type task struct {
 	mode       string
 	bootstrap  []string
@@ -37,7 +37,7 @@ type task struct {
 	pauses     string
 }
 
-// What a mode has found out.
+// Results of a mode.
 type found map[string]any
 
 var libraries = map[string]struct {
@@ -104,7 +104,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// version tells which version of a module this program was linked with.
+// version returns the version of a module with which this program was linked.
 func version(module string) string {
 	build, _ := debug.ReadBuildInfo()
 	for _, dependency := range build.Deps {
@@ -115,7 +115,7 @@ func version(module string) string {
 	return "unknown"
 }
 
-// status gives a line of /proc/self/status in bytes: VmHWM is the peak, VmRSS what is used now.
+// status returns a line of /proc/self/status in bytes: VmHWM is the peak, VmRSS the current value.
 func status(name string) int64 {
 	text, _ := os.ReadFile("/proc/self/status")
 	for _, line := range strings.Split(string(text), "\n") {
@@ -133,7 +133,7 @@ func cpuSeconds() float64 {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 }
 
-// A watch of wall and CPU time, and of when the first record was there.
+// A watch of wall and CPU time, and of the first record's time.
 type watch struct {
 	begin time.Time
 	cpu   float64
@@ -159,7 +159,7 @@ func (w *watch) stop(delivers string, records, bytes int64) found {
 	}
 }
 
-// latencies turns measured times into what is reported of them; the first tenth is the run-in.
+// latencies computes the reported figures of measured times, without the first tenth.
 func latencies(times []time.Duration) found {
 	times = times[len(times)/10:]
 	sort.Slice(times, func(i, j int) bool { return times[i] < times[j] })

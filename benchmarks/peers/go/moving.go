@@ -12,11 +12,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The longest that a broker holds a fetch. franz-go's own default is five seconds; the others wait
-// for half a one.
+// The longest time that a broker holds a fetch. franz-go's default is five seconds; the other
+// libraries wait half a second.
 const held = 500 * time.Millisecond
 
-// franzSeek tells what a consumer waits for whose fetch the broker holds: peers/python/moving.py. kgo
+// franzSeek measures calls of a consumer whose fetch the broker holds: peers/python/moving.py. kgo
 // has no call for end offsets.
 func franzSeek(task task) (found, error) {
 	client, err := franzReader(task, kgo.FetchMaxWait(held))
@@ -31,7 +31,7 @@ func franzSeek(task task) (found, error) {
 		}
 		pauses = append(pauses, time.Duration(number)*time.Millisecond)
 	}
-	// poll waits for at most so long, and tells how many records there were.
+	// poll waits at most this time and returns the number of records.
 	poll := func(timeout time.Duration) (int, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
@@ -41,7 +41,7 @@ func franzSeek(task task) (found, error) {
 		}
 		return fetches.NumRecords(), nil
 	}
-	// rest polls for so long and finds nothing.
+	// rest polls for this time and expects no record.
 	rest := func(pause time.Duration) error {
 		for until := time.Now().Add(pause); time.Now().Before(until); {
 			n, err := poll(min(50*time.Millisecond, time.Until(until)))
@@ -54,7 +54,7 @@ func franzSeek(task task) (found, error) {
 		}
 		return nil
 	}
-	// record times a call and what follows, until the record is there.
+	// record measures the time from a call until the record arrives.
 	record := func(call func()) (time.Duration, error) {
 		begin := time.Now()
 		call()
@@ -101,7 +101,7 @@ func franzSeek(task task) (found, error) {
 	return found{"seek_ms": median(seeks), "resume_ms": median(resumes)}, nil
 }
 
-// median gives that of times, in milliseconds; there is an odd number of them.
+// median returns the median of an odd number of times, in milliseconds.
 func median(times []time.Duration) float64 {
 	sort.Slice(times, func(i, j int) bool { return times[i] < times[j] })
 	return float64(times[len(times)/2].Microseconds()) / 1000

@@ -67,7 +67,7 @@ func saramaProduce(task task) (found, error) {
 	return watch.stop("a message back per record", task.records, size), failed
 }
 
-// saramaConsume reads each partition in a goroutine of its own, as its API wants it.
+// saramaConsume reads each partition in a goroutine of its own, as Sarama's API requires.
 func saramaConsume(task task) (found, error) {
 	watch := start()
 	consumer, err := sarama.NewConsumer(task.bootstrap, saramaConfig())

@@ -30,7 +30,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *
  * <p>In: {@code MODE --bootstrap … --topic …} and a pool of records (for each the lengths of key and
  * value, 4 bytes big endian, then both). Out: one line on standard output: records, bytes, seconds,
- * CPU seconds, memory, version. The clock starts before the client is made; the JVM runs already.
+ * CPU seconds, memory, version. The clock starts before the client is created; the JVM already runs.
  */
 public final class BenchDriver {
     private final Map<String, String> options = new HashMap<>();
@@ -39,7 +39,7 @@ public final class BenchDriver {
     private double cpu;
     private volatile double first;
 
-    /** The class that tells it has another package from 4.4 on; its source has always been this. */
+    /** Reads the properties file, because the class with the version has a new package from 4.4 on. */
     private static String version() throws java.io.IOException {
         java.util.Properties told = new java.util.Properties();
         try (java.io.InputStream in = KafkaProducer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
@@ -154,7 +154,7 @@ public final class BenchDriver {
         stop("a callback per record", records, bytes);
     }
 
-    /** One record after the other at a fixed rate: from send() to the hands of a consumer. */
+    /** Sends one record after the other at a fixed rate; measures from send() until a consumer has it. */
     private void roundTrip() throws InterruptedException {
         int records = (int) number("records", 1000);
         long every = (long) (1e9 / Double.parseDouble(options.getOrDefault("rate", "100")));
@@ -181,7 +181,7 @@ public final class BenchDriver {
             times[i] = (arrived.take() - sent) / 1e6;
             due = Math.max(due, System.nanoTime() - every);
         }
-        double[] counted = Arrays.copyOfRange(times, records / 10, records); // behind the run-in
+        double[] counted = Arrays.copyOfRange(times, records / 10, records); // without the warm-up
         Arrays.sort(counted);
         found.put("records", counted.length);
         found.put("p50_ms", counted[(int) (0.5 * (counted.length - 1))]);
@@ -211,7 +211,7 @@ public final class BenchDriver {
         }
     }
 
-    /** What a consumer waits for whose fetch the broker holds: peers/python/moving.py. */
+    /** Measures calls of a consumer whose fetch the broker holds: peers/python/moving.py. */
     private void seek() {
         KafkaConsumer<byte[], byte[]> consumer = reader();
         TopicPartition first = new TopicPartition(options.get("topic"), 0);
@@ -241,7 +241,7 @@ public final class BenchDriver {
         for (long pause : pauses) {
             consumer.pause(List.of(first));
             consumer.seek(first, 0);
-            rest(consumer, 500 + pause); // fetch.max.wait.ms and more: it is in no fetch then
+            rest(consumer, 500 + pause); // longer than fetch.max.wait.ms: no held fetch includes the partition then
             clock();
             consumer.resume(List.of(first));
             while (consumer.poll(Duration.ofSeconds(1)).isEmpty()) { }
@@ -252,7 +252,7 @@ public final class BenchDriver {
         found.put("end_offsets_ms", ends.stream().sorted().toList().get(pauses.length / 2));
     }
 
-    /** Polls for so long and finds nothing. */
+    /** Polls for this time and expects no record. */
     private static void rest(KafkaConsumer<byte[], byte[]> consumer, long milliseconds) {
         long until = System.nanoTime() + milliseconds * 1_000_000;
         for (long left = milliseconds; left > 0; left = (until - System.nanoTime()) / 1_000_000) {
@@ -297,7 +297,7 @@ public final class BenchDriver {
         found.put("bytes", bytes);
     }
 
-    /** Decodes an answer into a client that knows nothing yet, six times, and once more. */
+    /** Decodes a response into a client without metadata, six times, then into one that has it. */
     private void metadata() throws IOException {
         byte[] answer = Files.readAllBytes(Path.of(options.get("answer")));
         long before = status("VmRSS");
@@ -333,7 +333,7 @@ public final class BenchDriver {
         return system.getProcessCpuTime() / 1e9;
     }
 
-    /** A line of /proc/self/status in bytes: VmHWM is the peak, VmRSS what is used now. */
+    /** A line of /proc/self/status in bytes: VmHWM is the peak, VmRSS the current value. */
     private static long status(String name) {
         try {
             for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {

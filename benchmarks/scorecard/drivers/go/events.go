@@ -9,7 +9,7 @@ import (
 
 const errorsPerSecond = 5
 
-// The JSON lines for the harness. Each is one write, so that it is there when it happened.
+// The JSON lines for the harness. Each is one write, so that the harness gets it immediately.
 var (
 	lines    sync.Mutex
 	encoder  = json.NewEncoder(os.Stdout)
@@ -25,10 +25,10 @@ func say(event string, pairs ...any) {
 	}
 	lines.Lock()
 	defer lines.Unlock()
-	_ = encoder.Encode(line) // a harness that is gone ends this process by its standard input
+	_ = encoder.Encode(line) // the end of the harness closes standard input, which ends this process
 }
 
-// failed tells of an error; a flood is thinned out.
+// failed reports an error; frequent errors are thinned out.
 func failed(err error) {
 	lines.Lock()
 	if now := time.Now().Unix(); now != second {

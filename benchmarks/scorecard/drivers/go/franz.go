@@ -17,7 +17,7 @@ const (
 )
 
 // franz-go with its defaults. Set: the partitioner, so that a record can name its partition, and a
-// hook that tells when metadata was read.
+// hook that reports when metadata was read.
 type franz struct {
 	client *kgo.Client
 	reads  metadataReads
@@ -38,10 +38,10 @@ func (f franz) send(topic string, partition int32, value string, told func(error
 	f.client.Produce(context.Background(), record, func(_ *kgo.Record, err error) { told(err) })
 }
 
-// ForceMetadataRefresh only asks for a refresh; a hook tells when one was answered.
+// ForceMetadataRefresh only asks for a refresh; a hook reports the response.
 func (f franz) refresh(string) error {
 	select {
-	case <-f.reads: // of a refresh that wasn't ours
+	case <-f.reads: // from an earlier refresh
 	default:
 	}
 	f.client.ForceMetadataRefresh()
@@ -53,7 +53,7 @@ func (f franz) refresh(string) error {
 	}
 }
 
-// RequestCachedMetadata: no other call of franz-go answers with a topic's partitions.
+// RequestCachedMetadata: no other call of franz-go returns a topic's partitions.
 func (f franz) partitions(topic string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (f franz) partitions(topic string, timeout time.Duration) error {
 	return kerr.ErrorForCode(answer.Topics[0].ErrorCode)
 }
 
-// Tells a channel of every metadata answer that was read.
+// Reports every metadata response that was read to a channel.
 type metadataReads chan struct{}
 
 var _ kgo.HookBrokerRead = metadataReads(nil)

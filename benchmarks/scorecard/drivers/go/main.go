@@ -1,9 +1,9 @@
 // Driver of the scorecard for the Go clients: one process, one client of one library.
 //
 // In: `driver LIBRARY MODE --bootstrap … --topic …`, and the line `go` on standard input. Out: JSON
-// lines on standard output (see the harness for what they mean). Leaves at the end of standard
+// lines on standard output (see the harness for what they mean). Exits at the end of standard
 // input, at SIGTERM or after --seconds, with status 0 and without closing anything.
-// Must not: set anything in a client that the mode doesn't need; what is set says why.
+// Must not: set anything in a client that the mode doesn't need; each setting has its reason beside it.
 package main
 
 import (
@@ -23,12 +23,12 @@ import (
 
 const (
 	recordEvery    = 100 * time.Millisecond
-	remakeAfter    = time.Second // as a process that is supervised would be started anew
+	remakeAfter    = time.Second // as a supervisor would restart the process
 	warmUpTimeout  = 30 * time.Second
 	callersTimeout = 60 * time.Second
 )
 
-// What the command line asks for.
+// Options of the command line.
 type task struct {
 	mode       string
 	bootstrap  []string
@@ -41,11 +41,11 @@ type task struct {
 
 // A client of one library, established or not.
 type client interface {
-	// send hands a record over; told is called once, with nil when it is acknowledged.
+	// send sends a record and calls told once, with nil if the record is acknowledged.
 	send(topic string, partition int32, value string, told func(error))
-	// refresh makes the client ask for metadata now and waits for the answer.
+	// refresh makes the client request metadata now and waits for the response.
 	refresh(topic string) error
-	// partitions asks which partitions a topic has, for as long as the timeout if the library can.
+	// partitions requests a topic's partitions, within the timeout if the library supports one.
 	partitions(topic string, timeout time.Duration) error
 }
 
@@ -91,7 +91,7 @@ func main() {
 	default:
 		fail("unknown mode " + task.mode)
 	}
-	select {} // connections stay open until someone says to leave
+	select {} // connections stay open until the harness ends this process
 }
 
 func parse(mode string, arguments []string) (task, time.Duration) {
@@ -116,7 +116,7 @@ func asDuration(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// version tells which version of a module this program was linked with.
+// version returns the version of a module with which this program was linked.
 func version(module string) string {
 	build, _ := debug.ReadBuildInfo()
 	for _, dependency := range build.Deps {
@@ -154,7 +154,7 @@ func produce(client client, task task) {
 	}
 }
 
-// established has a record acknowledged in each partition, says so, and waits for the line `go`.
+// established writes a record to each partition, reports it, and waits for the line `go`.
 func established(client client, task task, orders *bufio.Scanner) {
 	deadline := time.Now().Add(warmUpTimeout)
 	for partition := range task.partitions {
@@ -196,7 +196,7 @@ func refresh(client client, task task) {
 	say("done", "n", done)
 }
 
-// allAtOnce lets one goroutine a topic ask, all let loose at the same instant.
+// allAtOnce requests each topic in a goroutine of its own, all at the same instant.
 func allAtOnce(client client, task task) {
 	var ready, over sync.WaitGroup
 	var answered atomic.Int64

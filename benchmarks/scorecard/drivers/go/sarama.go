@@ -7,13 +7,13 @@ import (
 )
 
 // Sarama with its defaults. Set: the partitioner, so that a record can name its partition; that
-// acknowledged records are told of; and in mode call Metadata.Timeout, as no call takes a timeout.
+// it reports acknowledged records; and in mode call Metadata.Timeout, as no call takes a timeout.
 type saramaClient struct {
 	client   sarama.Client
 	producer sarama.AsyncProducer
 }
 
-// openSarama does what NewAsyncProducer does, and like it fails without a cluster.
+// openSarama fails without a cluster, as NewAsyncProducer does.
 func openSarama(task task) (client, error) {
 	config := sarama.NewConfig()
 	config.Producer.Partitioner = sarama.NewManualPartitioner

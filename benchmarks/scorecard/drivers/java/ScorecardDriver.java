@@ -17,7 +17,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Driver of the scorecard for the Java client: one process, one KafkaProducer.
  *
  * <p>In: {@code MODE --bootstrap … --topic …}, and the line {@code go} on standard input. Out: JSON
- * lines on standard output (see the harness for what they mean). Leaves at the end of standard
+ * lines on standard output (see the harness for what they mean). Exits at the end of standard
  * input, at SIGTERM or after --seconds, with status 0 and without closing anything. Must not: set
  * anything in the producer but, in mode call, the bound of the call.
  */
@@ -31,7 +31,7 @@ public final class ScorecardDriver {
     private static final BufferedReader ORDERS =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     private static final Object LINES = new Object();
-    private static long second; // the one that the next field counts for
+    private static long second; // the second to which the next field belongs
     private static int inSecond;
 
     private final Map<String, String> options;
@@ -49,7 +49,7 @@ public final class ScorecardDriver {
         producer = untilMade(config);
     }
 
-    /** The class that tells it has another package from 4.4 on; its source has always been this. */
+    /** Reads the properties file, because the class with the version has a new package from 4.4 on. */
     private static String version() throws java.io.IOException {
         java.util.Properties told = new java.util.Properties();
         try (java.io.InputStream in = KafkaProducer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
@@ -86,7 +86,7 @@ public final class ScorecardDriver {
             case "call" -> driver.call();
             default -> fail("unknown mode " + mode);
         }
-        new CountDownLatch(1).await(); // connections stay open until someone says to leave
+        new CountDownLatch(1).await(); // connections stay open until the harness ends this process
     }
 
     private double number(String option, double otherwise) {
@@ -111,7 +111,7 @@ public final class ScorecardDriver {
         return new ProducerRecord<>(topic, partition, null, value);
     }
 
-    /** A record every 100 ms. send() blocks while the topic isn't known; a late turn delays the next. */
+    /** Sends a record every 100 ms. send() blocks while the topic is unknown; a late send delays the next. */
     private void produce() throws InterruptedException {
         for (int i = 0; ; i++) {
             int n = i;
@@ -131,7 +131,7 @@ public final class ScorecardDriver {
         }
     }
 
-    /** Has a record acknowledged in each partition, says so, and waits for the line {@code go}. */
+    /** Writes a record to each partition, reports it, and waits for the line {@code go}. */
     private void established() throws InterruptedException, IOException {
         long deadline = System.nanoTime() + WARM_UP_NS;
         for (int partition = 0; partition < (int) number("--partitions", 1); partition++) {
@@ -140,7 +140,7 @@ public final class ScorecardDriver {
                     long left = deadline - System.nanoTime();
                     producer.send(record(partition, 0)).get(left, TimeUnit.NANOSECONDS);
                     break;
-                } catch (ExecutionException | RuntimeException error) { // a start that took too long
+                } catch (ExecutionException | RuntimeException error) { // the start timed out
                     failed(error);
                     Thread.sleep(REMAKE_AFTER_MS);
                 } catch (TimeoutException error) {
@@ -156,7 +156,7 @@ public final class ScorecardDriver {
         leaveAtTheEnd();
     }
 
-    /** Asks for a topic not asked for before: no call of the Java client refreshes what it knows. */
+    /** Requests a new topic: no call of the Java client refreshes its metadata. */
     private void refresh() {
         int done = 0;
         for (int i = 0; i < (int) number("--refreshes", 100); i++) {
@@ -167,7 +167,7 @@ public final class ScorecardDriver {
         say("done", "n", done);
     }
 
-    /** One thread a topic, all let loose at the same instant. */
+    /** Requests each topic in a thread of its own, all at the same instant. */
     private void allAtOnce() throws InterruptedException {
         int callers = (int) number("--callers", 1000);
         CountDownLatch ready = new CountDownLatch(callers);
@@ -200,7 +200,7 @@ public final class ScorecardDriver {
         leave();
     }
 
-    /** Asks which partitions the topic with this number has; returns the error or null. */
+    /** Requests the partitions of the topic with this number; returns the error or null. */
     private RuntimeException partitions(int number) {
         try {
             producer.partitionsFor(topic + "-" + number);
@@ -252,7 +252,7 @@ public final class ScorecardDriver {
         return error.getClass().getSimpleName() + ": " + error.getMessage();
     }
 
-    /** Tells of an error; a flood is thinned out. */
+    /** Reports an error; frequent errors are thinned out. */
     private static void failed(Exception error) {
         synchronized (LINES) {
             long now = System.currentTimeMillis() / 1000;
