@@ -39,12 +39,14 @@ def cluster(clusters: SharedClusters) -> LocalCluster:
 
 
 @CODECS
-def test_they_write(cluster: LocalCluster, topic: str, consumer: Consumer, codec: str) -> None:
+def test_records_of_librdkafka_are_read(
+    cluster: LocalCluster, topic: str, consumer: Consumer, codec: str
+) -> None:
     they.test_all_records_of_librdkafka_are_read(cluster, topic, consumer, codec)
 
 
 @CODECS
-def test_we_write(cluster: LocalCluster, topic: str, codec: str) -> None:
+def test_librdkafka_reads_our_records(cluster: LocalCluster, topic: str, codec: str) -> None:
     we.test_librdkafka_reads_all_records(cluster, topic, codec)
 
 
