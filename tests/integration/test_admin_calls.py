@@ -48,7 +48,9 @@ def write(cluster: LocalCluster, topic: str, count: int, **config: Any) -> None:
 # Topics
 
 
-def test_topics(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
+def test_topics_are_created_described_and_extended(
+    cluster: LocalCluster, admin: o.Admin, topic: str
+) -> None:
     by_hand = o.NewTopic(f"{topic}-b", replica_assignment={0: [2, 0], 1: [1, 2]})
     with pytest.raises(o.errors.InvalidReplicationFactorError, match=f"topic {topic}-c") as refused:
         admin.create_topics([o.NewTopic(topic, 2, 3), o.NewTopic(f"{topic}-c", 1, 9), by_hand])
@@ -178,7 +180,9 @@ def test_configs_of_each_resource_type_are_altered_and_described(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_groups(cluster: LocalCluster, admin: o.Admin, topic: str, protocol: str) -> None:
+def test_groups_are_described_and_their_offsets_altered(
+    cluster: LocalCluster, admin: o.Admin, topic: str, protocol: str
+) -> None:
     cluster.create_topic(topic, 2)
     write(cluster, topic, 5)
     at, other = o.TopicPartition(topic, 0), o.TopicPartition(topic, 1)

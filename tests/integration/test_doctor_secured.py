@@ -157,7 +157,7 @@ def test_wrong_security_settings(
     assert "secret-17" not in json.dumps(found)
 
 
-def test_another_cluster(strict: LocalCluster, settings: Settings) -> None:
+def test_a_cluster_with_another_id_is_reported(strict: LocalCluster, settings: Settings) -> None:
     words = ("--config", "cluster.id.expected=theirs", *settings())
     status, found = doctor(strict.bootstrap_servers, *words)
     assert status == STATUSES[Trouble.CLUSTER]
@@ -342,7 +342,7 @@ def test_a_quota_that_is_not_used_up(strict: LocalCluster, settings: Settings) -
         assert (status, [f["what"] for f in found["findings"]]) == (0, said)
 
 
-def test_a_quota(strict: LocalCluster, settings: Settings) -> None:
+def test_an_exceeded_request_quota_is_reported(strict: LocalCluster, settings: Settings) -> None:
     """Set a quota of the brokers' processor time that each request exceeds."""
     entity = ClientQuotaEntity(client_id="odradek-doctor")
     set_quota(strict, entity, request_percentage=0.0001)

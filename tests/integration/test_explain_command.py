@@ -244,7 +244,7 @@ def test_brokers_that_advertise_unused_addresses(server: LoopbackServer) -> None
     assert str(dead[0]) in picture["diagnosis"]
 
 
-def test_another_cluster(server: LoopbackServer, tmp_path: Path) -> None:
+def test_explain_of_a_cluster_with_another_id(server: LoopbackServer, tmp_path: Path) -> None:
     cluster = cluster_on(server)
     file = tmp_path / "client.properties"
     file.write_text("# ours\ncluster.id.expected = the-one-we-want\nclient.id=mine\n")

@@ -276,7 +276,9 @@ MODES = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_reset_modes(odr: Command, idle: str, mode: tuple[str, ...]) -> None:
+def test_a_dry_run_prints_the_offsets_of_each_reset_mode(
+    odr: Command, idle: str, mode: tuple[str, ...]
+) -> None:
     code, found = odr.json(
         "groups", "reset-offsets", idle, "--topic", "flights", *mode, "--dry-run"
     )
@@ -285,7 +287,9 @@ def test_reset_modes(odr: Command, idle: str, mode: tuple[str, ...]) -> None:
     assert offsets == MODES[mode]
 
 
-def test_a_reset(odr: Command, admin: odradek.Admin, idle: str, tmp_path: Path) -> None:
+def test_a_reset_changes_offsets_once_confirmed(
+    odr: Command, admin: odradek.Admin, idle: str, tmp_path: Path
+) -> None:
     reset = ("groups", "reset-offsets", idle)
     scope = ("--topic", "flights:0")
     code, _, err = odr(*reset, *scope, "--shift-by", "1")

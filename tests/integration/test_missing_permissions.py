@@ -59,7 +59,7 @@ def refused(error: KafkaError, kind: type[AuthorizationError], right: str, on: s
     assert re.search(rf"{who} needs {right} on {re.escape(on)}: add an ACL", str(error))
 
 
-def test_a_producer(guarded: LocalCluster) -> None:
+def test_errors_of_a_producer_without_permission(guarded: LocalCluster) -> None:
     with Producer(guarded.client_config("bob")) as producer:
         good = [producer.send(MINE, b"1")]
         with pytest.raises(TopicAuthorizationError) as unknown:
@@ -92,7 +92,7 @@ def test_a_transactional_producer(guarded: LocalCluster) -> None:
     refused(caught.value, TransactionalIdAuthorizationError, "WRITE", on)
 
 
-def test_a_consumer(guarded: LocalCluster) -> None:
+def test_errors_of_a_consumer_without_permission(guarded: LocalCluster) -> None:
     with Producer(guarded.client_config("bob")) as producer:
         producer.send(MINE, b"more").result(timeout=60)
     config = {**guarded.client_config("bob"), "auto.offset.reset": "earliest"}
@@ -113,7 +113,9 @@ def test_a_consumer(guarded: LocalCluster) -> None:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("group", ["foreign", "known"])
-def test_a_group(guarded: LocalCluster, group: str, protocol: str) -> None:
+def test_errors_of_a_group_member_without_permission(
+    guarded: LocalCluster, group: str, protocol: str
+) -> None:
     config = {**guarded.client_config("bob"), "group.id": group, "group.protocol": protocol}
     with Consumer(config) as consumer:
         consumer.subscribe([MINE])
@@ -175,7 +177,7 @@ def test_lost_records_whose_futures_are_not_checked_are_logged(
     assert "User 'bob' needs WRITE" in told[0]
 
 
-def test_an_admin(guarded: LocalCluster) -> None:
+def test_errors_of_an_admin_client_without_permission(guarded: LocalCluster) -> None:
     with Admin(guarded.client_config("bob")) as admin:
         with pytest.raises(TopicAuthorizationError) as caught:
             admin.create_topics([NewTopic("new", 1, 1)], timeout=60)

@@ -158,7 +158,7 @@ def consumer(cluster: LocalCluster) -> Iterator[Consumer]:
         yield made
 
 
-def test_records(consumer: Consumer) -> None:
+def test_records_of_all_formats_are_read(consumer: Consumer) -> None:
     found = []
     while records := consumer.poll(timeout=10.0, max_records=300):
         for r in records:
@@ -183,7 +183,7 @@ def test_records_of_asyncio(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("layout", ["binary", "binary_view"])
-def test_columns(consumer: Consumer, layout: Any) -> None:
+def test_columns_of_all_formats_are_read(consumer: Consumer, layout: Any) -> None:
     found = []
     while (batch := consumer.poll_arrow(timeout=10.0, layout=layout)) is not None:
         batch.validate(full=True)

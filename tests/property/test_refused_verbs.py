@@ -363,7 +363,7 @@ def test_a_silent_broker_is_named_beside_the_results_of_others(
 def test_a_command_that_gets_false_responses_ends_with_an_error(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a document, and never with a traceback."""
+    """The error is a JSON document, never a traceback."""
     scene, liar, usual = Scene(monkeypatch), Liar(VERBS.index(line)), BrokerSession.answer
 
     def answer(self: BrokerSession, request: Any, response: Message | None, version: int) -> None:

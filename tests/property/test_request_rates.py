@@ -222,7 +222,9 @@ def test_no_error_of_an_api_causes_a_loop_of_requests(client: str, api: str) -> 
 
 
 @pytest.mark.parametrize(("client", "api", "code", "early"), KNOWN)
-def test_former_loops(client: str, api: str, code: int, early: bool) -> None:
+def test_errors_that_once_caused_request_loops_are_retried_slowly(
+    client: str, api: str, code: int, early: bool
+) -> None:
     assert too_many(client, api, code, early) == {}
 
 

@@ -54,7 +54,7 @@ class Scene(Stage):
         return sorted(found)
 
 
-def test_a_seek() -> None:
+def test_a_seek_is_fetched_on_a_second_connection() -> None:
     scene = Scene()
     for number in (0, 1, 0):
         scene.reader.seek(TPS[number], 7)
@@ -72,7 +72,7 @@ def test_a_seek_to_the_beginning_looks_it_up() -> None:
     assert scene.soon(10) == list(range(2, 30, 3))
 
 
-def test_a_resume() -> None:
+def test_a_resumed_partition_is_fetched_immediately() -> None:
     scene = Scene()
     scene.reader.pause(TPS[:1])
     scene.reader.seek(TPS[0], 0)
@@ -81,13 +81,13 @@ def test_a_resume() -> None:
     assert scene.soon(10) == list(range(0, 30, 3))
 
 
-def test_an_assignment() -> None:
+def test_newly_assigned_partitions_are_fetched_immediately() -> None:
     scene = Scene(partitions=1)
     scene.reader.assign(TPS)
     assert len(scene.soon(20)) == 20
 
 
-def test_a_partition_that_another_broker_leads_now() -> None:
+def test_a_partition_with_a_new_leader_is_fetched_immediately() -> None:
     """This was always so: simulated brokers answer held fetches when leaders move."""
     stage = Stage(brokers=2, partitions=2)
     stage.write(range(10))

@@ -71,7 +71,9 @@ async def until(over: Callable[[], bool]) -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "no listener"])
-async def test_asyncio(kafka_simulation: KafkaSimulation, protocol: str, listens: bool) -> None:
+async def test_commits_in_callbacks_of_an_async_consumer(
+    kafka_simulation: KafkaSimulation, protocol: str, listens: bool
+) -> None:
     calls: list[str] = []
 
     async def lost(consumer: AsyncConsumer, _: list[TopicPartition]) -> None:

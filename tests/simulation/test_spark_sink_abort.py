@@ -128,7 +128,7 @@ def test_tasks_prepare_and_only_the_driver_commits(version: int) -> None:
 
 @PROTOCOLS
 def test_tasks_of_one_worker_have_their_own_transactions(version: int) -> None:
-    """They share its connections."""
+    """Two tasks of one worker share its connections."""
     job, seen = Job(version), list[Any]()
     worker = job.worker()
     for batch in range(3):

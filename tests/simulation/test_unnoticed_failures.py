@@ -133,7 +133,9 @@ def test_failures_with_a_kept_future_are_not_reported_yet(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("kind", ["arrow", "many"])
-def test_rows(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unread_failure_of_many_rows_is_logged(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     stage = Stage()
     forbid(stage.cluster)
 

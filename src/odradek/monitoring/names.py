@@ -24,7 +24,7 @@ class Measured(Protocol):
     """A client of any kind."""
 
     def metrics(self) -> Metrics:
-        """Its snapshot."""
+        """Return a snapshot of the client's metrics."""
 
 
 def words(metric: Metric) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def _by_words(
 
 
 def _instruments() -> Iterator[tuple[tuple[str, ...], Meaning]]:
-    """All that any client may have, once."""
+    """Yield the name and meaning of each metric that a client may have, once."""
     for scope in SCOPES:
         for name, meaning in scope.meanings.items():
             tags = dict.fromkeys(("client-id", *scope.tags), "")

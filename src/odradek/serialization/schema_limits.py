@@ -292,7 +292,7 @@ class _Places:
                 yield from _schemas({id(each): each for each in found}.values())
 
     def _at(self, bases: tuple[str, ...], uri: str) -> list[Any]:
-        """All that a reference may mean."""
+        """Return each schema that a reference may refer to."""
         found: list[Any] = []
         for base in bases:
             address = joined(base, uri)
@@ -339,7 +339,7 @@ def joined(base: str, uri: str) -> str:
 
 
 def _schemas(found: Any) -> Iterator[dict[str, Any]]:
-    """Those that lead further; true and false don't."""
+    """Yield the schemas that may contain others; true and false can't."""
     return (one for one in found or () if isinstance(one, dict))
 
 
@@ -365,7 +365,7 @@ def _within(one: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def _extent(value: Any) -> tuple[int, int]:
-    """How deep values lie within a value, and how many they are."""
+    """Return the depth of the values within a value, and their number."""
     depth = size = 0
     level = [value]
     while level:

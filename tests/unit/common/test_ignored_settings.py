@@ -82,7 +82,7 @@ def test_the_value_of_an_option_without_effect_is_neither_read_nor_shown(
 def test_an_error_for_one_kind_of_client_is_a_warning_for_the_others(
     kind: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For example a delivery callback, which a consumer would never call."""
+    """A consumer, for example, would never call a delivery callback."""
     with pytest.raises(ConfigurationError, match=re.escape(f"{kind}: {CURES[name]}")):
         Config(kind, {**BROKER, name: print})
     assert log_lines(caplog) == []
@@ -99,7 +99,7 @@ ALWAYS = sorted(CURES.keys() - {name for row in CURES_OF_KIND.values() for name 
 
 @pytest.mark.parametrize("name", ALWAYS)
 def test_settings_that_any_kind_would_use_are_errors(name: str) -> None:
-    """For example serializers: a program with a misspelt one would get bytes."""
+    """With a misspelt deserializer, for example, a program would get bytes."""
     for client in KINDS:
         with pytest.raises(ConfigurationError, match=re.escape(CURES[name])):
             Config(client, {**BROKER, name: print})

@@ -28,7 +28,7 @@ def columns() -> RecordColumns:
     return decode(memoryview(encode(ROWS)), start_offset=0).columns
 
 
-def test_rows_and_slices(columns: RecordColumns) -> None:
+def test_rows_and_slices_contain_the_encoded_records(columns: RecordColumns) -> None:
     assert list(columns) == list(columns.rows()) == ROWS
     for start, stop in ((0, 0), (0, 1), (7, 8), (1000, 2100), (2999, 3000), (2990, 9999), (5, 2)):
         assert list(columns.rows(start, stop)) == ROWS[start:stop]
@@ -39,7 +39,7 @@ def test_rows_and_slices(columns: RecordColumns) -> None:
     assert nested.offsets is columns.offsets
 
 
-def test_offset_at(columns: RecordColumns) -> None:
+def test_offset_at_returns_the_offset_of_a_row(columns: RecordColumns) -> None:
     part = columns.slice(100, 200)
     assert (part.offset_at(0), part.offset_at(99)) == (100, 199)
     for row in (-1, 100):

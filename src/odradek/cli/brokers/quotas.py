@@ -127,7 +127,7 @@ Given = tuple[str | None, bool, str]
 
 
 def entity(user: Given, client: Given, ip: Given) -> ClientQuotaEntity:
-    """Whom a quota concerns; else a wrong use."""
+    """Return the entity of a quota; exit with a usage error if the flags name none."""
     names = []
     for name, default, flag in (user, client, ip):
         if name is not None and default:
@@ -174,7 +174,7 @@ def wanted(
 
 
 def told(whom: ClientQuotaEntity) -> str:
-    """Whom a quota concerns, in words."""
+    """Describe the entity of a quota in words."""
     parts = []
     for what, name in (("user", whom.user), ("client id", whom.client_id), ("address", whom.ip)):
         if name is not None:

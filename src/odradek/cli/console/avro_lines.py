@@ -335,7 +335,7 @@ def _float(value: Any, kind: str) -> float:
 
 
 def _rounded(value: float) -> float:
-    """As 32 bits have it."""
+    """Round a number to a 32-bit float."""
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
@@ -357,7 +357,7 @@ def _bytes(value: Any, schema: Mapping[str, Any], kind: str) -> bytes:
 
 
 def _name(schema: Mapping[str, Any], kind: str) -> str:
-    """As a union's branch is called."""
+    """Return the name of a union's branch."""
     return str(schema.get("name", kind))
 
 

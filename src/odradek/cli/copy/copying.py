@@ -35,7 +35,7 @@ COLUMNS = ("key", "value", "headers", "partition", "timestamp")
 
 @dataclass(slots=True)
 class CopyBooks:
-    """How far a copy is. Records and bytes are those of steps that ended."""
+    """Progress of a copy. Records and bytes count completed steps only."""
 
     positions: dict[int, int]
     """By partition the next offset of the source that isn't copied."""

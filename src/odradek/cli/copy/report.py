@@ -58,7 +58,7 @@ class CopyReport:
 
     @property
     def seconds(self) -> float:
-        """How long it has run."""
+        """Seconds since the copy started."""
         return time.monotonic() - self._began
 
     def _run(self) -> None:
@@ -68,7 +68,7 @@ class CopyReport:
             sys.stderr.flush()
 
     def line(self, now: float) -> str:
-        """How it goes, as of now."""
+        """Return the current progress as one line."""
         books = self._books
         self._seen.append((now, books.records))
         since, before = self._seen[0]

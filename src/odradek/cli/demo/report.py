@@ -29,7 +29,7 @@ from odradek.cli.demo.timeline import Noticed, Recovery
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How far things were at one moment (seconds since the start of sending)."""
+    """Progress at a time, in seconds since the start of sending."""
 
     at: float
     rows: Mapping[str, int]

@@ -113,7 +113,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Everything that was observed."""
+    """Observations of the doctor's steps, which the findings are derived from."""
 
     picture: Explanation
     error: KafkaError | None

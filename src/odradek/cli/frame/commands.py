@@ -140,7 +140,7 @@ class CommandRun:
         self.tell_of_waiting()
 
     def tell_of_waiting(self) -> None:
-        """From now on, a line on stderr says so where it takes long."""
+        """Print a line on stderr if the command waits for long from now on."""
         began = time.monotonic()
 
         def text() -> str:

@@ -141,7 +141,7 @@ class LogTimes:
         return offset, self._points[at - 1], self._points[at]
 
     def _after(self, offset: int) -> int:
-        """How many points aren't after the record."""
+        """Return the number of points that aren't after the record."""
         return bisect_right(self._points, offset, key=lambda point: point.offset)
 
 

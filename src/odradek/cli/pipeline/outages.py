@@ -30,11 +30,11 @@ class ClusterOutage:
 
     @property
     def seconds(self) -> float | None:
-        """How long it lasted; None while it does."""
+        """Duration of the outage in seconds; None while it lasts."""
         return None if self.over is None else self.over - self.begun
 
     def to_dict(self) -> dict[str, Any]:
-        """As a JSON line says it."""
+        """Return the fields of the outage's JSON line."""
         seconds = None if self.over is None else round(self.over - self.begun, 3)
         after = None
         if self.flowing is not None and self.over is not None:

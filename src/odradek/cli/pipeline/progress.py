@@ -42,7 +42,7 @@ class Batch:
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """As a JSON line says it."""
+        """Return the fields of the JSON line."""
         return {
             "flow": self.flow,
             "batch": self.number,

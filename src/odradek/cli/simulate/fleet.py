@@ -36,7 +36,7 @@ SLICES, LARGEST_SLICE = 100, 500
 
 @dataclass(frozen=True, slots=True)
 class FleetWorkers:
-    """Who simulates."""
+    """Where a fleet is simulated: the number of local processes, or Spark."""
 
     jobs: int
     spark: bool

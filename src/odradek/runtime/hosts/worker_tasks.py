@@ -40,7 +40,7 @@ class WorkerTasks:
         outcome: Callable[[], None],
         traces: Traces | None = None,
     ) -> None:
-        """As `WorkerThreads`."""
+        """Take the same arguments as `WorkerThreads`."""
         self._work, self._producer, self._now = work, producer, now
         self._convert, self._outcome, self._traces = convert, outcome, traces
         self.busy: dict[WorkItem, asyncio.Task[None]] = {}

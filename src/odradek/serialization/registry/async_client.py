@@ -58,7 +58,7 @@ class AsyncSchemaRegistryClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """As `SchemaRegistryClient.__exit__`."""
+        """Close the client, as `SchemaRegistryClient.__exit__` does."""
 
     get_schema = _in_thread(SchemaRegistryClient.get_schema)
     get_schema_by_guid = _in_thread(SchemaRegistryClient.get_schema_by_guid)

@@ -207,7 +207,7 @@ def _check(directory: Path, jars: list[Jar]) -> None:
 
 
 def _differences(directory: Path, jars: list[Jar]) -> list[str]:
-    """How a directory differs from the list, a line for each file."""
+    """Return the differences between a directory and the list, one line per file."""
     expected = {jar.file_name: jar for jar in jars}
     found = {path.name for path in directory.iterdir()}
     wrong = [f"{name} isn't listed" for name in sorted(found - expected.keys())]

@@ -158,7 +158,7 @@ def test_errors_are_reported_and_logged(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_a_connection_closed_on_purpose_is_no_error() -> None:
-    """For example the bootstrap connection, once brokers are known, or an idle one."""
+    """The bootstrap connection is closed once brokers are known; others when they are idle."""
     told: list[KafkaError] = []
     queue = CallbackQueue(Given({}, error_cb=told.append))
     fields = {"address": "h:1", "error": "closed: idle", "in_flight": 0}

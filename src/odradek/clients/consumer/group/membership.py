@@ -68,7 +68,7 @@ class Membership(Protocol):
 
     @property
     def state(self) -> MemberState:
-        """Its state, with Kafka's name."""
+        """The member's state, by Kafka's name for it."""
 
     @property
     def unsettled_since(self) -> float | None:
