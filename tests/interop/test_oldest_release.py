@@ -39,7 +39,6 @@ def cluster(clusters: SharedClusters) -> LocalCluster:
 
 
 @CODECS
-<<<<<<< HEAD
 def test_librdkafkas_records_are_read(
     cluster: LocalCluster, topic: str, consumer: Consumer, codec: str
 ) -> None:
@@ -51,17 +50,6 @@ def test_librdkafka_reads_the_producers_records(
     cluster: LocalCluster, topic: str, codec: str
 ) -> None:
     other_clients.test_librdkafka_reads_all_records(cluster, topic, codec)
-=======
-def test_records_of_librdkafka_are_read(
-    cluster: LocalCluster, topic: str, consumer: Consumer, codec: str
-) -> None:
-    they.test_all_records_of_librdkafka_are_read(cluster, topic, consumer, codec)
-
-
-@CODECS
-def test_librdkafka_reads_our_records(cluster: LocalCluster, topic: str, codec: str) -> None:
-    we.test_librdkafka_reads_all_records(cluster, topic, codec)
->>>>>>> readers
 
 
 @pytest.mark.parametrize(

@@ -366,11 +366,7 @@ class Soak:
             self.companions.judge_copy(self._witness, SOURCE)
 
     def _left(self) -> str:
-<<<<<<< HEAD
         """Return the partitions that chains haven't processed, except chains that Kafka lost."""
-=======
-        """Return the partitions that chains haven't processed; skip chains that Kafka has lost."""
->>>>>>> readers
         lost = self._lost()
         return self._judge.not_worked_off(chain for chain in self._chains if chain not in lost)
 
