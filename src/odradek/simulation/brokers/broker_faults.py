@@ -125,7 +125,7 @@ def release(cluster: SimulatedCluster, i: int, name: str) -> None:
 
 
 def release_of_all(cluster: SimulatedCluster, name: str) -> None:
-    """Give all brokers of a cluster another release, from the beginning."""
+    """Set the release of all brokers of a cluster, from the beginning."""
     spoken = _spoken(cluster.versions, RELEASES[name])
     cluster.versions.clear()
     cluster.versions.update(spoken)

@@ -69,7 +69,7 @@ EFFECTS: dict[tuple[CallKind, CallResult], str] = {
 SOURCE, HEALER = "source", "cluster"
 """Names of processes that aren't clients: of the first records, and of the end of all faults."""
 BEGINS_WITHIN = 2.0
-"""Seconds within which calls are made whose responses are slow."""
+"""Seconds within which calls with slow responses start."""
 EXPIRY_INTERVAL = 10.0
 """Seconds between two searches for offsets that have expired, if they expire at all."""
 WRITTEN_BEFORE = 3
