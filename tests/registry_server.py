@@ -157,7 +157,7 @@ def registry_server(
     """Serve until the end of the block; clients don't pause before they confirm an answer."""
     with kind(tls) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry_client, "CONFIRM_S", 0.0)
-        patch.setattr(rest_client, "STRANGE_S", 0.0)
+        patch.setattr(rest_client, "UNEXPECTED_RESPONSE_S", 0.0)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server

@@ -51,8 +51,8 @@ def alter(
     """Let answers to the batch with this sequence say something else, where `whether` says so of
     the n-th; note what came.
     """
-    settling = producer._engine.sender.settling
-    settle = settling.settle
+    batch_completion = producer._engine.sender.batch_completion
+    settle = batch_completion.settle
     seen: list[int] = []
 
     def altered(
@@ -64,7 +64,7 @@ def alter(
                 answer.error_code, answer.base_offset = code, -1
         settle(batch, answer, error, **more)
 
-    settling.settle = altered  # type: ignore[method-assign]
+    batch_completion.settle = altered  # type: ignore[method-assign]
     return seen
 
 

@@ -15,7 +15,7 @@ from tests.volume import examples
 from odradek.common.errors import AuthenticationError, ServerNotTrustedError
 from odradek.common.secret import Secret
 from odradek.common.types import Address
-from odradek.network.sasl.mechanism import Credentials, Mechanism, Outside
+from odradek.network.sasl.mechanism import Credentials, Mechanism, WorkerCall
 from odradek.network.sasl.oauthbearer import Oauthbearer
 from odradek.network.sasl.plain import Plain
 from odradek.network.sasl.scram import MOST_ITERATIONS, Scram
@@ -79,7 +79,7 @@ def test_whatever_a_broker_says(make: Callable[[], Mechanism]) -> None:
         try:
             while True:
                 wanted = talk.send(heard)
-                if isinstance(wanted, Outside):
+                if isinstance(wanted, WorkerCall):
                     heard = wanted.function(*wanted.arguments)
                 else:
                     heard = next(turns)(wanted)  # more turns than there are tokens, or it fails

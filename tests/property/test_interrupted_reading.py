@@ -23,13 +23,13 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.completed_fetch import CompletedFetch
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
-from odradek.clients.consumer.undelivered_records import HandOver
+from odradek.clients.consumer.undelivered_records import UndeliveredRecords
 from odradek.common.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORDS = 700
 MOST = 30 if WHOLE else 12
-FINAL = {HandOver.done.__code__: "taken", CompletedFetch._walk.__code__: "row"}
+FINAL = {UndeliveredRecords.done.__code__: "taken", CompletedFetch._walk.__code__: "row"}
 """What is stored when records are the caller's: from there to its own code nothing is called."""
 SORTING = frozenset(
     getattr(WaitingRecords, name).__code__

@@ -13,7 +13,7 @@ from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek import Admin, KafkaTimeoutError, TopicPartition
 from odradek.clients.admin import coordinators
-from odradek.clients.batched_calls import AT_ONCE
+from odradek.clients.batched_calls import MAX_CONCURRENT_FLOWS
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.errors import GroupAuthorizationError, GroupIdNotFoundError
 from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -223,8 +223,8 @@ def test_groups_that_can_not_be_changed_keep_no_other_waiting(
 ) -> None:
     """However many they are: only so many changes are begun at once."""
     stage = Stage()
-    groups = [f"g{n:03}" for n in range(3 * AT_ONCE)]
-    bad = set(groups[: AT_ONCE + 1])
+    groups = [f"g{n:03}" for n in range(3 * MAX_CONCURRENT_FLOWS)]
+    bad = set(groups[: MAX_CONCURRENT_FLOWS + 1])
     admin = stage.client(Admin, "admin", background=False)
     for group in groups:
         admin.alter_group_offsets(group, {T0: 1})

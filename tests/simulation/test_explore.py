@@ -13,10 +13,10 @@ import pytest
 from tests.volume import WHOLE, part, some
 
 from odradek.clients.cluster_check import ClusterCheck
-from odradek.clients.producer.batch_completion import Settling
+from odradek.clients.producer.batch_completion import BatchCompletion
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.transaction_requests import TransactionRequests
-from odradek.metadata.bootstrap import Misled
+from odradek.metadata.bootstrap import UnexpectedBrokers
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.simulation.faults.fault_table import VERBS, Fault
 from odradek.simulation.faults.response_faults import TRANSACTION_APIS
@@ -204,7 +204,7 @@ def is_found(words: str, seeds: range, *, short: bool = True, family: Family = "
     ("kind", "method", "says"),
     [
         (ClusterCheck, "passed", "bystander-"),  # records by name, topics
-        (Misled, "starts_again", "after the last one"),
+        (UnexpectedBrokers, "starts_again", "after the last one"),
     ],
 )
 def test_who_trusts_an_address_is_found(
@@ -226,13 +226,13 @@ def test_a_backoff_that_ends_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_retry_with_a_new_sequence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right: Any = Settling._retry_later
+    right: Any = BatchCompletion._retry_later
 
-    def wrong(self: Settling, queue: Any, batch: Any, *rest: Any, **more: Any) -> Any:
+    def wrong(self: BatchCompletion, queue: Any, batch: Any, *rest: Any, **more: Any) -> Any:
         batch.sequence = -1
         return right(self, queue, batch, *rest, **more)
 
-    monkeypatch.setattr(Settling, "_retry_later", wrong)
+    monkeypatch.setattr(BatchCompletion, "_retry_later", wrong)
     assert is_found(" and at ", range(60), short=False)
 
 

@@ -11,7 +11,7 @@ from tests.simulation.scene import Stage
 from odradek.api.consumer import Consumer
 from odradek.common.errors import CredentialsRefusedError
 from odradek.common.types import TopicPartition
-from odradek.network.connection import ASIDE_IDLE
+from odradek.network.connection import SECONDARY_IDLE_S
 from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers.broker_faults import release
 from odradek.simulation.world.environment import Verdict
@@ -342,7 +342,7 @@ def test_a_second_connection_is_given_back_soon() -> None:
     scene.reader.seek(TPS[0], 7)
     scene.soon(3)
     assert scene.purposes == ["aside", "data"]
-    scene.world.advance(2 * ASIDE_IDLE)
+    scene.world.advance(2 * SECONDARY_IDLE_S)
     assert scene.purposes == ["data"]
     scene.reader.seek(TPS[0], 7)
     assert scene.soon(3) == [21, 24, 27]

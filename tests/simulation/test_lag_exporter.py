@@ -15,7 +15,7 @@ from odradek.api.admin import Admin
 from odradek.cli.frame.commands import AdminRun
 from odradek.cli.groups import exporting
 from odradek.cli.groups.exporting import LagExporter
-from odradek.cli.groups.lookup import WhichGroups
+from odradek.cli.groups.lookup import GroupSelection
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.injected_errors import Injection
@@ -27,7 +27,7 @@ INTERVAL = 15.0
 class Scene(Stage):
     """A cluster, an admin client that sets where groups are, and an exporter."""
 
-    def __init__(self, groups: WhichGroups = WhichGroups(), timeout: float = 10.0) -> None:  # noqa: B008
+    def __init__(self, groups: GroupSelection = GroupSelection(), timeout: float = 10.0) -> None:  # noqa: B008
         super().__init__()
         self.admin = self.client(Admin, "exporter")
         self.setting = self.client(Admin, "setting")
@@ -215,7 +215,9 @@ def test_what_one_group_is_refused_hides_no_other(scene: Scene) -> None:
     leader = scene.cluster.leader("t", 0)
     assert leader is not None
     leader.injections.append(Injection("ListOffsets", 6, 1 << 60))
-    scene.exporter = LagExporter(WhichGroups(["a", "absent"]), INTERVAL, lambda: 0.0, lambda: 0.0)
+    scene.exporter = LagExporter(
+        GroupSelection(["a", "absent"]), INTERVAL, lambda: 0.0, lambda: 0.0
+    )
     scene.run = AdminRun(scene.admin, 3.0, "test", dry_run=False, yes=False, json=False)
     scene.look()
     assert scene.told(LAG) == {}
@@ -242,7 +244,7 @@ def test_a_silent_broker_hides_no_group_of_the_others(scene: Scene) -> None:
 
 
 def test_groups_that_are_included() -> None:
-    scene = Scene(WhichGroups(include=re.compile("bill.*")))
+    scene = Scene(GroupSelection(include=re.compile("bill.*")))
     scene.write(range(9))
     scene.at("billing", p0=1)
     scene.at("no-bills", p0=1)
@@ -276,7 +278,7 @@ def test_a_time_that_is_refused_is_told(scene: Scene) -> None:
                 return super().answering(body, reply)
             return reply
 
-    again = LagExporter(WhichGroups(), INTERVAL, scene.world.wall_clock, lambda: scene.world.now)
+    again = LagExporter(GroupSelection(), INTERVAL, scene.world.wall_clock, lambda: scene.world.now)
     scene.exporter = again
     for broker in scene.cluster.brokers.values():
         broker.injections.append(ByTime("ListOffsets", 29, 1 << 60))

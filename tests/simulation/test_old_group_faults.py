@@ -40,7 +40,9 @@ def _renew_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def _renew_beside_doubt(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionState, "commit_in_doubt", lambda *_: None)
-    patch.setattr(PartitionState, "unsay", lambda state, *_, **__: state._said.clear())
+    patch.setattr(
+        PartitionState, "forget_reported_commit", lambda state, *_, **__: state._said.clear()
+    )
 
 
 def _warn_only_after_a_commit(patch: pytest.MonkeyPatch) -> None:

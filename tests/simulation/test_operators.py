@@ -14,7 +14,7 @@ from tests.simulation.spoilt_answers import spoil_answers
 from tests.volume import WHOLE, part
 
 from odradek.clients.admin import groups
-from odradek.clients.batched_calls import _Taken
+from odradek.clients.batched_calls import _RemainingItems
 from odradek.common.errors.kafka import GroupIdNotFoundError
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -102,12 +102,12 @@ def test_a_group_that_is_not_listed_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 def test_a_group_that_is_denied_while_it_is_loaded_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right, loading = _Taken._error, (14, 15)
+    right, loading = _RemainingItems._error, (14, 15)
 
     def denied(self: Any, item: Any, code: int, reason: str | None) -> Any:
         return right(self, item, GroupIdNotFoundError.code if code in loading else code, reason)
 
-    monkeypatch.setattr(_Taken, "_error", denied)
+    monkeypatch.setattr(_RemainingItems, "_error", denied)
     lie("description of groups: operator-", range(60, 160))
 
 

@@ -173,7 +173,7 @@ def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_writ
     (batch,) = queue.in_flight
     batch.doubtful = doubtful
     refusal = PartitionProduceResponse(index=0, error_code=TopicAuthorizationError.code or 0)
-    sender.settling.settle(batch, refusal, None)
+    sender.batch_completion.settle(batch, refusal, None)
     error = future.exception(timeout=0)
     assert isinstance(error, TopicAuthorizationError)
     assert ("may have been written" in str(error)) is doubtful

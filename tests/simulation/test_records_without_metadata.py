@@ -9,7 +9,11 @@ import pytest
 from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
-from odradek.clients.producer.records_without_metadata import OVERHEAD, EarlyRecord, EarlyRecords
+from odradek.clients.producer.records_without_metadata import (
+    WAITING_RECORD_OVERHEAD,
+    RecordsWithoutMetadata,
+    RecordWithoutMetadata,
+)
 from odradek.common.errors import (
     BufferExhaustedError,
     ClientClosedError,
@@ -78,12 +82,12 @@ def test_nothing_passes_them_while_they_are_placed(monkeypatch: pytest.MonkeyPat
     engine = scene.writer._engine
     later: list[Any] = []
 
-    def held(early: EarlyRecords, name: str, waiting: Any, oldest: Any) -> None:
+    def held(early: RecordsWithoutMetadata, name: str, waiting: Any, oldest: Any) -> None:
         waiting.placing = Completion()
         later.append(waiting)
 
     with monkeypatch.context() as patch:
-        patch.setattr(EarlyRecords, "_begin", held)
+        patch.setattr(RecordsWithoutMetadata, "_begin", held)
         first = scene.writer.send("t", b"first", partition=0)
         known = engine.start(engine.topic("t", scene.world.now + 5))
         scene.writer.cluster_id(5)
@@ -184,7 +188,7 @@ def test_they_count_in_buffer_memory_and_give_it_back() -> None:
     with pytest.raises(BufferExhaustedError):
         futures.extend(scene.writer.send("t", bytes(100)) for _ in range(1000))
     assert scene.world.now >= began + 2
-    assert len(futures) <= 100_000 // OVERHEAD
+    assert len(futures) <= 100_000 // WAITING_RECORD_OVERHEAD
     assert all(isinstance(future.exception(1), KafkaTimeoutError) for future in futures)
     assert scene.writer._engine.accumulator.used == 0
     scene.back()
@@ -251,7 +255,7 @@ def test_what_was_sent_is_copied_and_let_go(topic: str) -> None:
         assert row[3:] == (b"key", b"value", (("h", b"header"),))
     else:
         assert isinstance(future.exception(0), KafkaTimeoutError)
-    record = cast("EarlyRecord", future._batch)
+    record = cast("RecordWithoutMetadata", future._batch)
     assert record.record == (None, None, (), 0)
 
 
@@ -283,13 +287,13 @@ def test_many_missing_topics_cost_a_step_nothing(monkeypatch: pytest.MonkeyPatch
         scene.writer.send(f"nix-{n}", b"x")
     scene.world.advance(1.0)
     looked: list[object] = []
-    real = EarlyRecords._oldest
+    real = RecordsWithoutMetadata._oldest
 
-    def look(early: EarlyRecords, waiting: Any) -> EarlyRecord | None:
+    def look(early: RecordsWithoutMetadata, waiting: Any) -> RecordWithoutMetadata | None:
         looked.append(waiting)
         return real(early, waiting)
 
-    monkeypatch.setattr(EarlyRecords, "_oldest", look)
+    monkeypatch.setattr(RecordsWithoutMetadata, "_oldest", look)
     for _ in range(50):
         scene.writer.send("t", b"x", partition=0).result(5)
     assert len(looked) < 300

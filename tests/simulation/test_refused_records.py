@@ -105,7 +105,7 @@ def test_each_refused_record_has_its_own_error(scripted: Scripted) -> None:
     answer = PartitionProduceResponse(
         0, 32, -1, record_errors=[Said(1, "too old"), Said(2, None)], error_message="some"
     )
-    sender.settling.settle(batch, answer, None)
+    sender.batch_completion.settle(batch, answer, None)
     first, second = (futures[n].exception(timeout=0) for n in (1, 2))
     assert isinstance(first, InvalidTimestampError)
     assert "too old" in str(first)

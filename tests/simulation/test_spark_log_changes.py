@@ -24,7 +24,7 @@ from odradek.simulation.brokers.broker_faults import (
     unclean_election,
 )
 from odradek.spark.checkpoint_errors import DataLossError, NoProgressError
-from odradek.spark.driver.discovery import Doubt
+from odradek.spark.driver.discovery import UnconfirmedObservation
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan, OffsetTracker
@@ -49,7 +49,7 @@ class Query:
         self.tracker: OffsetTracker = self.driver.tracker(**self.given)
         self.options = self.parsed()
         self.worker = self.new_worker()
-        self.doubt: Doubt | None = None
+        self.doubt: UnconfirmedObservation | None = None
         self.offset: dict[str, Any] = dict(SENTINEL)
         self.rows: list[Row] = []
 

@@ -31,7 +31,7 @@ from odradek.simulation.brokers.broker_faults import (
 from odradek.simulation.logs.partition_log import PartitionLog, StoredBatch
 from odradek.simulation.logs.topics import SimulatedTopic
 from odradek.spark.checkpoint_errors import DataLossError
-from odradek.spark.driver.discovery import Doubt
+from odradek.spark.driver.discovery import UnconfirmedObservation
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.tasks.worker_clients import ClientCache, known_topic_id
 from odradek.testing.simulated import KafkaSimulation
@@ -56,7 +56,7 @@ class Worker:
         self.query = query
         self.clients = ClientCache(self._consumer, clock=query.driver, after=_never)
         self.batch: dict[str, Any] | None = None
-        self.doubt: Doubt | None = None
+        self.doubt: UnconfirmedObservation | None = None
 
     def _consumer(self, config: Any, _: Any) -> Any:
         return self.query.new_worker(**config)
@@ -65,7 +65,7 @@ class Worker:
         """Run one attempt of a task, as `task._read_range` does."""
         query = self.query
         if self.batch is not query.end:
-            self.batch, self.doubt = query.end, Doubt(query.options, query.driver)
+            self.batch, self.doubt = query.end, UnconfirmedObservation(query.options, query.driver)
         config = dict(query.driver.config)
         client = self.clients.connect(config, fresh=attempt > 0)
         known = known_topic_id(client, wanted.tp.topic)

@@ -143,13 +143,13 @@ def test_a_batch_that_a_leader_refuses_is_mended_by_an_abort(
     producer.begin_transaction()
     producer.send("t", b"0", partition=0).result(timeout=5)
     sender = producer._engine.sender
-    settle = sender.settling.settle
+    settle = sender.batch_completion.settle
 
     def refuse(batch: ProducerBatch, _: object, *others: Any, **more: Any) -> None:
         settle(batch, PartitionProduceResponse(index=0, error_code=code), *others, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sender.settling, "settle", refuse)
+        patch.setattr(sender.batch_completion, "settle", refuse)
         future = producer.send("t", b"1", partition=0)
         assert isinstance(future.exception(timeout=5), errors.ERRORS[code])
     with pytest.raises(errors.ERRORS[code]) as caught:

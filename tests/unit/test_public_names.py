@@ -22,7 +22,7 @@ from odradek.common.config import OPTIONS, Config
 from odradek.common.public_names import ALSO, APART, HOMES, MODULES, MOVED, PARTS, REMOVED_IN, TOP
 
 INSIDE = {
-    "AgainError": "a lookup of offsets that is made again",
+    "StaleLookupError": "a lookup of offsets that is made again",
     "LeftOutError": "an attempt that failed; it stands in another error's list of attempts",
     "EmptyAnswerError": "an attempt that failed; it stands in another error's list of attempts",
     "ForeignAnswerError": "an answer that is dropped",

@@ -29,7 +29,7 @@ from odradek.network.sasl.mechanism import (
     Credentials,
     HiddenBytes,
     Mechanism,
-    Outside,
+    WorkerCall,
 )
 from odradek.network.sasl.oauthbearer import Oauthbearer
 from odradek.network.sasl.plain import Plain
@@ -68,7 +68,7 @@ def _talk(conversation: Conversation, answers: list[Answer]) -> None:
     sent: Any = next(conversation)
     while True:
         try:
-            heard: Any = answers.pop(0)(sent) if not isinstance(sent, Outside) else _run(sent)
+            heard: Any = answers.pop(0)(sent) if not isinstance(sent, WorkerCall) else _run(sent)
         except IndexError:
             pytest.fail("the mechanism goes on")
         try:
@@ -80,7 +80,7 @@ def _talk(conversation: Conversation, answers: list[Answer]) -> None:
             return
 
 
-def _run(outside: Outside) -> Any:
+def _run(outside: WorkerCall) -> Any:
     try:
         return outside.function(*outside.arguments)
     except Exception as error:

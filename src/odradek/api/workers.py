@@ -20,7 +20,7 @@ from odradek.clients.workers.work_options import (
     work_function,
     work_options,
 )
-from odradek.clients.workers.work_run import Hands, WorkProgress, WorkRun
+from odradek.clients.workers.work_run import WorkerPool, WorkProgress, WorkRun
 from odradek.runtime.hosts.worker_threads import WorkerThreads, carried_out
 
 K = TypeVar("K")
@@ -31,7 +31,7 @@ class WorkersState:
     """Base class of both kinds of workers: the methods that never block."""
 
     def __init__(
-        self, consumer: Any, producer: Any, options: WorkOptions, hands: Callable[..., Hands]
+        self, consumer: Any, producer: Any, options: WorkOptions, hands: Callable[..., WorkerPool]
     ) -> None:
         """Create the run; `hands` takes the clock, the deserializing function and a callback."""
         self._of = consumer

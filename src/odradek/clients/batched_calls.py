@@ -1,6 +1,6 @@
 """Run a call with many items: which brokers to ask, and the result of each item.
 
-In: an `Inquiry` (one API, how items are put into a request and read from a response) and the items.
+In: an `ApiCall` (one API, how items are put into a request and read from a response) and the items.
 Out: an `Outcome`: each item's result or its error, so that a failed item hides no other (R-RT-4).
 The request is sent to any broker (a KRaft broker forwards requests for the controller), to one
 broker, to each partition's leader, or to a coordinator; if leaders or coordinators move, the new
@@ -38,9 +38,9 @@ M = TypeVar("M", bound=Message)
 V = TypeVar("V")
 T = TypeVar("T")
 
-Said = tuple[K, int, str | None, V]
+ItemResult = tuple[K, int, str | None, V]
 """An item's result: Kafka's error code, the broker's reason, the value (invalid with an error)."""
-FINAL = (
+NOT_CURED_BY_WAITING = (
     errors.UnknownTopicOrPartitionError,
     errors.UnknownTopicIdError,
     errors.InconsistentTopicIdError,
@@ -54,13 +54,13 @@ FINAL = (
 
 A topic must be created, or a disk repaired. The caller decides whether to retry.
 """
-PERHAPS_DONE = (errors.RequestTimedOutError, errors.NetworkExceptionError)
+MAYBE_APPLIED = (errors.RequestTimedOutError, errors.NetworkExceptionError)
 """Errors after which a controller may have carried out a change, or may still do so.
 
 A throttled change (KIP-599) wasn't started, and neither was one that reached another broker than
 the controller.
 """
-MOVED = (
+LEADER_MOVED = (
     errors.NotLeaderOrFollowerError,
     errors.LeaderNotAvailableError,
     errors.FencedLeaderEpochError,
@@ -69,19 +69,19 @@ MOVED = (
     errors.KafkaStorageError,
 )
 """Errors after which a partition's leader is looked up again."""
-LOST = (errors.NotCoordinatorError, errors.CoordinatorNotAvailableError)
+COORDINATOR_MOVED = (errors.NotCoordinatorError, errors.CoordinatorNotAvailableError)
 """Errors after which a coordinator is looked up again."""
-DENYING = (errors.NotLeaderOrFollowerError, errors.NotCoordinatorError)
+NOT_RESPONSIBLE = (errors.NotLeaderOrFollowerError, errors.NotCoordinatorError)
 """Errors of a broker that isn't, or not yet, the leader or coordinator that metadata names."""
-LOOK_FOR_LEADERS = 2.0
+LEADER_CHECK_AFTER_S = 2.0
 """Seconds without a response after which the leaders are looked up again."""
-AT_ONCE = 64
+MAX_CONCURRENT_FLOWS = 64
 """Maximum number of flows that start together."""
-HELD_UP = 1.0
+SLOW_FLOW_S = 1.0
 """Seconds after which a running flow doesn't keep the next one from starting."""
 
 
-class Inquiry(NamedTuple, Generic[K, M, V]):
+class ApiCall(NamedTuple, Generic[K, M, V]):
     """One API, and how a call's items are sent and read."""
 
     what: str
@@ -91,7 +91,7 @@ class Inquiry(NamedTuple, Generic[K, M, V]):
     body: Callable[[list[K], int], AnyRequest]
     """Returns the request for these items, with a timeout in milliseconds."""
     response: type[M]
-    read: Callable[[M], Iterable[Said[K, V]]]
+    read: Callable[[M], Iterable[ItemResult[K, V]]]
     right: str = ""
     """Operation that the caller needs permission for, with Kafka's name."""
     already: tuple[type[KafkaError], ...] = ()
@@ -129,7 +129,7 @@ class Inquiry(NamedTuple, Generic[K, M, V]):
     """
 
 
-class Outcome(Generic[K, V]):
+class ItemResults(Generic[K, V]):
     """Result or error of each item."""
 
     __slots__ = ("errors", "led", "moved", "results", "unsettled")
@@ -163,7 +163,7 @@ class Outcome(Generic[K, V]):
             raise first.beside(self.results, self.errors)
         return self.results
 
-    def add(self, other: Outcome[K, V]) -> None:
+    def add(self, other: ItemResults[K, V]) -> None:
         """Add the results and errors of other items."""
         self.results.update(other.results)
         self.errors.update(other.errors)
@@ -192,14 +192,14 @@ def resource_name(item: object) -> str:
     return "" if item is None else str(item)
 
 
-class _Taken(Generic[K, M, V]):
+class _RemainingItems(Generic[K, M, V]):
     """Results of responses so far, and the remaining items."""
 
-    def __init__(self, brokers: Brokers, question: Inquiry[K, M, V], items: Iterable[K]) -> None:
+    def __init__(self, brokers: Brokers, question: ApiCall[K, M, V], items: Iterable[K]) -> None:
         self.question = question
         self._brokers = brokers
         self.left: dict[K, None] = dict.fromkeys(items)
-        self.outcome: Outcome[K, V] = Outcome()
+        self.outcome: ItemResults[K, V] = ItemResults()
         self._order = list(self.left)
         self._doubtful: set[K] = set()
 
@@ -242,12 +242,12 @@ class _Taken(Generic[K, M, V]):
             if ours and isinstance(error, question.already):
                 self._done(item, value)
             elif isinstance(error, question.moving):
-                if connection is not None and isinstance(error, DENYING):
+                if connection is not None and isinstance(error, NOT_RESPONSIBLE):
                     self._brokers.denied(connection, item, None, 0, 0)
                 self.outcome.moved[item] = error
                 del self.left[item]
             elif not error.retriable or (
-                isinstance(error, (*FINAL, *question.already))
+                isinstance(error, (*NOT_CURED_BY_WAITING, *question.already))
                 and not self._brokers.just_created(resource_name(item))
             ):
                 self.outcome.errors[item] = error
@@ -257,7 +257,7 @@ class _Taken(Generic[K, M, V]):
                 del self.left[item]
             else:
                 again = error
-                if isinstance(error, PERHAPS_DONE):
+                if isinstance(error, MAYBE_APPLIED):
                     self._doubtful.add(item)
         if question.hurried:
             for item in self.left:
@@ -273,10 +273,10 @@ class _Taken(Generic[K, M, V]):
             self.outcome.errors[item] = error
         self.left.clear()
 
-    def ended(self) -> Outcome[K, V]:
+    def ended(self) -> ItemResults[K, V]:
         """Return the outcome, in the order of the items."""
         done = self.outcome
-        return Outcome(
+        return ItemResults(
             {i: done.results[i] for i in self._order if i in done.results},
             {i: done.errors[i] for i in self._order if i in done.errors},
             done.moved,
@@ -305,18 +305,18 @@ class _Taken(Generic[K, M, V]):
 # Calls to the brokers
 
 
-def ask(
+def call_any(
     brokers: Brokers,
-    question: Inquiry[K, M, V],
+    question: ApiCall[K, M, V],
     items: Iterable[K],
     deadline: float,
     *,
     among: Callable[[Cluster], list[Address]] = Cluster.addresses,
     of: str = "",
-) -> Flow[Outcome[K, V]]:
+) -> Flow[ItemResults[K, V]]:
     """Send a request to any broker, or to one of `among`, which `of` describes in texts."""
     yield START
-    taken = _Taken(brokers, question, items)
+    taken = _RemainingItems(brokers, question, items)
     others: set[Address] = set()
     """Brokers that aren't the controller and don't forward requests, as before KRaft."""
 
@@ -351,12 +351,12 @@ def at_broker(broker: int) -> Callable[[Cluster], list[Address]]:
     return lambda cluster: [b.address for b in cluster.brokers.values() if b.id == broker]
 
 
-def ask_brokers(
+def call_brokers(
     brokers: Brokers,
-    question: Callable[[int], Inquiry[K, M, V]],
+    question: Callable[[int], ApiCall[K, M, V]],
     items: Mapping[int, Collection[K]],
     deadline: float,
-) -> Flow[dict[int, Outcome[K, V]]]:
+) -> Flow[dict[int, ItemResults[K, V]]]:
     """Send each of these brokers a request for its own items, all at once.
 
     A broker that doesn't answer delays no other.
@@ -365,7 +365,9 @@ def ask_brokers(
     found = yield from gather(
         brokers.engine,
         [
-            ask(brokers, question(b), those, deadline, among=at_broker(b), of=f" of broker {b}")
+            call_any(
+                brokers, question(b), those, deadline, among=at_broker(b), of=f" of broker {b}"
+            )
             for b, those in items.items()
         ],
     )
@@ -379,16 +381,16 @@ def ask_brokers(
     return dict(zip(items, found, strict=True))
 
 
-def ask_coordinator(
+def call_coordinator(
     brokers: Brokers,
     coordinator: Coordinator,
-    question: Inquiry[K, M, V],
+    question: ApiCall[K, M, V],
     items: Collection[K],
     deadline: float,
-) -> Flow[Outcome[K, V]]:
+) -> Flow[ItemResults[K, V]]:
     """Send items to the coordinator of one group or transactional id."""
     yield START
-    taken = _Taken(brokers, question, items)
+    taken = _RemainingItems(brokers, question, items)
     try:
         yield from coordinator.ask(
             f"{question.what} by the {coordinator.name}",
@@ -403,10 +405,13 @@ def ask_coordinator(
     return taken.ended()
 
 
-def gather(engine: Engine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flow[list[T]]:
+def gather(
+    engine: Engine, flows: Iterable[Flow[T]], most: int = MAX_CONCURRENT_FLOWS
+) -> Flow[list[T]]:
     """Run flows concurrently and wait for all of them; raise a flow's error at the end.
 
-    At most `most` of them are younger than `HELD_UP`. If the caller gives up, all are cancelled.
+    At most `most` of them are younger than `SLOW_FLOW_S`. If the caller gives up, all are
+    cancelled.
     """
     yield START
     waiting = list(flows)
@@ -419,7 +424,7 @@ def gather(engine: Engine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flo
                 now = engine.now
                 young = [(until, one) for until, one in young if not one.done and now < until]
             begun.append(engine.start(flow))
-            young.append((engine.now + HELD_UP, begun[-1]))
+            young.append((engine.now + SLOW_FLOW_S, begun[-1]))
         for one in begun:
             while not one.done:
                 yield Wait((one,))
@@ -436,37 +441,37 @@ def _leave(engine: Engine, begun: Iterable[Completion[Any]]) -> None:
             engine.cancel(one, ClientClosedError("the caller no longer waits"))
 
 
-Leaders = Callable[[Brokers, Collection[K], float], Flow[Outcome[K, int]]]
+Leaders = Callable[[Brokers, Collection[K], float], Flow[ItemResults[K, int]]]
 """Returns leaders by broker id (-1: none now); `moved` has items that aren't known yet."""
-AskedOf = Callable[[int, list[K]], Flow[Outcome[K, V]]]
+AskedOf = Callable[[int, list[K]], Flow[ItemResults[K, V]]]
 """Sends a broker the items that it leads."""
 
 
-def ask_leaders(
+def call_leaders(
     brokers: Brokers,
-    question: Inquiry[TopicPartition, M, V],
+    question: ApiCall[TopicPartition, M, V],
     partitions: Iterable[TopicPartition],
     deadline: float,
     leaders: Leaders[TopicPartition],
-) -> Flow[Outcome[TopicPartition, V]]:
+) -> Flow[ItemResults[TopicPartition, V]]:
     """Send each partition's leader one request; if leaders move, ask the new ones."""
 
-    def asked(leader: int, those: list[TopicPartition]) -> Flow[Outcome[TopicPartition, V]]:
-        return ask_leader(brokers, question, those, deadline, leader)
+    def asked(leader: int, those: list[TopicPartition]) -> Flow[ItemResults[TopicPartition, V]]:
+        return call_leader(brokers, question, those, deadline, leader)
 
     yield START
     return (yield from follow_leaders(brokers, question.what, asked, partitions, deadline, leaders))
 
 
-def ask_leader(
+def call_leader(
     brokers: Brokers,
-    question: Inquiry[K, M, V],
+    question: ApiCall[K, M, V],
     items: Iterable[K],
     deadline: float,
     leader: int,
-) -> Flow[Outcome[K, V]]:
+) -> Flow[ItemResults[K, V]]:
     """Send one broker the items that it leads."""
-    return ask(
+    return call_any(
         brokers, question, items, deadline, among=at_broker(leader), of=f" of broker {leader}"
     )
 
@@ -479,13 +484,13 @@ def follow_leaders(
     deadline: float,
     leaders: Leaders[K],
     doubt: Callable[[K], None] = lambda _: None,
-) -> Flow[Outcome[K, V]]:
+) -> Flow[ItemResults[K, V]]:
     """Send each item to its leader; if leaders move, ask the new ones.
 
     `doubt` is called with items whose known leader is no longer valid.
     """
     order = list(dict.fromkeys(items))
-    asking = _LeadersAsked(brokers, what, asked, order, deadline, leaders, doubt)
+    asking = _LeaderCalls(brokers, what, asked, order, deadline, leaders, doubt)
     try:
         yield from asking.run()
     finally:
@@ -495,14 +500,14 @@ def follow_leaders(
         if isinstance(found.errors.get(item), KafkaTimeoutError):
             found.results[item] = value
             del found.errors[item]
-    return Outcome(
+    return ItemResults(
         {p: found.results[p] for p in order if p in found.results},
         {p: found.errors[p] for p in order if p in found.errors},
         led=found.led,
     )
 
 
-class _LeadersAsked(Generic[K, V]):
+class _LeaderCalls(Generic[K, V]):
     """One call to leaders: remaining items, and requests in flight."""
 
     def __init__(
@@ -515,8 +520,8 @@ class _LeadersAsked(Generic[K, V]):
         leaders: Leaders[K],
         doubt: Callable[[K], None],
     ) -> None:
-        self.outcome: Outcome[K, V] = Outcome()
-        self.running: dict[int, tuple[Completion[Outcome[K, V]], list[K]]] = {}
+        self.outcome: ItemResults[K, V] = ItemResults()
+        self.running: dict[int, tuple[Completion[ItemResults[K, V]], list[K]]] = {}
         """Running requests by leader id."""
         self._brokers = brokers
         self._engine = brokers.engine
@@ -541,7 +546,7 @@ class _LeadersAsked(Generic[K, V]):
                 asked = tuple(asked for asked, _ in self.running.values())
                 if not any(a.done for a in asked):
                     # At the deadline the requests time out by themselves.
-                    look = now + LOOK_FOR_LEADERS
+                    look = now + LEADER_CHECK_AFTER_S
                     now = yield Wait(asked, look if look < self._deadline else None)
                 if any(a.done for a in asked):
                     why = self._collect() or why
@@ -583,7 +588,7 @@ class _LeadersAsked(Generic[K, V]):
                 self.outcome.led.update(dict.fromkeys(answer.results, leader))
                 for item, error in answer.moved.items():
                     self._left[item] = None
-                    if isinstance(error, LOST):
+                    if isinstance(error, COORDINATOR_MOVED):
                         self._doubt(item)
                 why = next(iter(answer.moved.values()), why)
         return why

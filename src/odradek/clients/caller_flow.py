@@ -59,9 +59,7 @@ CallerFlow = Generator[Wait | Do, float, T]
 """A generator that yields what its caller has to do, is sent `now`, and returns a result."""
 
 
-def whatever_happens(
-    first: Generator[Y, S, T], last: Generator[Y, S, object]
-) -> Generator[Y, S, T]:
+def run_always(first: Generator[Y, S, T], last: Generator[Y, S, object]) -> Generator[Y, S, T]:
     """Run a flow, and then another one, even if the first fails; then raise its error.
 
     Nothing is called between the two, so no signal can interrupt there.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from odradek.clients.any_broker import Brokers
 from odradek.clients.bootstrap_timeout import AWAY, FIRST_CONTACT, seconds_to_reach
-from odradek.clients.missing_topics import LIST_TIME, MissingTopics, alike, like_it
+from odradek.clients.missing_topics import LIST_TIME, MissingTopics, did_you_mean, similar_names
 from odradek.common.config import Config
 from odradek.common.errors import (
     Attempt,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from odradek.clients.descriptions import TopicDescription
     from odradek.clients.traces import Traces
-    from odradek.metadata.not_leader_errors import Denials
+    from odradek.metadata.not_leader_errors import NotLeaderErrors
 
 M = TypeVar("M", bound=Message)
 
@@ -119,7 +119,7 @@ class ClientEngine(Engine):
             clock=lambda: self.now,
         )
         self.updater = parts.updater(self, self.network, self.metadata, config, rng)
-        self._denials: Denials | None = None
+        self._denials: NotLeaderErrors | None = None
         self.metadata.on_denied.append(lambda what, at: self._deny(lambda d: d.leading(what, at)))
         servers = self.updater.bootstrap
         self.outages = OutageLog(
@@ -149,11 +149,11 @@ class ClientEngine(Engine):
         )
         if config[AWAY] is not None:
             # Imported here: most clients have no such limit.
-            from odradek.clients.unavailable_timeout import Impatience
+            from odradek.clients.unavailable_timeout import UnavailableTimeout
 
             polls_alone = AWAY not in config.given
             waits = (self.callers, self.unavailable_until, self._give_up)
-            self.components.append(Impatience(*waits, polls_alone=polls_alone))
+            self.components.append(UnavailableTimeout(*waits, polls_alone=polls_alone))
         self.start(self.updater.run())
         self.start(self.missing.run())
 
@@ -168,16 +168,16 @@ class ClientEngine(Engine):
 
         self.post(give_back)
 
-    def _deny(self, tell: Callable[[Denials], None]) -> None:
+    def _deny(self, tell: Callable[[NotLeaderErrors], None]) -> None:
         """Report denied roles to their tracker, which most clients never need."""
         if self._denials is None:
             try:
-                from odradek.metadata.not_leader_errors import Denials
+                from odradek.metadata.not_leader_errors import NotLeaderErrors
             except OSError:  # out of descriptors: the next denial counts
                 return
 
             name, backoff = self.config["client.id"], self.config["retry.backoff.max.ms"]
-            self._denials = Denials(name, self.network, self.metadata, self.rng, backoff)
+            self._denials = NotLeaderErrors(name, self.network, self.metadata, self.rng, backoff)
         tell(self._denials)
 
     def traced_by(self, traces: Traces) -> None:
@@ -445,7 +445,10 @@ class ClientEngine(Engine):
                 there = yield from self._topics_there(min(deadline, self.now + LIST_TIME))
         for name in missing:
             if isinstance(name, str):
-                near, cures = like_it(alike(name, there)), cure(name, self.updater.bootstrap)
+                near, cures = (
+                    did_you_mean(similar_names(name, there)),
+                    cure(name, self.updater.bootstrap),
+                )
                 found.errors[name] = unknown(f"topic {name} doesn't exist{near}. {cures}")
         return {topic.name: topic for topic in found.settled().values()}
 

@@ -50,19 +50,19 @@ M = TypeVar("M", bound=Message)
 
 BY_KEYS = 4
 """First version of FindCoordinator with a list of keys (KIP-699)."""
-LOOK_AGAIN = 5.0
+LOOKUP_INTERVAL_S = 5.0
 """Seconds between checks with another broker whether the coordinator is still the same.
 
 The coordinator may hold a request like JoinGroup for minutes, so its silence doesn't show that it
 stopped.
 """
-LOOK_AT_SILENT = ExponentialBackoff(1.0, 8.0)
+SILENT_LOOKUP_WAITS = ExponentialBackoff(1.0, 8.0)
 """Seconds between these checks while the coordinator is suspect: it may only be slow.
 
 If its broker stopped, the metadata shows that earlier, and then its connection is closed.
 """
 
-LOSING = (
+COORDINATOR_LOST = (
     CoordinatorNotAvailableError,
     NotCoordinatorError,
     DisconnectedError,
@@ -116,7 +116,7 @@ class Coordinator:
         """The latest call, which may still run."""
         self._finding = False
         self._looking: Completion[None] | None = None
-        self._looks = Backoff(LOOK_AT_SILENT, brokers.rng)
+        self._looks = Backoff(SILENT_LOOKUP_WAITS, brokers.rng)
         self._backoff = Backoff(brokers.retry, brokers.rng)
         """Backoff between a loss and the next FindCoordinator.
 
@@ -452,14 +452,14 @@ class _CoordinatorCall(_Call):
                 error, now = failure, self._engine.now
             else:
                 found = check(answer)
-                if not isinstance(found, LOSING):
+                if not isinstance(found, COORDINATOR_LOST):
                     coordinator.answered()
                 if found is None:
                     return answer
                 if isinstance(found, NotCoordinatorError):
                     coordinator.denied(connection, self.asked)
                 error = found
-            if isinstance(error, LOSING):
+            if isinstance(error, COORDINATOR_LOST):
                 self._doubt(error, now)
             elif not error.retriable:
                 # Unless its reader named another permission.
@@ -470,7 +470,7 @@ class _CoordinatorCall(_Call):
                 # A broker that is cut off may wait forever for the end of a transaction.
                 coordinator.look_again()
             if now >= self._refused_until or self._refused_until == math.inf:
-                self._refused_until = now + LOOK_AGAIN
+                self._refused_until = now + LOOKUP_INTERVAL_S
             now = yield from self.retry(self._address, error, now)
 
     def using(self, connection: Connection) -> None:
@@ -515,10 +515,10 @@ class _CoordinatorCall(_Call):
         if connection.suspect:
             until = min(until, coordinator.look_at_silent(now))
         elif self.patience:
-            if now >= self._looked_at + LOOK_AGAIN:
+            if now >= self._looked_at + LOOKUP_INTERVAL_S:
                 coordinator.look_again()
                 self._looked_at = now
-            until = min(until, self._looked_at + LOOK_AGAIN)
+            until = min(until, self._looked_at + LOOKUP_INTERVAL_S)
         on = (self._network.changed, self._metadata.changed, coordinator.changed)
         now = yield Wait(on if reply is None else (reply, *on), until)
         return now

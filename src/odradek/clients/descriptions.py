@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from odradek.clients.any_broker import AnyBrokerCall, Brokers
-from odradek.clients.batched_calls import Inquiry, Outcome, Said, ask, ask_brokers
+from odradek.clients.batched_calls import (
+    ApiCall,
+    ItemResult,
+    ItemResults,
+    call_any,
+    call_brokers,
+)
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError, error_for
 from odradek.common.notebooks.display import Shown
@@ -156,20 +162,20 @@ def describe_each(
     *,
     operations: bool = False,
     hurried: bool = False,
-) -> Flow[Outcome[str | UUID, TopicDescription]]:
+) -> Flow[ItemResults[str | UUID, TopicDescription]]:
     """Describe topics by name or id, each with its own error; retry retriable errors.
 
     A missing topic fails at once, unless this client has just created it. With `hurried`, topics
     that can't be described now aren't waited for: they are in the outcome's `moved`.
     """
     yield START
-    found: Outcome[str | UUID, TopicDescription] = Outcome()
+    found: ItemResults[str | UUID, TopicDescription] = ItemResults()
     wanted = list(dict.fromkeys(topics))
     for kind in (str, UUID):  # a broker that is asked for an id leaves names out
         those = [t for t in wanted if isinstance(t, kind)]
         if those:
             asked = _described(brokers, those, operations=operations, hurried=hurried)
-            found.add((yield from ask(brokers, asked, those, deadline)))
+            found.add((yield from call_any(brokers, asked, those, deadline)))
     return found
 
 
@@ -179,7 +185,7 @@ def _described(
     *,
     operations: bool,
     hurried: bool,
-) -> Inquiry[str | UUID, MetadataResponse, TopicDescription]:
+) -> ApiCall[str | UUID, MetadataResponse, TopicDescription]:
     by_id = isinstance(topics[0], UUID)
 
     def body(left: list[str | UUID], _: int) -> MetadataRequest:
@@ -194,14 +200,14 @@ def _described(
             include_topic_authorized_operations=operations,
         )
 
-    def read(answer: MetadataResponse) -> Iterator[Said[str | UUID, TopicDescription]]:
+    def read(answer: MetadataResponse) -> Iterator[ItemResult[str | UUID, TopicDescription]]:
         note_brokers(brokers, answer)
         for item in answer.topics:
             key = UUID(bytes=bytes(item.topic_id)) if by_id else item.name or ""
             yield key, item.error_code, None, topic_description(item)
 
     names = ", ".join(map(str, topics[:NAMED])) + (" …" if len(topics) > NAMED else "")
-    return Inquiry(
+    return ApiCall(
         f"the description of {names}",
         "topic",
         body,
@@ -237,7 +243,7 @@ def describe_by_each(
     wanted: list[str | UUID] = list(topics)
     asked = {} if snapshot is None else dict.fromkeys(snapshot.brokers, wanted)
     question = _described(brokers, wanted, operations=False, hurried=True)
-    found = yield from ask_brokers(brokers, lambda _: question, asked, deadline)
+    found = yield from call_brokers(brokers, lambda _: question, asked, deadline)
     views: list[dict[str, TopicDescription | None]] = []
     for outcome in found.values():
         errors = outcome.errors.items()
@@ -254,7 +260,7 @@ def leaders(
     brokers: Brokers,
     partitions: Collection[TopicPartition],
     deadline: float,
-) -> Flow[Outcome[TopicPartition, int]]:
+) -> Flow[ItemResults[TopicPartition, int]]:
     """Return the id of each partition's leader, -1 if there is none.
 
     A topic with an unknown state delays no other.
@@ -262,7 +268,7 @@ def leaders(
     yield START
     names = dict.fromkeys(p.topic for p in partitions)
     topics = yield from describe_each(brokers, names, deadline, hurried=True)
-    found: Outcome[TopicPartition, int] = Outcome()
+    found: ItemResults[TopicPartition, int] = ItemResults()
     led = {
         name: {p.partition: p.leader for p in topic.partitions}
         for name, topic in topics.results.items()

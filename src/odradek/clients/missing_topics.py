@@ -1,7 +1,7 @@
 """Warn of missing topics and partitions that a client waits for (R-IN-6).
 
 In: errors of topics in use in metadata responses; partitions that a call needs. Out: a WARNING for
-each, after `TELL_AFTER` seconds, with similar names and the command that creates it; the data for
+each, after `WARN_AFTER_S` seconds, with similar names and the command that creates it; the data for
 `explain()`. Must not: end a wait, or create topics.
 """
 
@@ -21,7 +21,7 @@ from odradek.network.flow import START, Flow, Signal, Wait
 
 logger = logging.getLogger("odradek")
 
-TELL_AFTER = 4.0
+WARN_AFTER_S = 4.0
 """Seconds until the warning; all brokers know a newly created topic long before."""
 WAITS = 2.0
 """Maximum number of seconds between requests of a waiting call (`retry.backoff.max.ms`)."""
@@ -52,7 +52,7 @@ class Missing:
 
     def due(self, now: float) -> bool:
         """Return whether it has been missing for long enough, and a call still waits for it."""
-        return not self.told and now >= self.since + TELL_AFTER and self.asked >= now - WAITS
+        return not self.told and now >= self.since + WARN_AFTER_S and self.asked >= now - WAITS
 
 
 class MissingTopics:
@@ -91,7 +91,7 @@ class MissingTopics:
     def near(self, topic: str) -> str:
         """Return similar names as a text to append to a sentence; empty if there are none."""
         found = self.topics.get(topic)
-        return "" if found is None else like_it(found.near)
+        return "" if found is None else did_you_mean(found.near)
 
     def run(self) -> Flow[None]:
         """Check for missing topics as long as the client lives."""
@@ -105,7 +105,7 @@ class MissingTopics:
                 now = yield from self._tell_topics(due)
                 continue
             everything = (*self.topics.values(), *self.partitions.values())
-            ahead = [m.since + TELL_AFTER for m in everything if m.since + TELL_AFTER > now]
+            ahead = [m.since + WARN_AFTER_S for m in everything if m.since + WARN_AFTER_S > now]
             now = yield Wait(waits, min(ahead, default=None))
 
     def _look(self, now: float) -> None:
@@ -160,7 +160,7 @@ class MissingTopics:
                 missing.since = now
                 continue
             missing.told = True
-            missing.near = alike(name, there)
+            missing.near = similar_names(name, there)
             logger.warning(
                 "[%s] topic %s still doesn't exist after %.0f s%s. %s",
                 *(self._client_id, name, now - missing.since, self.near(name)),
@@ -169,12 +169,12 @@ class MissingTopics:
         return now
 
 
-def like_it(near: Collection[str]) -> str:
+def did_you_mean(near: Collection[str]) -> str:
     """Return a question with similar topic names, to append to a text; empty if there are none."""
     return f" (did you mean {' or '.join(near)}?)" if near else ""
 
 
-def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:
+def similar_names(name: str, there: Iterable[str]) -> tuple[str, ...]:
     """Return existing topics that may be meant, ignoring case.
 
     Of many names only those are compared that begin or end in the same way: one typo changes one

@@ -15,13 +15,13 @@ from typing import Any
 from odradek.common.errors import KafkaError
 from odradek.network.flow import Completion
 
-LEAST = 1.0
+MIN_TRY_S = 1.0
 """Minimum number of seconds for each call before this option ends it."""
-POLL = "records"
+POLL_WAIT = "records"
 """Name of the wait of a consumer's poll()."""
 
 
-class Impatience:
+class UnavailableTimeout:
     """A component of an engine with this option."""
 
     resting = False
@@ -56,10 +56,10 @@ class Impatience:
             return False
         waits = {call: what for call, what in self._callers() if not call.done}
         if self._polls_alone:
-            waits = {call: what for call, what in waits.items() if what == POLL}
+            waits = {call: what for call, what in waits.items() if what == POLL_WAIT}
         self._begun = {call: self._begun.get(call, now) for call in waits}
         for call, begun in list(self._begun.items()):
-            if now >= max(until, begun + LEAST):
+            if now >= max(until, begun + MIN_TRY_S):
                 del self._begun[call]
                 self._give_up(call, waits[call], now)
         return False
@@ -68,7 +68,7 @@ class Impatience:
         """Return when the next call times out."""
         if not self._begun:
             return None
-        return max(self._unavailable_until(), min(self._begun.values()) + LEAST)
+        return max(self._unavailable_until(), min(self._begun.values()) + MIN_TRY_S)
 
     def abort(self, error: KafkaError, now: float) -> None:
         """Note that the client has ended, and every call with it."""

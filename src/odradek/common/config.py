@@ -16,7 +16,13 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
 from odradek.common.options.connection import RECONNECT_BACKOFF
 from odradek.common.options.group import check_group
-from odradek.common.options.option_aliases import ALIASES, SUPERSEDED, dotted, sealed, spelled
+from odradek.common.options.option_aliases import (
+    ALIASES,
+    SUPERSEDED,
+    canonical_option,
+    dotted,
+    sealed,
+)
 from odradek.common.options.security_values import shown_url
 from odradek.common.options.table import OPTIONS
 from odradek.common.options.values import (
@@ -70,7 +76,7 @@ class Config:
         for key, value in pairs:
             if key in ignored or SUPERSEDED.get(key) in names:
                 continue
-            name, meant = spelled(key, value)
+            name, meant = canonical_option(key, value)
             if name in merged and (merged[name] != meant or key == name):
                 also = "" if key == name else f", also as {key}"
                 raise ConfigurationError(f"{name} is set twice{also}")

@@ -7,8 +7,8 @@ logged at DEBUG by `EventLog`.) Must not: decide anything, or grow with an outag
 Terms of a line, as in R-MD-3: an *attempt* is one connection attempt or one metadata request; a
 *round* is one pass over all candidates; a *retry* is a caller's request that is sent again.
 Connection attempts are counted separately for known brokers and bootstrap addresses. A two-minute
-outage takes about ten lines; brokers that fail again and again take no more than `TOLD_IN_FULL`
-outages and the summaries.
+outage takes about ten lines; brokers that fail again and again take no more than
+`FULLY_LOGGED_OUTAGES` outages and the summaries.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek")
 
-QUIET = 5.0
+QUIET_AFTER_S = 5.0
 """Seconds without a failure, but with another response, after which an address isn't needed.
 
 Clients connect to addresses that they need at least every second.
 """
 NO_NAME = f"{DnsError.__name__}: "
 """Beginning of the error of an attempt that ended before it could connect."""
-TOLD_IN_FULL = 3
+FULLY_LOGGED_OUTAGES = 3
 """Number of outages in a row whose beginnings and ends are logged as single lines."""
 
 
@@ -300,7 +300,7 @@ class OutageLog:
         self.in_a_row = self.in_a_row + 1 if again else 1
         if not again:
             self._step = FIRST_SPACING
-        told = self.in_a_row <= TOLD_IN_FULL
+        told = self.in_a_row <= FULLY_LOGGED_OUTAGES
         if told:
             self.counts, self.counts_since, self.out_before = Counts(), now, 0.0
         for address in self._pending.values():  # these began before the outage, and belong to it
@@ -329,7 +329,7 @@ class OutageLog:
             return math.inf
         if any(a in outage.failing for a in (*self._pending.values(), *self._mute)):
             return math.inf
-        return outage.last_failure + QUIET
+        return outage.last_failure + QUIET_AFTER_S
 
     def _over(self, outage: Outage, end: float, why: str) -> None:
         seconds = end - outage.begun

@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 
 from odradek.common.secret import HIDDEN, Secret
 
-LEAST = 6
+MIN_ENCODED_LENGTH = 6
 """Minimum length of a piece of Base64 or hexadecimal to search for.
 
 Shorter ones occur by chance.
@@ -24,7 +24,7 @@ _ENCODED = re.compile(r"([A-Za-z0-9+/_\-]+=*)")
 """Text that may be Base64, and the characters in between."""
 
 
-def without_echo(words: str, secret: Secret) -> str:
+def redact_secret(words: str, secret: Secret) -> str:
     """Return the words without the secret, in all of its encodings."""
     text = secret.reveal()
     if not text:
@@ -32,7 +32,7 @@ def without_echo(words: str, secret: Secret) -> str:
     for form in sorted(plain_forms(text), key=len, reverse=True):
         words = re.sub(re.escape(form), HIDDEN, words, flags=re.IGNORECASE * (form != text))
     for piece in _base64_forms(text.encode("utf-8", "surrogatepass")):
-        if len(piece) >= LEAST and piece in words:
+        if len(piece) >= MIN_ENCODED_LENGTH and piece in words:
             parts = _ENCODED.split(words)
             words = "".join(HIDDEN if piece in part else part for part in parts)
     return words
@@ -43,7 +43,7 @@ def plain_forms(text: str) -> set[str]:
     data = text.encode("utf-8", "surrogatepass")
     found = {text, quote(data, safe=""), quote(data), quote_plus(data)}
     found |= {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
-    if len(data.hex()) >= LEAST:
+    if len(data.hex()) >= MIN_ENCODED_LENGTH:
         found.add(data.hex())
     return found
 

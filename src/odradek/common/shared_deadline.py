@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_held: ContextVar[SharedTime | None] = ContextVar("odradek_patience", default=None)
+_held: ContextVar[SharedDeadline | None] = ContextVar("odradek_patience", default=None)
 
 
-class SharedTime:
+class SharedDeadline:
     """The deadline of the first request, by the clock of the code that sends it."""
 
     __slots__ = ("_until", "over")
@@ -33,13 +33,13 @@ class SharedTime:
 
 
 @contextmanager
-def one_patience() -> Iterator[None]:
+def share_deadline() -> Iterator[None]:
     """Share one time limit between all requests in this context, also in threads that it starts."""
     held = _held.get()
     if held is not None and not held.over:
         yield
         return
-    held = SharedTime()
+    held = SharedDeadline()
     _held.set(held)
     try:
         yield
@@ -48,7 +48,7 @@ def one_patience() -> Iterator[None]:
         _held.set(None)  # no reset: a generator may be closed in another context
 
 
-def shared(deadline: float) -> float:
+def effective_deadline(deadline: float) -> float:
     """Return when a request has to end: its own deadline, or the one that it shares."""
     held = _held.get()
     return deadline if held is None else held.until(deadline)

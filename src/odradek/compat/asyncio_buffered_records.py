@@ -9,18 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.api.asyncio_consumer import AsyncConsumer
-from odradek.compat.buffered_records import AtHand, Made, R, Runs
+from odradek.compat.buffered_records import BufferedRecords, R, RecordFactory, Runs
 
 STRETCH = 128
 """Records after which the consumer yields to the event loop."""
 
 
-class LoopConsumer(AtHand[R], AsyncConsumer):
+class LoopConsumer(BufferedRecords[R], AsyncConsumer):
     """`AsyncConsumer`, record by record; yields to the event loop every `STRETCH` records."""
 
     _stretch = STRETCH
 
-    def __init__(self, settings: dict[str, Any], made: Made[R]) -> None:
+    def __init__(self, settings: dict[str, Any], made: RecordFactory[R]) -> None:
         super().__init__(settings)
         self._made = made
 

@@ -15,20 +15,20 @@ from odradek.record import Notes, Room, build_reports
 
 __all__ = [
     "Batch",
+    "BatchPosition",
+    "BatchPositionProducer",
     "Notes",
-    "Place",
-    "PlacingProducer",
     "Room",
+    "batch_position",
     "build_reports",
     "never",
-    "place",
 ]
 
 Batch = ProducerBatch
-Place = tuple[Batch, int, int]
+BatchPosition = tuple[Batch, int, int]
 
 
-def place(_: object, batch: Batch, index: int, at: int) -> Place:
+def batch_position(_: object, batch: Batch, index: int, at: int) -> BatchPosition:
     """Return the batch of a record, and the index and time in it, instead of a future."""
     return batch, index, at
 
@@ -37,14 +37,14 @@ def never(*_: object) -> None:
     """Do nothing: outcomes are looked up by batch."""
 
 
-class PlacingProducer(Producer):
+class BatchPositionProducer(Producer):
     """`Producer` whose method `put` is `send`, but returns a place in a batch, not a future."""
 
-    put: Callable[..., Place] = Producer.send  # type: ignore[assignment]
+    put: Callable[..., BatchPosition] = Producer.send  # type: ignore[assignment]
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
-        self._set_up_sending(self._calls, place, never)  # type: ignore[arg-type]
+        self._set_up_sending(self._calls, batch_position, never)  # type: ignore[arg-type]
         self.report_at_once = self._report_at_once
         engine = self._calls.engine  # bound to the engine: its batches mustn't refer to `self`
         self.unnoticed, self.report_failures = engine.unnoticed, engine.report_failures

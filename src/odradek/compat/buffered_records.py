@@ -22,14 +22,14 @@ Runs = list[list[ConsumerRecord]]
 """Lists of consecutive records of one partition each; no list is empty."""
 
 
-Made = Callable[[list[ConsumerRecord]], list[R]]
+RecordFactory = Callable[[list[ConsumerRecord]], list[R]]
 """Function that converts a list of Odradek's records to the library's records."""
 
 
-class AtHand(ConsumerState, Generic[R]):
+class BufferedRecords(ConsumerState, Generic[R]):
     """Base of the consumers for threads and for event loops."""
 
-    _made: Made[R]
+    _made: RecordFactory[R]
     _found: Iterator[R] | None = None
     """Fetched records that weren't returned yet."""
     _group: ConsumerGroup | None = None
@@ -103,10 +103,10 @@ class AtHand(ConsumerState, Generic[R]):
         return found is not None
 
 
-class ThreadConsumer(AtHand[R], Consumer):
+class ThreadConsumer(BufferedRecords[R], Consumer):
     """`Consumer`, record by record."""
 
-    def __init__(self, settings: dict[str, Any], made: Made[R]) -> None:
+    def __init__(self, settings: dict[str, Any], made: RecordFactory[R]) -> None:
         super().__init__(settings)
         self._made = made
 

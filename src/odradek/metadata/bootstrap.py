@@ -39,7 +39,7 @@ class Rebootstrap:
         self.ended = None
 
 
-class Silence:
+class SilentConnections:
     """Known brokers whose connections fell silent since the last good response (R-RB-2)."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ def shuffled(
     return order
 
 
-class Misled:
+class UnexpectedBrokers:
     """Reports of unexpected brokers (error 129, KIP-1242) to one client.
 
     The first report of an address starts a rebootstrap at once (R-RB-3). If the address repeats it,

@@ -16,23 +16,23 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from odradek.common.types import Address
-from odradek.metadata.bootstrap import Silence, reason
+from odradek.metadata.bootstrap import SilentConnections, reason
 from odradek.metadata.cluster import Cluster
 from odradek.metadata.least_loaded_node import Candidate
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import PendingRequest, Round
 from odradek.network.connection import DATA, METADATA, PROBE, Connection
-from odradek.network.connection_policy import YOUNG
+from odradek.network.connection_policy import PENDING_ATTEMPT_WAIT_S
 from odradek.network.connection_state import ConnectionState
-from odradek.network.network_client import SUSPICION, NetworkClient
+from odradek.network.network_client import SUSPECT_AFTER_S, NetworkClient
 from odradek.protocol.messages.metadata import MetadataRequest
 
-LIFE = 5.0
+RECENT_RESPONSE_S = 5.0
 """Seconds for which a response on another connection proves that a silent one is only slow."""
 HANDSHAKES = frozenset((ConnectionState.CHECKING_API_VERSIONS, ConnectionState.AUTHENTICATING))
 
 
-class OfRound(NamedTuple):
+class RoundCandidates(NamedTuple):
     """Candidates that haven't failed in a round: the connected ones, and those to connect to."""
 
     connected: list[Candidate]
@@ -58,7 +58,7 @@ class Candidates:
         self._network = network
         self._metadata = metadata
         self._bootstrap = bootstrap
-        self.silence = Silence()
+        self.silence = SilentConnections()
         self.quick = True
         """Whether the last good response arrived before its broker could count as silent."""
 
@@ -75,10 +75,13 @@ class Candidates:
         *,
         rebootstrapping: bool,
         but: Collection[Address] = (),
-    ) -> OfRound:
+    ) -> RoundCandidates:
         """Return the addresses that a round may still ask, except those in `but`."""
         starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
-        failed, found = {*round_.failed, *but} if but else round_.failed, OfRound([], [], [])
+        failed, found = (
+            {*round_.failed, *but} if but else round_.failed,
+            RoundCandidates([], [], []),
+        )
         if not self._network.connections:  # the case of most steps in an outage
             found.starts.extend([a for a in starts if a not in failed])
             found.known.extend([a for a in known if a not in failed])
@@ -91,7 +94,9 @@ class Candidates:
             if connection is None or (bootstrap and self._leads_nowhere(connection)):
                 (found.starts if bootstrap else found.known).append(address)
                 continue
-            young = -math.inf if connection.ready else connection.dialled_at + YOUNG
+            young = (
+                -math.inf if connection.ready else connection.dialled_at + PENDING_ATTEMPT_WAIT_S
+            )
             suspect = not self.answering(connection)
             older = address in self._metadata.heard.older
             found.connected.append(Candidate(address, connection, suspect, young, bootstrap, older))
@@ -227,7 +232,7 @@ class Candidates:
         """Return whether a silent connection's broker answered on another one: slow, not dead."""
         if not (connection.ready and connection.suspect):
             return False
-        return connection.record.heard_at > max(connection.suspected_at, now - LIFE)
+        return connection.record.heard_at > max(connection.suspected_at, now - RECENT_RESPONSE_S)
 
     def unneeded(self, snapshot: Cluster, used: Connection) -> list[tuple[Connection, str]]:
         """Return the connections that a new snapshot makes superfluous, and the reasons.
@@ -288,7 +293,7 @@ class Candidates:
         """
         if connection.secondary or connection.purpose in (DATA, METADATA):
             return False
-        if now - connection.heard_at >= SUSPICION:
+        if now - connection.heard_at >= SUSPECT_AFTER_S:
             return False
         return connection.ready and self.answering(connection)
 

@@ -17,7 +17,7 @@ from odradek.metadata.partitions import (
     SeenEpochs,
     brings_news,
     made_of,
-    none_lower,
+    no_epoch_is_lower,
 )
 from odradek.metadata.topic_map import TopicMap
 from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -288,7 +288,7 @@ def topic_of(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
         return _checked(item, before, epochs)
     packed = cast("PackedPartitions", given)
     seen = epochs.get(name)
-    if seen and not none_lower(seen, item.topic_id, packed):
+    if seen and not no_epoch_is_lower(seen, item.topic_id, packed):
         return _checked(item, before, epochs)
     there = None if before is None else before.partitions
     if (

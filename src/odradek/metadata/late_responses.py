@@ -17,21 +17,21 @@ from __future__ import annotations
 import math
 
 from odradek.common.types import Address
-from odradek.metadata.candidates import LIFE, Candidates
+from odradek.metadata.candidates import RECENT_RESPONSE_S, Candidates
 from odradek.metadata.round import PendingRequest
 from odradek.network.connection import PROBE
 from odradek.network.network_client import NetworkClient
 
 ENOUGH = 2
 """Maximum number of brokers to ask: one, and another while the first is silent."""
-AGAIN = 3.0
+ADDRESS_CHECK_S = 3.0
 """Seconds after which the client checks again whether the address of a slow broker is alive.
 
 The next proof must arrive before the last one is too old.
 """
 
 
-class LateAnswers:
+class LateResponses:
     """Metadata requests in flight after which another broker was asked."""
 
     def __init__(self, network: NetworkClient, candidates: Candidates) -> None:
@@ -94,9 +94,9 @@ class LateAnswers:
                 self._network.close(probe, now, "it only tested whether the address answers")
             heard = connection.record.heard_at
             if heard > connection.suspected_at:
-                due = heard + AGAIN
-                if heard + LIFE > now:
-                    look_at = min(look_at, heard + LIFE)
+                due = heard + ADDRESS_CHECK_S
+                if heard + RECENT_RESPONSE_S > now:
+                    look_at = min(look_at, heard + RECENT_RESPONSE_S)
             else:
                 due = now
             if connection.record.dialling:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from odradek.common.types import Address
 from odradek.network.connection import Connection
-from odradek.network.connection_policy import Whom
+from odradek.network.connection_policy import NextAttempt
 
 
 class Action(Enum):
@@ -55,7 +55,9 @@ class Choice(NamedTuple):
     until: float = math.inf
 
 
-def choose(candidates: Sequence[Candidate], now: float, whom: Callable[[], Whom | None]) -> Choice:
+def choose(
+    candidates: Sequence[Candidate], now: float, whom: Callable[[], NextAttempt | None]
+) -> Choice:
     """Choose among candidates that haven't failed in this round.
 
     Connected and idle ones come first, least recently used first; then the connected one with the

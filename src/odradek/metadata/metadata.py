@@ -31,9 +31,9 @@ from odradek.metadata.cluster import (
     with_leader,
 )
 from odradek.metadata.lower_epochs import LowerEpochs
-from odradek.metadata.partitions import none_lower
-from odradek.metadata.reported_epochs import HeardEpochs
-from odradek.metadata.response_comparison import LookedOver
+from odradek.metadata.partitions import no_epoch_is_lower
+from odradek.metadata.reported_epochs import ReportedEpochs
+from odradek.metadata.response_comparison import ResponseComparison
 from odradek.network.flow import Signal
 from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from odradek.protocol.packed_metadata import PackedPartitions
@@ -81,7 +81,7 @@ class Metadata:
         self._rng = rng
         self._epochs: Epochs = {}
         self._lower = LowerEpochs()
-        self.heard = HeardEpochs()
+        self.heard = ReportedEpochs()
         """Epochs above those that metadata has shown."""
         self._answered_by: Address | None = None
         self._asked = 0
@@ -90,7 +90,7 @@ class Metadata:
         self._equivalent = 0
         self._new_topics: dict[str, None] = {}
         self._crowd = False
-        self._looked: LookedOver | None = None
+        self._looked: ResponseComparison | None = None
         """Comparison of a large response, valid while snapshot and epochs don't change."""
 
     # Requests of the clients
@@ -274,7 +274,7 @@ class Metadata:
     def look_over(self, answer: MetadataResponse) -> None:
         """Compare the parts of a response that have been read, so that `apply` takes less time."""
         if self._looked is None or self._looked.answer is not answer:
-            self._looked = LookedOver(answer)
+            self._looked = ResponseComparison(answer)
         self._looked.go_on(self.snapshot, self._epochs)
 
     def apply(
@@ -298,7 +298,7 @@ class Metadata:
         keep = None if partial else self.topics
         looked, self._looked = self._looked, None
         if looked is None or not looked.is_all_of(response, dict.fromkeys(names)):
-            looked = LookedOver.at_nothing(response)
+            looked = ResponseComparison.at_nothing(response)
         left, ready = looked.left, looked.ready
         anew = self._let_go(response, left, now)
         self._lower.forget_those(name for name in ready.topics if self._epochs.get(name))
@@ -358,7 +358,9 @@ class Metadata:
             if not seen or item.error_code:
                 continue
             packed = item.partitions
-            if isinstance(packed, PackedPartitions) and none_lower(seen, item.topic_id, packed):
+            if isinstance(packed, PackedPartitions) and no_epoch_is_lower(
+                seen, item.topic_id, packed
+            ):
                 self._lower.forget(name)
                 continue
             epochs = seen_epochs(self._epochs, name)

@@ -25,20 +25,20 @@ from odradek.common.errors import (
 from odradek.common.errors.kafka import RebootstrapRequiredError, error_for
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
-from odradek.metadata.bootstrap import Misled, Rebootstrap, check_cluster_id, shuffled
+from odradek.metadata.bootstrap import Rebootstrap, UnexpectedBrokers, check_cluster_id, shuffled
 from odradek.metadata.candidates import Candidates
 from odradek.metadata.cluster import Cluster, is_possible
-from odradek.metadata.late_responses import LateAnswers
+from odradek.metadata.late_responses import LateResponses
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.refusals import Refusal, Refusals
 from odradek.metadata.round import PendingRequest, Round
 from odradek.network.connection import COORDINATOR, Connection
-from odradek.network.connection_policy import YOUNG
+from odradek.network.connection_policy import PENDING_ATTEMPT_WAIT_S
 from odradek.network.engine import Engine
 from odradek.network.failures import in_words
 from odradek.network.flow import START, Flow, Wait
-from odradek.network.network_client import SUSPICION, NetworkClient
+from odradek.network.network_client import SUSPECT_AFTER_S, NetworkClient
 from odradek.protocol.messages.metadata import MetadataRequestTopic, MetadataResponse
 from odradek.protocol.packed_metadata import PackedMetadataRequest
 
@@ -86,8 +86,8 @@ class MetadataUpdater:
         """Time from which on all known brokers have been unavailable (R-RB-6)."""
         self.next_attempt_at: float | None = None
         self._failed_in_a_row: dict[Address, None] = {}
-        self._late = LateAnswers(network, self._candidates)
-        self._misled = Misled(config["retry.backoff.max.ms"])
+        self._late = LateResponses(network, self._candidates)
+        self._misled = UnexpectedBrokers(config["retry.backoff.max.ms"])
         self._forced: str | None = None
         self._warned_of: set[tuple[int, str, int]] = set()
         if self._rebootstraps and config["metadata.cluster.check.enable"]:
@@ -169,7 +169,7 @@ class MetadataUpdater:
             asked = round_.asked
             if asked is not None:
                 wait_until = min(wait_until, asked.connection.held_at or math.inf)
-                if now < (late_at := asked.sent_at + SUSPICION):
+                if now < (late_at := asked.sent_at + SUSPECT_AFTER_S):
                     wait_until = min(wait_until, late_at)
             else:
                 choice = self._choose(round_, now)
@@ -181,7 +181,7 @@ class MetadataUpdater:
                 if choice.action is Action.DIAL and choice.address is not None:
                     made = self._network.dial_for_metadata(choice.address, now)
                     round_.dialled.append(made)
-                    wait_until = min(wait_until, now + YOUNG)
+                    wait_until = min(wait_until, now + PENDING_ATTEMPT_WAIT_S)
                 else:
                     wait_until = min(wait_until, choice.until)
             wait_until = min(wait_until, self._late.prove(now))
@@ -287,7 +287,7 @@ class MetadataUpdater:
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
-                error = KafkaError(f"no response for {SUSPICION:.0f} s")
+                error = KafkaError(f"no response for {SUSPECT_AFTER_S:.0f} s")
                 proves = self._candidates.proves(asked, rebootstrapping=self.current is not None)
                 if proves:
                     self._candidates.silence.asked()
@@ -300,7 +300,7 @@ class MetadataUpdater:
 
     def _takes_long(self, round_: Round, asked: PendingRequest, now: float) -> bool:
         """Return whether to ask another broker although a response is on its way."""
-        if now < asked.sent_at + SUSPICION or asked.connection.suspect:
+        if now < asked.sent_at + SUSPECT_AFTER_S or asked.connection.suspect:
             return False
         if self._late.arriving(now):
             return False  # two responses are on their way
@@ -393,7 +393,7 @@ class MetadataUpdater:
         )
         self.due_since = self.unavailable_since = None
         self._failed_in_a_row.clear()
-        self._candidates.answered(quick=now - asked.sent_at < SUSPICION)
+        self._candidates.answered(quick=now - asked.sent_at < SUSPECT_AFTER_S)
         self._late.clear()
         self.attempts.clear()
         self.refusals.forget()
@@ -517,7 +517,7 @@ class MetadataUpdater:
     def _suspected(self, connection: Connection, now: float) -> None:
         # A reason to ask another broker, but no proof of a failure: it may only be slow.
         if connection.ready:
-            self._candidates.silence.fell(connection.address, now - SUSPICION)
+            self._candidates.silence.fell(connection.address, now - SUSPECT_AFTER_S)
         else:
             self._failed_in_a_row[connection.address] = None
         if self._candidates.unsettling(connection):

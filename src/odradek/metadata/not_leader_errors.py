@@ -45,17 +45,17 @@ AFTER = 3.0
 
 Elections take a while in a busy cluster, and many clients would reconnect at the same moment.
 """
-IN_A_ROW = 5.0
+MAX_GAP_S = 5.0
 """Maximum number of seconds between two errors in a row.
 
 `BACKOFFS` of the longest backoffs, if those are longer.
 """
 BACKOFFS = 3.0
-AGAIN = ExponentialBackoff(1.0, 10.0)
+RECONNECT_WAITS = ExponentialBackoff(1.0, 10.0)
 """Seconds between two reconnects of an address, by the number of earlier ones."""
 FORGOTTEN = 60.0
 """Seconds without an error after which earlier reconnects don't count any more."""
-RUNS_DRY = 0.5
+DRAIN_TIMEOUT_S = 0.5
 """Seconds without new requests on a connection that waits for responses before it is closed."""
 KEPT = frozenset((ProduceRequest.API_KEY, MetadataRequest.API_KEY))
 """Requests that must be answered before the connection is closed."""
@@ -75,7 +75,7 @@ class Denied(NamedTuple):
     at: float
 
 
-class Denials:
+class NotLeaderErrors:
     """Roles that brokers deny to one client."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Denials:
         """`client`: the client's name; `backoff`: maximum number of seconds between its retries."""
         self._client = client
         self._network, self._metadata, self._rng = network, metadata, rng
-        self._in_a_row = max(IN_A_ROW, BACKOFFS * backoff)
+        self._in_a_row = max(MAX_GAP_S, BACKOFFS * backoff)
         self._denied: dict[int, Denied] = {}
         self._ends: dict[tuple[Address, str], tuple[int, float]] = {}
         """Number of closed connections by address and purpose, and when to close another one."""
@@ -132,12 +132,12 @@ class Denials:
         if now < not_before:  # a later denial checks again
             return
         if any(r.body.API_KEY in KEPT for r in connection.in_flight):
-            connection.rest(now + RUNS_DRY)  # a busy producer would never stop sending
+            connection.rest(now + DRAIN_TIMEOUT_S)  # a busy producer would never stop sending
             return
         if now > not_before + FORGOTTEN:
             ends = 0
         self._ends = {p: end for p, end in self._ends.items() if now <= end[1] + FORGOTTEN}
-        self._ends[place] = ends + 1, now + AGAIN.delay(ends, self._rng)
+        self._ends[place] = ends + 1, now + RECONNECT_WAITS.delay(ends, self._rng)
         why = f"the broker there keeps answering that it isn't responsible for {denied.thing}"
         logger.log(
             logging.WARNING if ends else logging.INFO,

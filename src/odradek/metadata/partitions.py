@@ -103,7 +103,7 @@ class SeenEpochs:
         return {n: (self.topic_id, epoch) for n, epoch in enumerate(self.packed.epochs())}
 
 
-def none_lower(
+def no_epoch_is_lower(
     seen: SeenEpochs | dict[int, tuple[bytes, int]], topic_id: bytes, new: PackedPartitions
 ) -> bool:
     """Return whether a response has all seen partitions, none with a lower epoch.

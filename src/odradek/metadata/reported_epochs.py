@@ -27,11 +27,11 @@ from odradek.metadata.lower_epochs import ANSWERS, SECONDS
 
 logger = logging.getLogger("odradek.metadata")
 
-TELL_AFTER = 5.0
+WARN_AFTER_S = 5.0
 """Seconds after which a WARNING reports a partition that waits for newer metadata."""
 
 
-class HeardEpoch:
+class ReportedEpoch:
     """The newest epoch of one partition that doesn't come from metadata."""
 
     __slots__ = ("answers", "believed", "epoch", "said", "since", "told", "topic_id")
@@ -58,11 +58,11 @@ class HeardEpoch:
         return f"{older} than the position (epoch {self.epoch}); the client asks other brokers"
 
 
-class HeardEpochs:
+class ReportedEpochs:
     """The epochs of one client's partitions that metadata hasn't shown yet."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, dict[int, HeardEpoch]] = {}
+        self._topics: dict[str, dict[int, ReportedEpoch]] = {}
         self.older: dict[Address, None] = {}
         """Brokers whose last metadata was older than a known epoch of some partition."""
 
@@ -75,14 +75,14 @@ class HeardEpochs:
         before = heard.get(partition.partition)
         if before is not None and before.epoch >= epoch:
             return not before.believed
-        heard[partition.partition] = HeardEpoch(epoch, topic_id, now)
+        heard[partition.partition] = ReportedEpoch(epoch, topic_id, now)
         return True
 
     def accept(self, topic: str, epochs: Mapping[int, tuple[bytes, int]]) -> None:
         """Accept lower epochs, because the topic of the known ones is gone."""
         heard = self._topics.setdefault(topic, {})
         for number, (topic_id, epoch) in epochs.items():
-            heard[number] = HeardEpoch(epoch, topic_id, 0.0, believed=True)
+            heard[number] = ReportedEpoch(epoch, topic_id, 0.0, believed=True)
 
     def allows(self, partition: TopicPartition, epoch: int) -> bool:
         """Return whether a leader's epoch isn't older than the known one (KIP-951)."""
@@ -136,13 +136,13 @@ class HeardEpochs:
         self._look_who()
         return without_leaders(snapshot, stale) if stale else snapshot
 
-    def _is_believed(self, heard: HeardEpoch, snapshot: Cluster, now: float) -> bool:
+    def _is_believed(self, heard: ReportedEpoch, snapshot: Cluster, now: float) -> bool:
         if heard.answers < ANSWERS or now < heard.since + SECONDS:
             return False
         here = [address for address in heard.said if snapshot.knows(address)]
         return len(here) >= min(ANSWERS, len(snapshot.brokers) // 2 + 1)
 
-    def _believe(self, partition: TopicPartition, heard: HeardEpoch) -> None:
+    def _believe(self, partition: TopicPartition, heard: ReportedEpoch) -> None:
         heard.believed = True
         logger.warning(
             "%s: after %.0f s brokers still report leader epoch %d, below epoch %d of the "
@@ -150,12 +150,12 @@ class HeardEpochs:
             *(partition, SECONDS, max(heard.said.values(), default=-1), heard.epoch),
         )
 
-    def _tell(self, partition: TopicPartition, heard: HeardEpoch, now: float) -> None:
-        if not heard.told and now >= heard.since + TELL_AFTER:
+    def _tell(self, partition: TopicPartition, heard: ReportedEpoch, now: float) -> None:
+        if not heard.told and now >= heard.since + WARN_AFTER_S:
             heard.told = True
             logger.warning("not reading %s: %s", partition, heard.why())
 
-    def _all(self) -> Iterator[tuple[str, int, HeardEpoch]]:
+    def _all(self) -> Iterator[tuple[str, int, ReportedEpoch]]:
         for name, heard in self._topics.items():
             for number, found in heard.items():
                 yield name, number, found

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Container
 
 from odradek.metadata.cluster import Cluster, Epochs, Ready, topic_of
-from odradek.metadata.partitions import SeenEpochs, brings_news, none_lower
+from odradek.metadata.partitions import SeenEpochs, brings_news, no_epoch_is_lower
 from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from odradek.protocol.packed_metadata import PackedPartitions
 
 
-class LookedOver:
+class ResponseComparison:
     """A response and the result of the comparison so far."""
 
     def __init__(self, answer: MetadataResponse) -> None:
@@ -30,7 +30,7 @@ class LookedOver:
         self._names: set[str | None] = set()
 
     @classmethod
-    def at_nothing(cls, answer: MetadataResponse) -> LookedOver:
+    def at_nothing(cls, answer: MetadataResponse) -> ResponseComparison:
         """Return a comparison that has not begun: all of the response is left."""
         looked = cls(answer)
         looked.left = answer.topics
@@ -49,7 +49,7 @@ class LookedOver:
                 and not item.error_code
                 and isinstance(packed, PackedPartitions)
                 and packed.numbered
-                and (not seen or none_lower(seen, item.topic_id, packed))
+                and (not seen or no_epoch_is_lower(seen, item.topic_id, packed))
             ):
                 self._make(item, snapshot, seen)
                 packed.forget_compared()

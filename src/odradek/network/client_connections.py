@@ -24,8 +24,8 @@ from odradek.common.proxy import Proxy
 from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import DATA, Connection
-from odradek.network.connection_limiter import DialGovernor
-from odradek.network.connection_policy import DialPolicy
+from odradek.network.connection_limiter import ConnectionLimiter
+from odradek.network.connection_policy import ConnectionPolicy
 from odradek.network.connection_state import ConnectionState
 from odradek.network.effects import AnyRequest, Close, OutgoingRequest, Send
 from odradek.network.engine import Engine
@@ -34,7 +34,7 @@ from odradek.network.flow import Completion, Signal
 from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import judged
-from odradek.network.secondary_connections import Asides
+from odradek.network.secondary_connections import SecondaryConnections
 from odradek.protocol.message import Message
 from odradek.protocol.versioned_values import FEATURES, NEEDED
 
@@ -74,11 +74,11 @@ class ClientConnections:
         )
         own = config["reconnect.backoff.ms"] != RECONNECT_BACKOFF
         most: int = config["reconnect.attempts.per.second"]
-        governor = DialGovernor(rng, self.states.base if own else math.inf, most)
+        governor = ConnectionLimiter(rng, self.states.base if own else math.inf, most)
         jitter = config["reconnect.first.jitter.ms"]
         first_wait = jitter * rng.random() if jitter else 0.0
-        self.dials = DialPolicy(self.states, governor, first_wait)
-        self.asides = Asides(rng)
+        self.dials = ConnectionPolicy(self.states, governor, first_wait)
+        self.asides = SecondaryConnections(rng)
         self.states.on_forgotten.append(self.asides.forget)
         self.changed = Signal()
         """Notified when a connection became ready, ended, or a reply came."""

@@ -35,7 +35,7 @@ purpose.
 """
 SECONDARY = frozenset((ASIDE, PUSH))
 """Purposes of connections from which nothing is concluded (see `secondary_connections`)."""
-ASIDE_IDLE = 10.0
+SECONDARY_IDLE_S = 10.0
 """Seconds for which an unused secondary connection is kept."""
 CONNECT_SUSPICION = 1.5
 """Seconds after which an attempt without a TCP connection is suspect.
@@ -372,7 +372,7 @@ class Connection:
     def idle_at(self, idle: float) -> float:
         """Return when the idle connection ends; never while requests wait in its session."""
         if self.secondary:  # it occupies a connection that others may need more
-            idle = min(idle, ASIDE_IDLE)
+            idle = min(idle, SECONDARY_IDLE_S)
         waited_for = self.session is not None and self.session.held
         return math.inf if waited_for else self.last_used + idle
 

@@ -15,7 +15,7 @@ from collections import deque
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import Rng
 
-SPACING = ExponentialBackoff(0.1, 1.2)
+RETRY_SPACING = ExponentialBackoff(0.1, 1.2)
 """Wait before another attempt to a failed address: four in the first second, as in KIP-580.
 
 It grows to 1 s ± 20 %, so that a total outage of five minutes costs 300 attempts.
@@ -37,7 +37,7 @@ followed by a failure.
 """
 
 
-class DialGovernor:
+class ConnectionLimiter:
     """One client's limit on its connection attempts."""
 
     def __init__(self, rng: Rng, longest: float = math.inf, most: int = MAX_PER_SECOND) -> None:
@@ -95,7 +95,7 @@ class DialGovernor:
         self._recent.append(now)
         if self.engaged or for_metadata or failed:
             fresh = self._fresh < FRESH
-            self.again_at = self.next_dial_at = now + self._spacing(SPACING, self._dials)
+            self.again_at = self.next_dial_at = now + self._spacing(RETRY_SPACING, self._dials)
             if fresh:
                 self.next_dial_at = now + self._spacing(FRESH_SPACING)
             if fresh and not again:
@@ -128,7 +128,7 @@ class DialGovernor:
         if not self.engaged:
             self.engaged = True
             self.next_dial_at = max(self.next_dial_at, now + self._spacing(FRESH_SPACING))
-            self.again_at = max(self.again_at, now + self._spacing(SPACING))
+            self.again_at = max(self.again_at, now + self._spacing(RETRY_SPACING))
             self._dials = max(self._dials, 1)
 
     def proved(self) -> None:

@@ -3,7 +3,7 @@
 In: questions about addresses; starts, ends and proofs of attempts. Out: `when` an attempt to one
 address is allowed, and why not yet (explain() prints it); `whom` to connect to among several
 addresses. It combines the states of the addresses (KIP-144) with the limit of the whole client
-(`DialGovernor`, R-CS-8): both must allow each attempt, whatever its purpose. Must not: open
+(`ConnectionLimiter`, R-CS-8): both must allow each attempt, whatever its purpose. Must not: open
 connections, know which broker leads a partition, or create a state for an address that wasn't
 tried.
 
@@ -21,13 +21,13 @@ from typing import NamedTuple
 
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState, ClusterConnectionStates
-from odradek.network.connection_limiter import FRESH_SPACING, MAX_PENDING, DialGovernor
+from odradek.network.connection_limiter import FRESH_SPACING, MAX_PENDING, ConnectionLimiter
 
-YOUNG = FRESH_SPACING.base
+PENDING_ATTEMPT_WAIT_S = FRESH_SPACING.base
 """Seconds for which a pending attempt is waited for before another address (R-MD-2)."""
 
 
-class Why(StrEnum):
+class AttemptDelay(StrEnum):
     """Reasons why an attempt waits."""
 
     NOTHING = ""
@@ -38,11 +38,11 @@ class Why(StrEnum):
     FIRST = "the random delay of the first connection (reconnect.first.jitter.ms)"
 
 
-class When(NamedTuple):
+class AllowedTime(NamedTuple):
     """When an attempt is allowed; infinite if only an event can allow it."""
 
     at: float
-    why: Why
+    why: AttemptDelay
 
 
 def next_dial(seconds: float | None, why: str) -> str:
@@ -51,18 +51,18 @@ def next_dial(seconds: float | None, why: str) -> str:
     return f"next connection attempt {soon}after {why}"
 
 
-class Whom(NamedTuple):
+class NextAttempt(NamedTuple):
     """The address to connect to now; if None, `at` is when an attempt is allowed."""
 
     address: Address | None
     at: float
 
 
-class DialPolicy:
+class ConnectionPolicy:
     """One client's policy for connection attempts."""
 
     def __init__(
-        self, states: ClusterConnectionStates, governor: DialGovernor, first_wait: float = 0.0
+        self, states: ClusterConnectionStates, governor: ConnectionLimiter, first_wait: float = 0.0
     ) -> None:
         """Set `first_wait`, the seconds from the client's start to its first attempt (R-CS-9)."""
         self._states = states
@@ -72,20 +72,20 @@ class DialPolicy:
 
     # Questions about the next attempt
 
-    def when(self, address: Address, now: float, *, for_metadata: bool = False) -> When:
+    def when(self, address: Address, now: float, *, for_metadata: bool = False) -> AllowedTime:
         """Return when an attempt to an address is allowed, and why not before."""
         if now < self._opens_at:
-            return When(self._opens_at, Why.FIRST)
+            return AllowedTime(self._opens_at, AttemptDelay.FIRST)
         failed, again = self._states.standing(address)
         governor = self._governor
         wait = governor.wait(now, for_metadata=for_metadata, failed=failed, again=again)
         left = self._states.backoff_left(address, now)
         if left > wait:
-            return When(now + left, Why.BACKOFF)
+            return AllowedTime(now + left, AttemptDelay.BACKOFF)
         if wait == math.inf:
             held = self.leaders_wait and not for_metadata
-            return When(wait, Why.METADATA if held else Why.PENDING)
-        return When(now + wait, Why.SPACING if wait else Why.NOTHING)
+            return AllowedTime(wait, AttemptDelay.METADATA if held else AttemptDelay.PENDING)
+        return AllowedTime(now + wait, AttemptDelay.SPACING if wait else AttemptDelay.NOTHING)
 
     def limited(self, address: Address) -> bool:
         """Return whether the governor spaces connection attempts to an address (R-CS-8).
@@ -101,7 +101,7 @@ class DialPolicy:
         now: float,
         *,
         by: float | None = None,
-    ) -> Whom | None:
+    ) -> NextAttempt | None:
         """Return the address to connect to for metadata (R-MD-2); None if there is none.
 
         Bootstrap addresses (`starts`) go first; among equals the least recently tried one. `by` is
@@ -129,8 +129,8 @@ class DialPolicy:
                 elif at < earliest:
                     earliest = at
             if best is not None:
-                return Whom(best, by)
-        return Whom(None, earliest) if left else None
+                return NextAttempt(best, by)
+        return NextAttempt(None, earliest) if left else None
 
     @property
     def leaders_wait(self) -> bool:

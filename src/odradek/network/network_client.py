@@ -41,14 +41,14 @@ from odradek.network.flow import START, Flow
 from odradek.network.handshake import Handshake, silent_refusal
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import in_plaintext, suspect
-from odradek.network.secondary_connections import PATIENCE, AsideState
+from odradek.network.secondary_connections import MIN_WAIT_S, SecondaryState
 from odradek.protocol.headers import decode_answer, peek_correlation_id
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 
-SUSPICION = 2.0
+SUSPECT_AFTER_S = 2.0
 """Seconds of silence after which a pending attempt or an open request proves nothing (R-RB-2)."""
-IN_USE = 2.0
+IN_USE_S = 2.0
 """Seconds after its last request in which a connection counts as in use when it ends."""
 PROOF_BY_AGE = 1.0
 """Seconds after which an idle connection that is ready has proved itself as well (R-CS-3)."""
@@ -188,7 +188,7 @@ class NetworkClient(ClientConnections):
         begun = aside.dialled_at
         data = self.connections.get((aside.address, DATA))
         ends = begun if data is None else data.in_flight.patience_ends(begun)
-        return max(begun + PATIENCE, ends)
+        return max(begun + MIN_WAIT_S, ends)
 
     def _holds_fetch(self, address: Address) -> bool:
         data = self.connections.get((address, DATA))
@@ -199,7 +199,7 @@ class NetworkClient(ClientConnections):
     def may_dial(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> bool:
-        """Return whether there is no connection yet and `DialPolicy` allows one now."""
+        """Return whether there is no connection yet and `ConnectionPolicy` allows one now."""
         return self.next_dial_at(address, now, purpose=purpose, for_metadata=for_metadata) <= now
 
     def next_dial_at(
@@ -218,7 +218,7 @@ class NetworkClient(ClientConnections):
         self._next_id += 1
         record = self.states.state(address)
         if purpose in SECONDARY:
-            record = AsideState(record)
+            record = SecondaryState(record)
         connection = Connection(self._next_id, address, purpose, now, record)
         connection.for_metadata = for_metadata
         connection.setup_deadline = now + self.dials.begun(record, now, for_metadata=for_metadata)
@@ -242,7 +242,7 @@ class NetworkClient(ClientConnections):
         return made
 
     def make_room(self, now: float) -> None:
-        """End the longest pending attempts, until `DialPolicy` allows one more (R-MD-3)."""
+        """End the longest pending attempts, until `ConnectionPolicy` allows one more (R-MD-3)."""
         hanging = [c for c in self._by_id.values() if c.suspect and not c.ready]
         while self.dials.full and hanging:
             oldest = hanging.pop(0)  # oldest attempt first
@@ -261,7 +261,7 @@ class NetworkClient(ClientConnections):
         for connection in list(self._by_id.values()):
             if connection.new_bytes and connection.ready and connection.progresses(now):
                 moved = self._heard(connection, now) or moved
-            if connection.look_at(SUSPICION, self._idle, PROOF_BY_AGE) > now:
+            if connection.look_at(SUSPECT_AFTER_S, self._idle, PROOF_BY_AGE) > now:
                 continue
             if not connection.ready:
                 if now >= connection.setup_deadline:
@@ -269,7 +269,7 @@ class NetworkClient(ClientConnections):
                     text = f"not ready after {seconds:.1f} s ({worded(connection.state)})"
                     self.fail(connection, ConnectionSetupTimeoutError(text), now)
                     moved = True
-                elif not connection.suspect and connection.dial_suspect_at(SUSPICION) <= now:
+                elif not connection.suspect and connection.dial_suspect_at(SUSPECT_AFTER_S) <= now:
                     self._suspect(connection, now)
                     moved = True
                 continue
@@ -281,11 +281,14 @@ class NetworkClient(ClientConnections):
                 elif now >= connection.idle_at(self._idle):
                     self.close(connection, now, "idle")
                     moved = True
-            elif now >= connection.overdue_at(SUSPICION):
+            elif now >= connection.overdue_at(SUSPECT_AFTER_S):
                 self._overdue(connection, head, now)
                 self._close_unheard(connection.address, head.sent_at, now)
                 moved = True
-            elif not connection.suspect and (connection.suspect_at(SUSPICION) or math.inf) <= now:
+            elif (
+                not connection.suspect
+                and (connection.suspect_at(SUSPECT_AFTER_S) or math.inf) <= now
+            ):
                 self._suspect(connection, now)
                 moved = True
             session = connection.session
@@ -330,7 +333,12 @@ class NetworkClient(ClientConnections):
         self.dials.alarmed(now)
         address, held = str(connection.address), connection.is_held(now)
         self.events.emit(
-            now, "silent", address=address, seconds=SUSPICION, ready=connection.ready, held=held
+            now,
+            "silent",
+            address=address,
+            seconds=SUSPECT_AFTER_S,
+            ready=connection.ready,
+            held=held,
         )
         for listener in self.on_suspect:
             listener(connection, now)
@@ -352,7 +360,7 @@ class NetworkClient(ClientConnections):
         """Return the earliest setup, request, proof or idle deadline."""
         earliest = math.inf
         for connection in self._by_id.values():
-            due = connection.look_at(SUSPICION, self._idle, PROOF_BY_AGE)
+            due = connection.look_at(SUSPECT_AFTER_S, self._idle, PROOF_BY_AGE)
             if due < earliest:
                 earliest = due
         return None if earliest == math.inf else earliest
@@ -508,7 +516,7 @@ class NetworkClient(ClientConnections):
         # R-CS-4: the end of an idle connection that had proved itself isn't a failure without an
         # error.
         failure = not (idle and error is None)
-        if not failure and not aside and now < connection.last_used + IN_USE:
+        if not failure and not aside and now < connection.last_used + IN_USE_S:
             # Brokers close connections that were idle for minutes; a broker that closes one in use
             # shuts down, and others may follow.
             connection.leaves_in_use()

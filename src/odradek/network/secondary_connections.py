@@ -26,16 +26,16 @@ from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import SECONDARY
 
-AGAIN = ExponentialBackoff(1.0, 300.0)
+RETRY_WAITS = ExponentialBackoff(1.0, 300.0)
 """Seconds until the next attempt after a failure.
 
 A broker that accepts no further connection or login mustn't be asked for one all the time.
 """
-PATIENCE = 0.25
+MIN_WAIT_S = 0.25
 """Minimum time in seconds for which a request waits for a secondary connection."""
 
 
-class AsideState(AddressState):
+class SecondaryState(AddressState):
     """State of an address for a secondary connection, which only counts requests."""
 
     __slots__ = ("_of",)
@@ -55,7 +55,7 @@ class AsideState(AddressState):
         self._of.connection_ended(measured, now)
 
 
-class Asides:
+class SecondaryConnections:
     """One client's secondary connections: how often they failed, by address and purpose."""
 
     def __init__(self, rng: Rng) -> None:
@@ -75,10 +75,10 @@ class Asides:
         well, until the broker locks the account.
         """
         if refused:
-            self._none_before = now + AGAIN.maximum
+            self._none_before = now + RETRY_WAITS.maximum
         failures = self._failures.get((address, purpose), 0)
         self._failures[address, purpose] = failures + 1
-        self._again_at[address, purpose] = now + AGAIN.delay(failures, self._rng)
+        self._again_at[address, purpose] = now + RETRY_WAITS.delay(failures, self._rng)
 
     def worked(self, address: Address, purpose: str) -> None:
         """Note that a secondary connection has received a response."""

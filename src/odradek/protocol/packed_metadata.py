@@ -154,9 +154,9 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
         if self._compared is None or self._compared[0] is not old:
             before, after = old.epochs(), self.epochs()
             all_there = len(before) <= len(after)
-            none_lower = all_there and not any(map(int.__gt__, before, after))
+            no_epoch_is_lower = all_there and not any(map(int.__gt__, before, after))
             news = len(before) != len(after) or any(map(int.__lt__, before, after))
-            self._compared = old, none_lower, news
+            self._compared = old, no_epoch_is_lower, news
         return self._compared[1:]
 
     def forget_compared(self) -> None:

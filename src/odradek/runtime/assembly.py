@@ -15,7 +15,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.network.host import Host
 from odradek.runtime.hosts.host_sources import host_from_sources
-from odradek.runtime.unclosed_clients import Opened, opened
+from odradek.runtime.unclosed_clients import OpenClient, opened
 
 E = TypeVar("E", bound=ClientEngine)
 
@@ -58,7 +58,7 @@ def assembled(
     host.attach(made.engine)
     if real:
         timeout = made.close_timeout if made.writes is not None else None
-        left_open = Opened(kind, config["client.id"], host, made.engine, timeout)
-        made.watched_by(left_open)
+        left_open = OpenClient(kind, config["client.id"], host, made.engine, timeout)
+        made.set_unclosed_watch(left_open)
         opened(client, left_open)
     return made

@@ -30,10 +30,10 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import KafkaError
 from odradek.common.outage import Spacing, number
 from odradek.common.secret import Secret
-from odradek.common.secret_redaction import without_echo
-from odradek.common.shared_deadline import shared
+from odradek.common.secret_redaction import redact_secret
+from odradek.common.shared_deadline import effective_deadline
 from odradek.runtime.credentials.allowed_sources import shown
-from odradek.runtime.credentials.http_deadlines import Until, opener
+from odradek.runtime.credentials.http_deadlines import ExchangeDeadline, opener
 from odradek.runtime.resolver import Resolver
 from odradek.runtime.system_clock import SystemClock
 
@@ -42,13 +42,13 @@ LOGGED_S = 3.0
 """Seconds that a call waits before a WARNING reports it."""
 LONGEST_ANSWER = 32 << 20
 """Maximum size of a response in bytes."""
-SAID = 300
+MAX_ERROR_TEXT = 300
 """Maximum number of characters of a server's text in an error."""
 RETRIED = frozenset((408, 425, 429))
 """Statuses, besides all 5xx, that may pass by themselves, or that another server may not return."""
 PARSED = 4096
 """Number of characters of a page that are searched for text."""
-STRANGE_S = 5.0
+UNEXPECTED_RESPONSE_S = 5.0
 """Seconds in which a response that isn't final is retried, if no server has a temporary problem.
 
 A proxy may send such responses while its server restarts, or the URL may be wrong.
@@ -155,7 +155,7 @@ class RestServers:
 
         A response that isn't final is returned when the time is over. With `everywhere`, a
         rejection is only final if each server returns one; one other than 404 is preferred. Calls
-        within `one_patience` share the time of the first. Raises `NoAnswerError`, and
+        within `share_deadline` share the time of the first. Raises `NoAnswerError`, and
         `NoCredentialsError` if the credentials are still missing when the time is over.
         """
         self._log.last = "; ".join(f"no response from {shown(url)} yet" for url in self._urls)
@@ -201,7 +201,7 @@ class RestServers:
             first = min(later.get(url, 0.0) for url in self._urls) - self._clock.now()
             wait = max(self._backoff.delay(failures, self._rng), first)
             failures += 1
-            end = min(deadline, began + STRANGE_S) if now.strange else deadline
+            end = min(deadline, began + UNEXPECTED_RESPONSE_S) if now.strange else deadline
             if now.lasting or self._clock.now() + wait >= end:
                 if now.credentials is not None:
                     raise now.credentials
@@ -240,7 +240,7 @@ class RestServers:
 
     def deadline(self) -> float:
         """Return when a call that starts now has to end, on the system's clock."""
-        return shared(self._clock.now() + self._limits.call)
+        return effective_deadline(self._clock.now() + self._limits.call)
 
     def are_steady(self, seconds: float) -> bool:
         """Return whether each server has answered for this long, without a failure or a gap."""
@@ -279,7 +279,9 @@ class RestServers:
         request.add_header("User-Agent", "odradek")
         for name, value in secrets.items():
             request.add_unredirected_header(name, value.reveal())
-        until = Until(self._clock, min(deadline, self._clock.now() + self._limits.attempt))
+        until = ExchangeDeadline(
+            self._clock, min(deadline, self._clock.now() + self._limits.attempt)
+        )
         try:
             context = self._tls() if url.startswith("https") else self._no_tls
             try:
@@ -344,7 +346,7 @@ def _answer(answer: Any, place: str, status: int, secrets: Any) -> RestAnswer:
         found = json.loads(text)
     except (ValueError, RecursionError):
         words = " ".join(_TAGS.sub(" ", text[:PARSED]).split())
-        return RestAnswer(place, status, None, _without(words, forms)[:SAID], later)
+        return RestAnswer(place, status, None, _without(words, forms)[:MAX_ERROR_TEXT], later)
     if isinstance(found, dict):
         found = {name: _without(value, forms) for name, value in found.items()}
     return RestAnswer(place, status, found, "", later)
@@ -367,7 +369,7 @@ def _without(value: Any, secrets: list[Secret]) -> Any:
     if not isinstance(value, str):
         return value
     for secret in secrets:
-        value = without_echo(value, secret)
+        value = redact_secret(value, secret)
     return value
 
 
@@ -391,4 +393,6 @@ def _failure(error: Exception, place: str) -> NoAnswerError:
         return failed
     if isinstance(reason, TimeoutError):
         return NoAnswerError(f"{place} didn't respond in time")
-    return NoAnswerError(f"{place} can't be reached: {(str(reason) or 'unknown reason')[:SAID]}")
+    return NoAnswerError(
+        f"{place} can't be reached: {(str(reason) or 'unknown reason')[:MAX_ERROR_TEXT]}"
+    )

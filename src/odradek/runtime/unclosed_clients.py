@@ -42,7 +42,7 @@ LAST = -(1 << 30)
 """The priority of a finalizer of `multiprocessing` that is called after all others."""
 
 
-class Opened:
+class OpenClient:
     """The state of a client that outlives its last reference."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Opened:
         self.engine.shut()
         self.host.drop()
 
-    def tell_unheard(self, say: Callable[[str], object]) -> None:
+    def report_lost_records(self, say: Callable[[str], object]) -> None:
         """Log an error of a callback for the program (R-HO-5), which makes no more calls."""
         try:
             self.host.check()
@@ -101,12 +101,12 @@ class Opened:
             )
 
 
-_open: dict[Opened, weakref.finalize[[Opened], Any]] = {}
+_open: dict[OpenClient, weakref.finalize[[OpenClient], Any]] = {}
 """Clients that the program still refers to, and dropped producers that still send."""
 _in_children = False
 
 
-def opened(client: object, what: Opened) -> None:
+def opened(client: object, what: OpenClient) -> None:
     """Watch a client until it is `closed`."""
     watch = weakref.finalize(client, _dropped, what)
     watch.atexit = False
@@ -130,12 +130,12 @@ def _is_ours(module: str) -> bool:
     return module == "odradek" or module.startswith("odradek.")
 
 
-def _dropped(what: Opened) -> None:
+def _dropped(what: OpenClient) -> None:
     """Record a client without references; its thread does the rest."""
     if not what.used:
         _open.pop(what, None)
         return
-    what.tell_unheard(logger.error)
+    what.report_lost_records(logger.error)
     producer = what.producer
     if producer is not None and (producer.incomplete() or _transaction(producer)):
         what.ending = LastFlush(what, producer)
@@ -147,7 +147,7 @@ def _dropped(what: Opened) -> None:
     what.warn()
 
 
-def _ended(what: Opened) -> None:
+def _ended(what: OpenClient) -> None:
     if what in _open and what.ending is not None:  # otherwise the exit handler reports it
         what.ending.tell(logger.error)
         _open.pop(what, None)  # last, as the program's end may stop this thread at any point
@@ -160,7 +160,7 @@ def _at_exit() -> None:
 
     Handlers that were registered earlier run later: `send` raises in them.
     """
-    known: dict[Opened, bool] = {}
+    known: dict[OpenClient, bool] = {}
     """Clients, each with whether the program still refers to it."""
     try:
         for what in list(_open):
@@ -176,13 +176,13 @@ def _at_exit() -> None:
             if what.ending is not None:
                 what.ending.tell(_to_stderr)
             what.host.surfacing = True
-            what.tell_unheard(_to_stderr)
+            what.report_lost_records(_to_stderr)
             if was_known and what.host.in_use:
                 what.warn()
         io_log.drain()
 
 
-def _end(what: Opened) -> None:
+def _end(what: OpenClient) -> None:
     """Refuse further records, and send all accepted ones."""
     if (producer := what.producer) is None:
         return
@@ -221,7 +221,7 @@ def _transaction(producer: ProducerEngine) -> TransactionManager | None:
 class LastFlush:
     """The flush of an unclosed producer: buffered records are sent, or its transaction is ended."""
 
-    def __init__(self, what: Opened, producer: ProducerEngine) -> None:
+    def __init__(self, what: OpenClient, producer: ProducerEngine) -> None:
         self.what = what
         self.batches = producer.incomplete()
         self.deadline = deadline = what.host.now() + (what.timeout or 0.0)
@@ -253,7 +253,10 @@ class LastFlush:
         if not lost:
             return ""
         # Imported only if records were lost.
-        from odradek.clients.producer.uncertain_writes import counted, were
+        from odradek.clients.producer.uncertain_writes import (
+            counted,
+            were,
+        )
 
         if what.host.gone:
             blame = "its event loop had already ended; use an `async with` block"

@@ -37,10 +37,10 @@ class Asked:
     seconds = 60.0
 
     def __init__(self) -> None:
-        self.watched_by = 0
+        self.set_unclosed_watch = 0
 
     def _watched(self) -> float:
-        self.watched_by += 1
+        self.set_unclosed_watch += 1
         return self.seconds
 
     def _too_late(self, of: ProducerBatch) -> KafkaTimeoutError:
@@ -188,7 +188,7 @@ def test_an_await_ends_with_the_delivery_timeout() -> None:
         assert (await future).offset == 3
 
     asyncio.run(main())
-    assert owner.watched_by == 1
+    assert owner.set_unclosed_watch == 1
 
 
 def test_an_outcome_after_the_loops_end_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from odradek import Admin
 from odradek.cli.doctor.checks import checks
-from odradek.cli.doctor.environment import Surroundings, certificates, in_container
+from odradek.cli.doctor.environment import DoctorEnvironment, certificates, in_container
 from odradek.cli.doctor.findings import STATUSES, Finding, Seen, Trouble, findings
 from odradek.clients.admin.cluster_facts import ClusterClock
 from odradek.clients.admin.examination import Examination, GroupStanding
@@ -32,9 +32,9 @@ PICTURE = Admin(bootstrap_servers="h:1").explain()
 
 
 def found(
-    examined: Examination, around: Surroundings | None = None, protocol: str = "PLAINTEXT"
+    examined: Examination, around: DoctorEnvironment | None = None, protocol: str = "PLAINTEXT"
 ) -> list[Finding]:
-    seen = Seen(PICTURE, None, examined, protocol, None, around or Surroundings())
+    seen = Seen(PICTURE, None, examined, protocol, None, around or DoctorEnvironment())
     listed = findings(seen)
     assert next(step.step for step in checks(seen, listed)) == "name"
     return listed
@@ -50,20 +50,20 @@ def test_nothing() -> None:
 )
 def test_clocks(ahead: float, words: str | None) -> None:
     """The cluster was asked 2 s before this machine looked at its clock."""
-    around = Surroundings(now=NOW + ahead + 2.0, at=52.0)
+    around = DoctorEnvironment(now=NOW + ahead + 2.0, at=52.0)
     listed = found(Examination(WELL, None, clock=ClusterClock(NOW, 50.0, 0.01)), around)
     assert [one.kind for one in listed] == ([Trouble.CLOCK] if words else [])
     assert all(f"The clock of this machine is {words} the cluster's." == f.what for f in listed)
 
 
 def test_a_slow_answer_says_little_of_a_clock() -> None:
-    around = Surroundings(now=NOW + 70.0, at=50.0)
+    around = DoctorEnvironment(now=NOW + 70.0, at=50.0)
     assert found(Examination(WELL, None, clock=ClusterClock(NOW, 50.0, 80.0)), around) == []
 
 
 @pytest.mark.parametrize("days", [3.0, 20.0])
 def test_a_certificate_that_ends_soon(days: float) -> None:
-    around = Surroundings(certificates={"h:1": NOW + days * DAY}, now=NOW)
+    around = DoctorEnvironment(certificates={"h:1": NOW + days * DAY}, now=NOW)
     listed = found(Examination(WELL, None), around, "SSL")
     assert [one.what for one in listed] == (
         ["The certificate of h:1 expires in 3 days."] if days < 14 else []

@@ -10,7 +10,7 @@ from odradek import Admin
 from odradek.api.base import on_host
 from odradek.clients.explain import explanation
 from odradek.clients.explain import explanation as module
-from odradek.clients.explain.causes import CAUSES, DialStage, cause, cure_of
+from odradek.clients.explain.causes import CAUSES, ConnectionStage, cause, cure_of
 from odradek.clients.explain.explanation import (
     AddressExplanation,
     OutageExplanation,
@@ -51,7 +51,7 @@ def meaning(error: BaseException | None, state: str, **more: bool) -> str | None
     return None if found is None else found.meaning
 
 
-def stage(error: BaseException) -> DialStage:
+def stage(error: BaseException) -> ConnectionStage:
     found = cause(error, "disconnected", silent=False)
     assert found is not None
     return found.stage
@@ -61,14 +61,14 @@ def test_each_cause_has_a_cure_and_a_stage() -> None:
     for _, known in CAUSES:
         assert known.cure.endswith(".")
     expected = {
-        DialStage.TLS: errors.TlsPortError("it wants TLS"),
-        DialStage.SASL: errors.SaslExpectedError("it wants SASL"),
-        DialStage.PROTOCOL: errors.NotKafkaError("HTTP"),
-        DialStage.NAME: errors.DnsError("h"),
-        DialStage.NETWORK: errors.ConnectionRefusedByPeerError("refused"),
-        DialStage.PROXY: errors.ProxyError("no way"),
-        DialStage.CLUSTER: errors.ClusterIdMismatchError("a", "b", None),
-        DialStage.BROKER: errors.DisconnectedError("gone"),
+        ConnectionStage.TLS: errors.TlsPortError("it wants TLS"),
+        ConnectionStage.SASL: errors.SaslExpectedError("it wants SASL"),
+        ConnectionStage.PROTOCOL: errors.NotKafkaError("HTTP"),
+        ConnectionStage.NAME: errors.DnsError("h"),
+        ConnectionStage.NETWORK: errors.ConnectionRefusedByPeerError("refused"),
+        ConnectionStage.PROXY: errors.ProxyError("no way"),
+        ConnectionStage.CLUSTER: errors.ClusterIdMismatchError("a", "b", None),
+        ConnectionStage.BROKER: errors.DisconnectedError("gone"),
     }
     assert {stage(error): error for error in expected.values()} == expected
     assert cure_of(errors.CertificateUntrustedError("nobody knows it", None, "Do that.")) == (

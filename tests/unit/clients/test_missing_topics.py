@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.clients.missing_topics import ALIKE, COMPARED, alike, like_it
+from odradek.clients.missing_topics import ALIKE, COMPARED, did_you_mean, similar_names
 from odradek.common.printable import cure
 from odradek.common.types import Address
 
@@ -16,7 +16,7 @@ MANY = [f"team-{n % 7}.orders.{n:06}.v1" for n in range(50_000)]
 
 @pytest.mark.parametrize("slip", ["Flihgts", "flight", "FLIGHTS", "fligths", "lights"])
 def test_a_slip_is_found_among_few(slip: str) -> None:
-    assert alike(slip, ["orders", "flights", "counts"]) == ("flights",)
+    assert similar_names(slip, ["orders", "flights", "counts"]) == ("flights",)
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,13 @@ def test_a_slip_is_found_among_many_and_few_of_them_are_compared(
         return real(word, given, **more)
 
     monkeypatch.setattr(difflib, "get_close_matches", counted)
-    found = alike(slip, MANY)
+    found = similar_names(slip, MANY)
     assert 1 <= len(found) <= ALIKE
     assert max(compared) <= COMPARED
 
 
 def test_nothing_alike_is_no_words() -> None:
-    assert alike("flights", ["zzz"]) == ()
-    assert like_it(()) == ""
+    assert similar_names("flights", ["zzz"]) == ()
+    assert did_you_mean(()) == ""
     made = "Create it with: odradek topics create 'a b' --bootstrap-server h:1,i:2"
     assert cure("a b", [Address("h", 1), "i:2"]) == made

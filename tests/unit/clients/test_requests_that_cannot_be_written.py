@@ -7,7 +7,7 @@ from odradek.api.admin import Admin
 from odradek.api.base import on_host
 from odradek.clients.admin.admin_call import by_any
 from odradek.clients.admin.admin_engine import AdminEngine
-from odradek.clients.batched_calls import Inquiry
+from odradek.clients.batched_calls import ApiCall
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.errors.kafka import InvalidRequestError, UnsupportedVersionError
 from odradek.protocol.messages import create_topics as c
@@ -70,7 +70,7 @@ def test_an_admins_call_raises_at_once_in_bytes_too() -> None:
     admin = on_host(virtual.host("admin"), Admin, {"bootstrap.servers": cluster.bootstrap_servers})
     assert isinstance(admin._engine, AdminEngine)
     begin = virtual.now
-    wrong: Inquiry[str, c.CreateTopicsResponse, None] = Inquiry(
+    wrong: ApiCall[str, c.CreateTopicsResponse, None] = ApiCall(
         "the creation of topics",
         "topic",
         lambda left, ms: c.CreateTopicsRequest([c.CreatableTopic(t) for t in left], ms),

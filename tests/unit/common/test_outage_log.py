@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from odradek.common.events import KINDS, EventLog
 from odradek.common.outage import CALM, FIRST_SPACING, LONGEST_SPACING, Spacing, named
-from odradek.common.outage_log import QUIET, TOLD_IN_FULL, OutageLog
+from odradek.common.outage_log import FULLY_LOGGED_OUTAGES, QUIET_AFTER_S, OutageLog
 
 BROKERS = ("b1:9092", "b2:9092", "b3:9092")
 FRONT = "front:9092"
@@ -164,7 +164,7 @@ def test_a_broker_that_nobody_needs_any_more_ends_it_too(client: Client) -> None
     client.emit(10.5, "metadata", address="b1:9092")
     client.lines()
     due = client.outages.next_deadline(11.0)
-    assert due == 10.0 + QUIET
+    assert due == 10.0 + QUIET_AFTER_S
     client.outages.advance(due - 0.1)
     assert client.lines() == []
     client.outages.advance(due)
@@ -214,12 +214,12 @@ def test_brokers_that_come_and_go_are_summed_up(client: Client) -> None:
         client.emit(second + 1.0, "rebootstrapped", address=FRONT, seconds=1.0, cluster_id="abc")
     lines = client.lines()
     begun = [line for line in lines if line.startswith("outage started")]
-    assert len(begun) == TOLD_IN_FULL
+    assert len(begun) == FULLY_LOGGED_OUTAGES
     assert "number 3 in a row" in begun[-1]
-    assert sum("rebootstrap:" in line for line in lines) == TOLD_IN_FULL
+    assert sum("rebootstrap:" in line for line in lines) == FULLY_LOGGED_OUTAGES
     unstable = [line for line in lines if line.startswith("unstable")]
     assert 3 <= len(unstable) <= 5
-    assert len(lines) == 4 * TOLD_IN_FULL + len(unstable)
+    assert len(lines) == 4 * FULLY_LOGGED_OUTAGES + len(unstable)
     # How it ended is said as well, though no event comes any more.
     due = client.outages.next_deadline(120.0)
     assert due is not None
@@ -380,7 +380,7 @@ def test_whatever_happens_it_is_told_in_few_lines(
         assert not any("event listener raised" in line for line in lines), lines
         # Spaced lines: outages, what ran out of time, foreign answers and names by address.
         rows = 1 + (now / CALM if answers else 0)
-        per_row = 5 * TOLD_IN_FULL + 6 if answers else 12
+        per_row = 5 * FULLY_LOGGED_OUTAGES + 6 if answers else 12
         spaced = 9 * (2 + now / LONGEST_SPACING + 5)
         assert len(lines) <= rows * per_row + spaced
         outages = [line for line in lines if line.startswith(("outage", "no broker"))]

@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from odradek.common.secret import HIDDEN, Secret
-from odradek.common.secret_redaction import without_echo
+from odradek.common.secret_redaction import redact_secret
 
 TEXT = "s3cret/with:signs+and ü~"
 WAYS = {
@@ -29,12 +29,12 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_it_is_hidden(way: str) -> None:
-    said = without_echo(f"no: '{WAYS[way]}' is wrong", Secret(TEXT))
+    said = redact_secret(f"no: '{WAYS[way]}' is wrong", Secret(TEXT))
     assert said == f"no: '{HIDDEN}' is wrong"
 
 
 def test_other_words_stay() -> None:
     words = "Authentication failed: Invalid username or password, dGVzdA== %20 61"
-    assert without_echo(words, Secret(TEXT)) == words
-    assert without_echo(words, Secret("")) == words
-    assert without_echo("a b", Secret("xy")) == "a b"
+    assert redact_secret(words, Secret(TEXT)) == words
+    assert redact_secret(words, Secret("")) == words
+    assert redact_secret("a b", Secret("xy")) == "a b"

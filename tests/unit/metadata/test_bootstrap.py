@@ -8,7 +8,7 @@ from odradek.common.types import Address
 from odradek.metadata.bootstrap import (
     ENOUGH,
     Rebootstrap,
-    Silence,
+    SilentConnections,
     check_cluster_id,
     reason,
     shuffled,
@@ -42,9 +42,9 @@ def test_failures_of_others_do_not_count() -> None:
     assert not reason(A[:10], A[10:], answering=False, unavailable=lambda _: False)
 
 
-def silent(count: int) -> Silence:
+def silent(count: int) -> SilentConnections:
     """So many brokers are silent, the last one since 6."""
-    silence = Silence()
+    silence = SilentConnections()
     for n in range(count):
         silence.fell(A[n], 5.0 + count - n)
     return silence

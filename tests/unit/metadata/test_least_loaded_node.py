@@ -7,7 +7,7 @@ from odradek.common.types import Address
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection
-from odradek.network.connection_policy import Whom
+from odradek.network.connection_policy import NextAttempt
 from odradek.network.connection_state import ConnectionState
 from odradek.protocol.messages.metadata import MetadataRequest
 
@@ -29,15 +29,15 @@ def pending(name: str, young_until: float) -> Candidate:
     return Candidate(Address(name, 1), connection, False, young_until)
 
 
-NEXT = Whom(Address("next", 1), 10.0)
-LATER = Whom(None, 11.0)
+NEXT = NextAttempt(Address("next", 1), 10.0)
+LATER = NextAttempt(None, 11.0)
 
 
-def choice_of(*candidates: Candidate, whom: Whom | None) -> Choice:
+def choice_of(*candidates: Candidate, whom: NextAttempt | None) -> Choice:
     return choose(candidates, 10.0, lambda: whom)
 
 
-def chosen(*candidates: Candidate, whom: Whom | None = NEXT) -> tuple[Action, str]:
+def chosen(*candidates: Candidate, whom: NextAttempt | None = NEXT) -> tuple[Action, str]:
     choice = choice_of(*candidates, whom=whom)
     address = choice.candidate.address if choice.candidate else choice.address
     return choice.action, address.host if address else ""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.common.types import Address
-from odradek.metadata.not_leader_errors import Denials
+from odradek.metadata.not_leader_errors import NotLeaderErrors
 from odradek.network.connection import ASIDE, COORDINATOR, DATA, SECONDARY
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
@@ -25,7 +25,7 @@ class Scene:
         self.engine = SimpleNamespace(now=0.0)
         network: Any = SimpleNamespace(engine=self.engine, on_lost=[], close=self.close)
         metadata: Any = SimpleNamespace()
-        self.denials = Denials("c", network, metadata, random.Random(1), backoff)
+        self.denials = NotLeaderErrors("c", network, metadata, random.Random(1), backoff)
         self.lost = network.on_lost[0]
         self.connection = self.dial()
 

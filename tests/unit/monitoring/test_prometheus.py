@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from odradek import Admin
-from odradek.clients.metrics.metric_values import FoundMetrics
+from odradek.clients.metrics.metric_values import MetricValues
 from odradek.common.errors import ArgumentError, ClientForkedError
 from odradek.monitoring import Metrics, PrometheusCollector, prometheus_text
 
 
 def snapshot(client_id: str = "c", sent: int = 7, topic: str = "t") -> Metrics:
-    found = FoundMetrics(client_id, 0.0)
+    found = MetricValues(client_id, 0.0)
     found.add("producer-metrics", "record-send-total", sent)
     found.add("producer-topic-metrics", "record-send-total", sent, topic=topic)
     found.add("producer-metrics", "metadata-age", 1.25)

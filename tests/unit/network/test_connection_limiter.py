@@ -5,17 +5,17 @@ import random
 
 import pytest
 
-from odradek.network.connection_limiter import FRESH, MAX_PENDING, MAX_PER_SECOND, DialGovernor
+from odradek.network.connection_limiter import FRESH, MAX_PENDING, MAX_PER_SECOND, ConnectionLimiter
 
 
-def governor(longest: float = math.inf, most: int = MAX_PER_SECOND) -> DialGovernor:
+def governor(longest: float = math.inf, most: int = MAX_PER_SECOND) -> ConnectionLimiter:
     """One that knows of a failure."""
-    made = DialGovernor(random.Random(1), longest, most)
+    made = ConnectionLimiter(random.Random(1), longest, most)
     made.failed(0.0)
     return made
 
 
-def dials(g: DialGovernor, now: float, times: int, **how: bool) -> list[float]:
+def dials(g: ConnectionLimiter, now: float, times: int, **how: bool) -> list[float]:
     """Dial as soon as it is allowed; each ends at once. The waits."""
     waits = []
     for _ in range(times):
@@ -118,7 +118,7 @@ def test_a_proof_renews_the_close_dials() -> None:
 
 
 def test_a_new_client_is_not_limited() -> None:
-    g = DialGovernor(random.Random(1))
+    g = ConnectionLimiter(random.Random(1))
     assert (g.engaged, g.metadata_only, g.for_metadata_only(False)) == (False, False, False)
     g.dialled(0.0, for_metadata=False)
     assert g.wait(0.0, for_metadata=True) == 0.0
@@ -126,7 +126,7 @@ def test_a_new_client_is_not_limited() -> None:
 
 @pytest.mark.parametrize("proofs", [0, 1])
 def test_the_spacing_begins_at_100_ms(proofs: int) -> None:
-    g = DialGovernor(random.Random(1))
+    g = ConnectionLimiter(random.Random(1))
     for _ in range(proofs):
         g.dialled(0.0, for_metadata=True, **AGAIN)
         g.proved()
@@ -135,14 +135,14 @@ def test_the_spacing_begins_at_100_ms(proofs: int) -> None:
 
 
 def test_a_proof_that_never_came_can_be_disproved() -> None:
-    g = DialGovernor(random.Random(1))
+    g = ConnectionLimiter(random.Random(1))
     g.disproved()
     g.dialled(0.0, for_metadata=True, **AGAIN)
     assert 0.08 <= g.wait(0.0, for_metadata=True, **AGAIN) <= 0.12
 
 
 def test_all_close_dials_together_are_the_first_try() -> None:
-    g = DialGovernor(random.Random(1))
+    g = ConnectionLimiter(random.Random(1))
     for now in range(FRESH):
         g.dialled(10.0 * now, for_metadata=True)
         g.ended()
@@ -186,7 +186,7 @@ def test_a_dial_that_is_no_longer_counted_may_leave() -> None:
 
 
 def test_a_failure_limits_all_connection_attempts_and_a_proof_none() -> None:
-    g = DialGovernor(random.Random(1))
+    g = ConnectionLimiter(random.Random(1))
     g.failed(0.0)
     assert g.engaged is True
     assert g.wait(0.0, for_metadata=False) > 0.0

@@ -6,8 +6,13 @@ import random
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import ClusterConnectionStates
-from odradek.network.connection_limiter import MAX_PENDING, DialGovernor
-from odradek.network.connection_policy import DialPolicy, When, Whom, Why
+from odradek.network.connection_limiter import MAX_PENDING, ConnectionLimiter
+from odradek.network.connection_policy import (
+    AllowedTime,
+    AttemptDelay,
+    ConnectionPolicy,
+    NextAttempt,
+)
 
 A, B, C = Address("a", 1), Address("b", 1), Address("c", 1)
 ERROR = ConnectionError("refused")
@@ -20,8 +25,8 @@ class Setting:
         rng = random.Random(1)
         wait = ExponentialBackoff(2.0, 10.0)
         self.states = ClusterConnectionStates(wait, ExponentialBackoff(10.0, 30.0), rng)
-        self.governor = DialGovernor(rng)
-        self.policy = DialPolicy(self.states, self.governor)
+        self.governor = ConnectionLimiter(rng)
+        self.policy = ConnectionPolicy(self.states, self.governor)
 
     def dialled(self, address: Address, now: float) -> None:
         """A dial that ended at once, and says nothing."""
@@ -38,8 +43,8 @@ class Setting:
 
 def test_a_fresh_client_may_dial_at_once_and_leaves_no_record() -> None:
     s = Setting()
-    assert s.policy.when(A, 5.0) == When(5.0, Why.NOTHING)
-    assert s.policy.whom([A], [B], 5.0) == Whom(A, 5.0)
+    assert s.policy.when(A, 5.0) == AllowedTime(5.0, AttemptDelay.NOTHING)
+    assert s.policy.whom([A], [B], 5.0) == NextAttempt(A, 5.0)
     assert s.states.all() == []
 
 
@@ -48,19 +53,19 @@ def test_the_address_waits_for_its_backoff_and_others_for_the_spacing() -> None:
     for now in (0.0, 10.0, 20.0, 30.0):
         s.fails(A, now)
     own, other = s.policy.when(A, 30.0), s.policy.when(B, 30.0)
-    assert own == When(s.states.state(A).backoff_until, Why.BACKOFF)
-    assert other.why is Why.SPACING
+    assert own == AllowedTime(s.states.state(A).backoff_until, AttemptDelay.BACKOFF)
+    assert other.why is AttemptDelay.SPACING
     assert 30.0 < other.at < own.at
     s.policy.proved(B, 30.0)
-    assert s.policy.when(C, 30.0) == When(30.0, Why.NOTHING)
-    assert s.policy.when(A, 30.0).why is Why.BACKOFF
+    assert s.policy.when(C, 30.0) == AllowedTime(30.0, AttemptDelay.NOTHING)
+    assert s.policy.when(A, 30.0).why is AttemptDelay.BACKOFF
 
 
 def test_a_dial_waits_for_the_later_of_the_two() -> None:
     s = Setting()
     s.policy.alarmed(0.0)
     s.states.state(A).backoff_until, s.governor.next_dial_at = 1.0, 2.0
-    assert s.policy.when(A, 0.0) == When(2.0, Why.SPACING)
+    assert s.policy.when(A, 0.0) == AllowedTime(2.0, AttemptDelay.SPACING)
 
 
 def test_leaders_wait_while_no_metadata_can_be_had() -> None:
@@ -68,10 +73,10 @@ def test_leaders_wait_while_no_metadata_can_be_had() -> None:
     s.fails(A, 0.0)
     assert not s.policy.metadata_only(True)
     assert s.policy.leaders_wait
-    assert s.policy.when(B, 9.0) == When(math.inf, Why.METADATA)
-    assert s.policy.when(B, 9.0, for_metadata=True) == When(9.0, Why.NOTHING)
+    assert s.policy.when(B, 9.0) == AllowedTime(math.inf, AttemptDelay.METADATA)
+    assert s.policy.when(B, 9.0, for_metadata=True) == AllowedTime(9.0, AttemptDelay.NOTHING)
     assert [s.policy.metadata_only(False) for _ in range(2)] == [True, False]
-    assert s.policy.when(B, 9.0) == When(9.0, Why.NOTHING)
+    assert s.policy.when(B, 9.0) == AllowedTime(9.0, AttemptDelay.NOTHING)
 
 
 def test_pending_dials_have_to_end_first() -> None:
@@ -81,30 +86,30 @@ def test_pending_dials_have_to_end_first() -> None:
     for at in range(MAX_PENDING):
         s.policy.begun(record, float(at), for_metadata=True)
     assert s.policy.full
-    assert s.policy.when(B, 99.0) == When(math.inf, Why.PENDING)
-    assert s.policy.whom([], [B], 99.0) == Whom(None, math.inf)
+    assert s.policy.when(B, 99.0) == AllowedTime(math.inf, AttemptDelay.PENDING)
+    assert s.policy.whom([], [B], 99.0) == NextAttempt(None, math.inf)
     s.policy.ended(record)
-    assert s.policy.when(B, 99.0) == When(99.0, Why.NOTHING)
+    assert s.policy.when(B, 99.0) == AllowedTime(99.0, AttemptDelay.NOTHING)
 
 
 def test_the_oldest_dial_first_and_never_dialled_before_all() -> None:
     s = Setting()
     s.dialled(A, 5.0)
     s.dialled(B, 2.0)
-    assert s.policy.whom([], [A, B], 10.0) == Whom(B, 10.0)
-    assert s.policy.whom([], [A, B, C], 10.0) == Whom(C, 10.0)
-    assert s.policy.whom([A], [C], 10.0) == Whom(A, 10.0)  # bootstrap addresses come first
+    assert s.policy.whom([], [A, B], 10.0) == NextAttempt(B, 10.0)
+    assert s.policy.whom([], [A, B, C], 10.0) == NextAttempt(C, 10.0)
+    assert s.policy.whom([A], [C], 10.0) == NextAttempt(A, 10.0)  # bootstrap addresses come first
 
 
 def test_waits_end_with_the_first_backoff_or_the_spacing_of_dials_in_vain() -> None:
     s = Setting()
     for address, until in ((A, 11.0), (B, 12.0)):
         s.states.state(address).backoff_until = until
-    assert s.policy.whom([A], [B], 10.0) == Whom(None, 11.0)
-    assert s.policy.whom([A], [B], 10.0, by=12.0) == Whom(A, 12.0)
+    assert s.policy.whom([A], [B], 10.0) == NextAttempt(None, 11.0)
+    assert s.policy.whom([A], [B], 10.0, by=12.0) == NextAttempt(A, 12.0)
     s.governor.again_at = 13.0
     s.states.state(A).dialled_in_vain()
-    assert s.policy.whom([A], [B], 10.0) == Whom(None, 12.0)
+    assert s.policy.whom([A], [B], 10.0) == NextAttempt(None, 12.0)
     s.governor.next_dial_at = 14.0
-    assert s.policy.whom([A], [B], 10.0) == Whom(None, 14.0)
+    assert s.policy.whom([A], [B], 10.0) == NextAttempt(None, 14.0)
     assert s.policy.whom([], [], 10.0) is None

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.runtime.peers import PATIENCE
 
 from odradek.common.errors import TokenError
-from odradek.runtime.credentials.single_flight import MOST_HANGING, OneAtATime
+from odradek.runtime.credentials.single_flight import MOST_HANGING, SingleFlight
 
 
 class Slow:
@@ -21,7 +21,7 @@ class Slow:
         self.began, self.go = threading.Event(), threading.Event()
         self.error: str | None = None
         self.now = 0.0
-        self.shared = OneAtATime(self, 30.0, lambda: self.now)
+        self.shared = SingleFlight(self, 30.0, lambda: self.now)
 
     def __call__(self) -> int:
         self.runs += 1

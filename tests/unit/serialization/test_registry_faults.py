@@ -563,7 +563,7 @@ def test_a_retry_after_beyond_the_deadline_ends_the_call(server: RegistryServer)
 def test_strange_answers_are_retried_for_a_while(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest_client, "STRANGE_S", 30.0)
+    monkeypatch.setattr(rest_client, "UNEXPECTED_RESPONSE_S", 30.0)
     server.wrong = [(404, b"starting"), (502, PAGE), (200, PAGE), (302, b"")]
     one = client(server.url, **{"default.api.timeout.ms": 60000})
     assert one.get_subjects() == []

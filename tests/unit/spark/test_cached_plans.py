@@ -18,7 +18,7 @@ from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.checkpoint_errors import DataLossError, MissingTopicError, OptionError
-from odradek.spark.driver.discovery import Doubt
+from odradek.spark.driver.discovery import UnconfirmedObservation
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.source import KafkaDataSource
 from odradek.spark.driver.tracker import OffsetTracker
@@ -250,9 +250,9 @@ def test_the_reader_notes_when_it_planned(monkeypatch: pytest.MonkeyPatch, clust
 def test_a_doubt_is_shared_by_one_run_of_a_plan() -> None:
     """A worker runs other queries later: what was doubted long ago isn't believed at once."""
     options = parse_options({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, BATCH)
-    doubts, clock, wanted = tasks.Doubts(), SystemClock(), KafkaOffsetRange(T0, 0, 1)
+    doubts, clock, wanted = tasks.LostRecordChecks(), SystemClock(), KafkaOffsetRange(T0, 0, 1)
 
-    def doubt(planned_at: int | None, of: str = "c") -> Doubt:
+    def doubt(planned_at: int | None, of: str = "c") -> UnconfirmedObservation:
         share = None if planned_at is None else Share(planned_at)
         partition = KafkaInputPartition(wanted, of, None, None, share)
         return doubts.of_batch(options, clock, partition)

@@ -31,7 +31,7 @@ from odradek.cli.console.offset_positions import (
 from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import ending, say, telling_of_waiting, terminable
 from odradek.cli.copy import flags
-from odradek.cli.copy.clusters import CopySide, sides
+from odradek.cli.copy.clusters import CopyCluster, sides
 from odradek.cli.copy.copying import CopyBooks, Copying
 from odradek.cli.copy.planning import CopiedTopics, CopyPlan, plan
 from odradek.cli.copy.report import CopyReport, in_a_sentence, summary
@@ -124,7 +124,7 @@ class _Work:
 
 
 def _prepared(
-    stack: ExitStack, reading: CopySide, writing: CopySide, *, create: bool, exactly: bool
+    stack: ExitStack, reading: CopyCluster, writing: CopyCluster, *, create: bool, exactly: bool
 ) -> _Work:
     """Describe both topics and create the clients; unusable options are a wrong use."""
     given, target = reading.consumer(), writing.admin()

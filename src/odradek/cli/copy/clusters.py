@@ -27,7 +27,7 @@ from odradek.common.options.option_aliases import ALIASES, dotted
 from odradek.common.options.table import GROUPS
 
 CLIENT_ID = "odradek-copy"
-PATIENT = str(2**31 - 1)
+LONGEST_TIMEOUT_MS = str(2**31 - 1)
 """Milliseconds for a first broker: other timeouts apply."""
 OPTION_CLIENTS = {one.name: one.clients for group in GROUPS.values() for one in group}
 """Whose each option is."""
@@ -36,7 +36,7 @@ OF_THE_SOURCE = (BOOTSTRAP, COMMAND_CONFIG, PROFILE)
 
 
 @dataclass(frozen=True, slots=True)
-class CopySide:
+class CopyCluster:
     """Where a copy comes from, or goes to."""
 
     topic: str
@@ -86,7 +86,7 @@ class CopySide:
         """
         given = self.options(CONSUMER)
         given.setdefault("isolation.level", "read_committed")
-        given.setdefault(FIRST_CONTACT, PATIENT)
+        given.setdefault(FIRST_CONTACT, LONGEST_TIMEOUT_MS)
         given.pop("group.id", None)
         given["auto.offset.reset"] = "none"  # a gap must be told
         checked(CONSUMER, given)
@@ -104,28 +104,28 @@ class CopySide:
             given["transactional.id"] = transactional_id
         config = checked(PRODUCER, given)
         given.setdefault("max.block.ms", str(int(config["delivery.timeout.ms"] * 1000)))
-        given.setdefault(FIRST_CONTACT, PATIENT)
+        given.setdefault(FIRST_CONTACT, LONGEST_TIMEOUT_MS)
         return given
 
 
 def sides(
     params: Mapping[str, Any], environment: Mapping[str, str] = os.environ
-) -> tuple[CopySide, CopySide]:
+) -> tuple[CopyCluster, CopyCluster]:
     """Return source and destination, from the flags.
 
     If no flag names the destination's cluster, it is the source's: with all settings of the source,
     and `--to-command-property` over them. The environment is for the source.
     """
-    source = CopySide(params["source"], _flags(params, "from"), environment)
+    source = CopyCluster(params["source"], _flags(params, "from"), environment)
     to = _flags(params, "to")
     own = any((to.bootstrap_server, to.command_config, to.profile))
     if own:
         bare = {name: one for name, one in environment.items() if name not in OF_THE_SOURCE}
-        destination = CopySide(params["destination"], to, bare)
+        destination = CopyCluster(params["destination"], to, bare)
     else:
         words = (*source.flags.command_property, *to.command_property)
         flags = replace(source.flags, command_property=words, spelling=to.spelling)
-        destination = CopySide(params["destination"], flags, environment)
+        destination = CopyCluster(params["destination"], flags, environment)
     if source.topic == destination.topic and source.servers == destination.servers:
         refuse(f"{source.topic} can't be copied onto itself")
     return source, destination

@@ -10,12 +10,12 @@ import time
 from dataclasses import dataclass
 
 from odradek.api.admin import Admin
-from odradek.cli.copy.clusters import CopySide
+from odradek.cli.copy.clusters import CopyCluster
 from odradek.cli.frame.results import counted
 from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.clients.admin.configs import ConfigResource
 from odradek.clients.descriptions import TopicDescription
-from odradek.clients.missing_topics import alike, like_it
+from odradek.clients.missing_topics import did_you_mean, similar_names
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
@@ -58,7 +58,7 @@ class CopyPlan:
 
 
 def plan(
-    reading: Admin, writing: Admin, source: CopySide, destination: CopySide, *, create: bool
+    reading: Admin, writing: Admin, source: CopyCluster, destination: CopyCluster, *, create: bool
 ) -> CopyPlan:
     """Look at both topics. Raises `ConfigurationError` with the cure for what can't be done."""
     cluster = reading.describe_cluster().cluster_id
@@ -68,7 +68,7 @@ def plan(
     try:
         there = reading.describe_topics(source.topic)[source.topic]
     except UnknownTopicOrPartitionError:
-        near = like_it(alike(source.topic, reading.list_topics()))
+        near = did_you_mean(similar_names(source.topic, reading.list_topics()))
         text = f"topic {source.topic} doesn't exist at {source.servers}{near}"
         raise ConfigurationError(text) from None
     try:

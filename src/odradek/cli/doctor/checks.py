@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek.cli.doctor.findings import Finding, Seen, Trouble
 from odradek.cli.frame.results import counted
-from odradek.clients.explain.causes import SAYS_NOTHING, DialStage
+from odradek.clients.explain.causes import SAYS_NOTHING, ConnectionStage
 from odradek.common.printable import cleaned
 from odradek.common.topic_names import KAFKAS_OWN
 
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 OK, WRONG, NOT_SEEN = "ok", "wrong", "-"
 DAY = 86400.0
 WAY = (
-    ("name", DialStage.NAME, Trouble.NAME),
-    ("connection", DialStage.NETWORK, Trouble.NETWORK),
-    ("TLS", DialStage.TLS, Trouble.TLS),
-    ("login", DialStage.SASL, Trouble.SASL),
-    ("Kafka's protocol", DialStage.PROTOCOL, Trouble.PROTOCOL),
-    ("answers", DialStage.BROKER, Trouble.BROKER),
+    ("name", ConnectionStage.NAME, Trouble.NAME),
+    ("connection", ConnectionStage.NETWORK, Trouble.NETWORK),
+    ("TLS", ConnectionStage.TLS, Trouble.TLS),
+    ("login", ConnectionStage.SASL, Trouble.SASL),
+    ("Kafka's protocol", ConnectionStage.PROTOCOL, Trouble.PROTOCOL),
+    ("answers", ConnectionStage.BROKER, Trouble.BROKER),
 )
 """The steps of one connection. With a proxy, the proxy comes before the name."""
 CLUSTER = ("brokers' addresses", "cluster id", "topics", "permissions", "group", "clocks", "quotas")
 UNTRIED = -1
 RANK = {
-    stage: place for place, stage in enumerate((DialStage.PROXY, *(stage for _, stage, _ in WAY)))
+    stage: place
+    for place, stage in enumerate((ConnectionStage.PROXY, *(stage for _, stage, _ in WAY)))
 }
 
 
@@ -62,13 +63,13 @@ def _way(seen: Seen) -> Iterator[Check]:
     if not starts:
         return
     best = max(starts, key=_progress)
-    reached = RANK[DialStage.PROTOCOL] if _lacks_versions(seen) else _progress(best)
+    reached = RANK[ConnectionStage.PROTOCOL] if _lacks_versions(seen) else _progress(best)
     for step, stage, _ in WAY:
         rank = RANK[stage]
         detail = _detail(seen, best, stage)
         if rank < reached:
             skipped = detail == "none"
-            if stage is DialStage.PROTOCOL and best.meaning in SAYS_NOTHING:
+            if stage is ConnectionStage.PROTOCOL and best.meaning in SAYS_NOTHING:
                 skipped = True  # the protocol there is unknown
             yield Check(step, NOT_SEEN if skipped else OK, detail)
         else:
@@ -88,22 +89,22 @@ def _progress(a: AddressExplanation) -> int:
     """
     if a.stage is None:
         return len(RANK) + 1 if a.ready or a.proved else UNTRIED
-    return RANK.get(DialStage(a.stage), len(RANK))
+    return RANK.get(ConnectionStage(a.stage), len(RANK))
 
 
-def _detail(seen: Seen, a: AddressExplanation, stage: DialStage) -> str:
-    if stage is DialStage.NAME:
+def _detail(seen: Seen, a: AddressExplanation, stage: ConnectionStage) -> str:
+    if stage is ConnectionStage.NAME:
         host = a.address.rpartition(":")[0].strip("[]")
         return host if a.ip in (None, host) else f"{host} is {a.ip}"
-    if stage is DialStage.NETWORK:
+    if stage is ConnectionStage.NETWORK:
         return a.address
-    if stage is DialStage.TLS:
+    if stage is ConnectionStage.TLS:
         if not seen.protocol.endswith("SSL"):
             return "none"
         ends = (seen.around.certificates or {}).get(a.address)
         days = None if ends is None else (ends - seen.around.now) / DAY
         return "" if days is None else f"the certificate expires in {counted(round(days), 'day')}"
-    if stage is DialStage.SASL:
+    if stage is ConnectionStage.SASL:
         return seen.mechanism or "none"
     return ""
 

@@ -29,7 +29,7 @@ HANDSHAKE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class DoctorEnvironment:
     """The machine or container that the command runs in."""
 
     container: bool = False
@@ -79,8 +79,8 @@ def _end_of_certificate(context: ssl.SSLContext, address: Address) -> float | No
     return ssl.cert_time_to_seconds(ends) if isinstance(ends, str) else None
 
 
-def look_around(config: Config, addresses: list[str]) -> Surroundings:
+def look_around(config: Config, addresses: list[str]) -> DoctorEnvironment:
     """Return the surroundings; call it after the addresses have answered."""
-    return Surroundings(
+    return DoctorEnvironment(
         in_container(), certificates(config, addresses), time.time(), time.monotonic()
     )

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from odradek.cli.doctor.environment import Surroundings
+from odradek.cli.doctor.environment import DoctorEnvironment
 from odradek.cli.frame.results import counted
 from odradek.clients.admin.reachability import AddressReach, Reachability
 from odradek.clients.admin.users import ClientQuotaEntity
-from odradek.clients.explain.causes import SLOW_NAME, DialStage, usual_cause
-from odradek.clients.missing_topics import like_it
+from odradek.clients.explain.causes import SLOW_NAME, ConnectionStage, usual_cause
+from odradek.clients.missing_topics import did_you_mean
 from odradek.common.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -123,7 +123,7 @@ class Seen:
     """`security.protocol`."""
     mechanism: str | None = None
     """`sasl.mechanism`, if SASL is used."""
-    around: Surroundings = field(default_factory=Surroundings)
+    around: DoctorEnvironment = field(default_factory=DoctorEnvironment)
     topics_named: bool = False
     """Whether topics were named, so that their authorized operations were requested."""
     user: str | None = None
@@ -164,9 +164,9 @@ def _unreached(seen: Seen) -> Iterator[Finding]:
         yield _other_cluster(seen.error)
         return
     starts = [a for a in seen.picture.addresses if "bootstrap" in a.role]
-    order = list(DialStage)
+    order = list(ConnectionStage)
     failing = [a for a in starts if a.stage is not None]
-    failing.sort(key=lambda a: -order.index(DialStage(a.stage or DialStage.NAME)))
+    failing.sort(key=lambda a: -order.index(ConnectionStage(a.stage or ConnectionStage.NAME)))
     for address in failing:
         yield _of_bootstrap(seen, address)
     if failing:
@@ -209,20 +209,20 @@ WHY = {
     Trouble.CLUSTER: "Records would be written to the wrong cluster.",
 }
 TROUBLES = {
-    DialStage.NAME: Trouble.NAME,
-    DialStage.NETWORK: Trouble.NETWORK,
-    DialStage.PROXY: Trouble.PROXY,
-    DialStage.TLS: Trouble.TLS,
-    DialStage.SASL: Trouble.SASL,
-    DialStage.PROTOCOL: Trouble.PROTOCOL,
-    DialStage.BROKER: Trouble.BROKER,
-    DialStage.CLUSTER: Trouble.CLUSTER,
+    ConnectionStage.NAME: Trouble.NAME,
+    ConnectionStage.NETWORK: Trouble.NETWORK,
+    ConnectionStage.PROXY: Trouble.PROXY,
+    ConnectionStage.TLS: Trouble.TLS,
+    ConnectionStage.SASL: Trouble.SASL,
+    ConnectionStage.PROTOCOL: Trouble.PROTOCOL,
+    ConnectionStage.BROKER: Trouble.BROKER,
+    ConnectionStage.CLUSTER: Trouble.CLUSTER,
 }
 
 
 def _of_bootstrap(seen: Seen, a: AddressExplanation) -> Finding:
     """Return why a bootstrap address doesn't answer."""
-    kind = TROUBLES[DialStage(a.stage or DialStage.BROKER)]
+    kind = TROUBLES[ConnectionStage(a.stage or ConnectionStage.BROKER)]
     host = _host(a.address)
     what, mends = _in_words(seen, a.address, kind, a.meaning or ""), a.cure or ""
     if kind is Trouble.NAME and host == HOST_OF_CONTAINERS:
@@ -340,13 +340,16 @@ def _of_advertised(
 ) -> Finding:
     first = failing[0]
     picture = pictures.get(first.address)
-    stage = None if picture is None or picture.stage is None else DialStage(picture.stage)
+    stage = None if picture is None or picture.stage is None else ConnectionStage(picture.stage)
     meaning = _meaning(first, picture)
     starts = [a.address for a in reach.addresses if a.bootstrap]
     start = next((a.address for a in reach.addresses if a.bootstrap and a.error is None), starts[0])
     if isinstance(first.error, ClusterIdMismatchError):
         return _other_cluster(first.error)
-    if stage in (DialStage.TLS, DialStage.SASL, DialStage.PROTOCOL) and picture is not None:
+    if (
+        stage in (ConnectionStage.TLS, ConnectionStage.SASL, ConnectionStage.PROTOCOL)
+        and picture is not None
+    ):
         kind = TROUBLES[stage]
         what = _in_words(seen, first.address, kind, meaning)
         return Finding(
@@ -368,7 +371,7 @@ def _of_advertised(
     sends = f"The cluster answers at {start}, but sends clients on to {first.address}"
     if _loopback(host) and not _loopback(_host(start)):
         what = f"{sends}, and {host} is {seen.around.here}, not the broker's machine."
-    elif stage is DialStage.NAME:
+    elif stage is ConnectionStage.NAME:
         what = f"{sends}, a host name that {seen.around.here} can't resolve."
     else:
         what = f"{sends}. From {seen.around.here}, {meaning.partition(':')[0]}."
@@ -449,7 +452,7 @@ def _of_topics(reach: Reachability) -> Iterator[Finding]:
         if isinstance(topic.error, UnknownTopicOrPartitionError):
             yield Finding(
                 Trouble.TOPIC,
-                f"Topic {topic.topic} doesn't exist{like_it(topic.near)}.",
+                f"Topic {topic.topic} doesn't exist{did_you_mean(topic.near)}.",
                 "Until it exists, producers wait and consumers receive nothing. Topic names "
                 "distinguish upper and lower case.",
                 f"Correct the name if it is misspelled. {cure(topic.topic, reach.servers)}",

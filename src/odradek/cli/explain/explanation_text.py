@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.cli.console.properties import UsageError
 from odradek.clients.admin.reachability import OUT_OF_REACH, PARTLY, AddressReach, Reachability
-from odradek.clients.missing_topics import like_it
+from odradek.clients.missing_topics import did_you_mean
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.printable import cure, printable
@@ -80,7 +80,7 @@ def _of_address(a: AddressReach, meaning: str | None) -> str:
 def _of_topic(topic: TopicReach, servers: tuple[str, ...]) -> str:
     if isinstance(topic.error, UnknownTopicOrPartitionError):
         made = cure(topic.topic, servers)
-        return f"Topic {topic.topic} doesn't exist{like_it(topic.near)}. {made}"
+        return f"Topic {topic.topic} doesn't exist{did_you_mean(topic.near)}. {made}"
     if not topic.leaderless:
         return f"Topic {topic.topic}: {_first_line(topic.error)}"
     count, which = len(topic.leaderless), _listed(topic.leaderless)

@@ -23,7 +23,7 @@ import typer
 from odradek.api.admin import Admin
 from odradek.cli.console.properties import UsageError
 from odradek.cli.console.waiting import Failing, ending, perhaps_unread, say, telling_of_waiting
-from odradek.cli.frame.name_suggestions import told_with_likenesses
+from odradek.cli.frame.name_suggestions import with_name_suggestions
 from odradek.cli.frame.results import (
     Result,
     as_document,
@@ -228,7 +228,7 @@ class AdminRun(CommandRun):
         }
 
 
-class Verbs:
+class CommandRegistry:
     """The decorators that register the commands of one frame."""
 
     def __init__(
@@ -321,7 +321,7 @@ def _run(tool: str, verb: Callable[[AdminRun], Result], frame: dict[str, Any]) -
     printing(tool, lambda: _called(tool, verb, frame), json=frame["json"])
 
 
-_ADMIN = Verbs(_of_admin, _run)
+_ADMIN = CommandRegistry(_of_admin, _run)
 reads, changes, destroys = _ADMIN.reads, _ADMIN.changes, _ADMIN.destroys
 
 
@@ -364,4 +364,4 @@ def _called(tool: str, verb: Callable[[AdminRun], Result], frame: dict[str, Any]
     ):
         run.tell_of_waiting()
         result = verb(run)
-        return replace(result, failed=told_with_likenesses(run, result.failed))
+        return replace(result, failed=with_name_suggestions(run, result.failed))

@@ -17,9 +17,9 @@ from odradek.cli.frame.merged_lists import told_by_brokers
 from odradek.cli.frame.settings import Flags, settings
 from odradek.common.errors import KafkaError
 
-PATIENCE = 1.5
+LIST_TIMEOUT_S = 1.5
 """Seconds that a shell waits."""
-MOST = 500
+MAX_NAMES = 500
 """Names that are offered."""
 _HARMLESS = re.compile(r"[\w.:@+%,/-]+", re.ASCII)
 """A group may be called `$(rm -r .)`, and a shell would put that into the line as it is."""
@@ -27,12 +27,12 @@ _HARMLESS = re.compile(r"[\w.:@+%,/-]+", re.ASCII)
 
 def topic_names(context: typer.Context, incomplete: str) -> list[str]:
     """Topics whose names begin so."""
-    return _names(context, incomplete, lambda admin: admin.list_topics(PATIENCE))
+    return _names(context, incomplete, lambda admin: admin.list_topics(LIST_TIMEOUT_S))
 
 
 def group_ids(context: typer.Context, incomplete: str) -> list[str]:
     """Return groups whose ids begin with a text."""
-    return _names(context, incomplete, lambda admin: ids_of_groups(admin, PATIENCE))
+    return _names(context, incomplete, lambda admin: ids_of_groups(admin, LIST_TIMEOUT_S))
 
 
 def ids_of_groups(admin: Admin, timeout: float) -> list[str]:
@@ -57,4 +57,4 @@ def _names(
     except (KafkaError, UsageError, OSError):
         return []
     fit = [name for name in found if name.startswith(incomplete) and _HARMLESS.fullmatch(name)]
-    return fit[:MOST]
+    return fit[:MAX_NAMES]

@@ -11,21 +11,21 @@ from typing import Any, Protocol
 
 from odradek.api.admin import Admin
 from odradek.cli.frame.completion import ids_of_groups
-from odradek.clients.missing_topics import alike, like_it
+from odradek.clients.missing_topics import did_you_mean, similar_names
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import GroupIdNotFoundError, UnknownTopicOrPartitionError
 
 SUGGESTED = "(did you mean "
-PATIENCE = 2.0
+LIST_TIMEOUT_S = 2.0
 """Seconds for a list of names."""
-LISTS: Mapping[type[KafkaError], Callable[[Admin, float], Iterable[str]]] = {
+NAME_LISTS: Mapping[type[KafkaError], Callable[[Admin, float], Iterable[str]]] = {
     UnknownTopicOrPartitionError: lambda admin, left: admin.list_topics(left),
     GroupIdNotFoundError: ids_of_groups,
 }
 """Functions that list the existing names, by the error for an unknown name."""
 
 
-class Asking(Protocol):
+class AdminCommand(Protocol):
     """A run of a command, as far as names are asked for."""
 
     @property
@@ -33,10 +33,12 @@ class Asking(Protocol):
     def left(self) -> float: ...
 
 
-def told_with_likenesses(run: Asking, failed: Mapping[Any, KafkaError]) -> dict[Any, KafkaError]:
+def with_name_suggestions(
+    run: AdminCommand, failed: Mapping[Any, KafkaError]
+) -> dict[Any, KafkaError]:
     """Return the errors; those of unknown names suggest similar ones."""
     told = dict(failed)
-    for kind, names in LISTS.items():
+    for kind, names in NAME_LISTS.items():
         absent = {
             i: e
             for i, e in failed.items()
@@ -46,13 +48,13 @@ def told_with_likenesses(run: Asking, failed: Mapping[Any, KafkaError]) -> dict[
         if not absent:
             continue
         try:
-            there = list(names(run.admin, min(PATIENCE, run.left())))
+            there = list(names(run.admin, min(LIST_TIMEOUT_S, run.left())))
         except KafkaError:
             continue
         for item, error in absent.items():
             name = _name(item)
             if name not in there:  # otherwise only the partition is missing
-                told[item] = _with(error, like_it(alike(name, there)))
+                told[item] = _with(error, did_you_mean(similar_names(name, there)))
     return told
 
 

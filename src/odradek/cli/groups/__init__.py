@@ -19,7 +19,7 @@ from odradek.cli.frame.overviews import overview
 from odradek.cli.frame.results import Result, ResultTable, counted
 from odradek.cli.groups import exporting, lookup, offset_changes, rendering, watching
 from odradek.cli.groups.endpoint import where_to_listen
-from odradek.cli.groups.lookup import WhichGroups, all_consumer_groups
+from odradek.cli.groups.lookup import GroupSelection, all_consumer_groups
 from odradek.clients.admin.groups import SHARE, STATES, TYPES
 from odradek.common.errors import KafkaError
 from odradek.common.errors.kafka import NonEmptyGroupError, UnknownMemberIdError
@@ -82,7 +82,7 @@ def describe(run: AdminRun, groups: GroupsOrAll = None) -> Result:
 
     Example: odradek groups describe billing --bootstrap-server localhost:9092
     """
-    looks, failed = WhichGroups(groups or ()).look(run)
+    looks, failed = GroupSelection(groups or ()).look(run)
     shown: list[ResultTable | str] = []
     for seen in looks.values():
         shown += [rendering.headline(seen.group), rendering.described(seen)]
@@ -160,13 +160,13 @@ def lag(
     return Result({"groups": document}, shown, failed)
 
 
-def _which(groups: list[str] | None, include: str | None) -> WhichGroups:
+def _which(groups: list[str] | None, include: str | None) -> GroupSelection:
     if include is None:
-        return WhichGroups(groups or ())
+        return GroupSelection(groups or ())
     if groups:
         refuse("use group ids or --include, not both")
     try:
-        return WhichGroups(include=re.compile(include))
+        return GroupSelection(include=re.compile(include))
     except re.error as error:
         refuse(f"--include: {include!r} is not a valid regular expression: {error}")
 

@@ -26,7 +26,7 @@ from odradek.cli.frame.results import Result
 from odradek.cli.groups import rendering
 from odradek.cli.groups.endpoint import MetricsEndpoint
 from odradek.cli.groups.lag_times import LogTimes
-from odradek.cli.groups.lookup import Look, LookFailed, WhichGroups, offsets_at
+from odradek.cli.groups.lookup import GroupSelection, GroupSnapshot, LookFailed, offsets_at
 from odradek.clients.metrics.metric import Kind
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
@@ -68,7 +68,7 @@ class LagExporter:
 
     def __init__(
         self,
-        groups: WhichGroups,
+        groups: GroupSelection,
         interval: float,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -76,7 +76,7 @@ class LagExporter:
         self._groups, self._interval = groups, interval
         self._wall, self._monotonic = wall, monotonic
         self._times: dict[TopicPartition, LogTimes] = {}
-        self._looks: Mapping[str, Look] = {}
+        self._looks: Mapping[str, GroupSnapshot] = {}
         self.failed: LookFailed = {}
         """Errors of the last measurement."""
         self._up = False
@@ -267,7 +267,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _rows(looks: Mapping[str, Look]) -> Iterator[_Row]:
+def _rows(looks: Mapping[str, GroupSnapshot]) -> Iterator[_Row]:
     for group, seen in looks.items():
         for row in seen.rows:
             yield _Row(group, row.partition, row.committed, row.end, row.lag)

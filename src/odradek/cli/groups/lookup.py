@@ -1,7 +1,7 @@
 """Look groups up in a cluster: kinds, members, committed offsets, lag.
 
-In: a run of a command, names of groups. Out: a `Look` at each, and errors of the others. Ends of
-logs are looked up once for all groups together. Must not: draw.
+In: a run of a command, names of groups. Out: a `GroupSnapshot` of each, and errors of the others.
+Ends of logs are looked up once for all groups together. Must not: draw.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GroupSnapshot:
     """A group at one time. `rows` are of what consumers read, `shared` of what a share group does.
 
     `lag` and `rows` are empty for share groups, `shared` for all others.
@@ -68,13 +68,13 @@ def all_consumer_groups(run: AdminRun) -> tuple[list[str], dict[int, KafkaError]
 
 
 @dataclass(frozen=True, slots=True)
-class WhichGroups:
+class GroupSelection:
     """Groups by name, or all of consumers whose whole id fits."""
 
     named: Sequence[str] = ()
     include: re.Pattern[str] | None = None
 
-    def look(self, run: AdminRun) -> tuple[dict[str, Look], LookFailed]:
+    def look(self, run: AdminRun) -> tuple[dict[str, GroupSnapshot], LookFailed]:
         """Look up the current groups, with errors, also of brokers that listed no groups."""
         if self.named:
             return look(run, self.named)
@@ -127,7 +127,7 @@ def _no_topics(run: AdminRun, absent: list[str]) -> Failed:
     return {g: GroupIdNotFoundError(text.format(g)) for g in absent if g in topics}
 
 
-def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, Look], LookFailed]:
+def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupSnapshot], LookFailed]:
     """Return groups with their committed offsets and lag.
 
     A group with some unavailable ends of logs is included, and these are errors.
@@ -146,9 +146,9 @@ def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, Look], LookFai
     for group, description in described.items():
         if group in committed:
             rows = lag_rows(committed[group], description, ends, texts)
-            looks[group] = Look(description, rows)
+            looks[group] = GroupSnapshot(description, rows)
         elif group in shared:
-            looks[group] = Look(description, (), shared[group])
+            looks[group] = GroupSnapshot(description, (), shared[group])
     failed: LookFailed = dict(errors.items())
     for offsets in shared.values():
         failed.update((at, o.error) for at, o in offsets.items() if o.error is not None)

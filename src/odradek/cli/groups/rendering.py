@@ -10,7 +10,7 @@ from typing import Any
 
 from odradek.cli.frame.results import ResultTable, counted
 from odradek.cli.groups.lag import LagSum
-from odradek.cli.groups.lookup import Look
+from odradek.cli.groups.lookup import GroupSnapshot
 from odradek.clients.admin.group_offsets import ShareGroupOffset
 from odradek.clients.admin.groups import GroupDescription, GroupMember
 from odradek.common.types import TopicPartition
@@ -24,7 +24,7 @@ def headline(d: GroupDescription) -> str:
     return f"Group {d.group_id}: {d.type}, {d.state}, {members}{how}{where}."
 
 
-def described(seen: Look) -> ResultTable:
+def described(seen: GroupSnapshot) -> ResultTable:
     """Return a table of a group's partitions, with offsets and members."""
     group = seen.group.group_id
     heads: tuple[str, ...]
@@ -77,7 +77,7 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> str:
     return ";".join(f"{topic}:{','.join(map(str, ns))}" for topic, ns in found.items())
 
 
-def lags(looks: Iterable[Look]) -> ResultTable:
+def lags(looks: Iterable[GroupSnapshot]) -> ResultTable:
     """Return a table of groups' lag, with a row for each partition."""
     heads = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "ERROR")
     rows: list[tuple[Any, ...]] = []
@@ -94,13 +94,13 @@ def lags(looks: Iterable[Look]) -> ResultTable:
     return ResultTable(heads, rows)
 
 
-def sums(looks: Iterable[Look], empty: str = "") -> ResultTable:
+def sums(looks: Iterable[GroupSnapshot], empty: str = "") -> ResultTable:
     """Return a row for each group."""
     heads = ("GROUP", "STATE", "MEMBERS", "PARTITIONS", "LAG-UNKNOWN", "TOTAL-LAG", "MOST-BEHIND")
     return ResultTable(heads, [_sum(seen) for seen in looks], empty)
 
 
-def _sum(seen: Look) -> tuple[Any, ...]:
+def _sum(seen: GroupSnapshot) -> tuple[Any, ...]:
     d = seen.group
     if seen.shared:
         known = {at: o.lag for at, o in seen.shared.items() if o.lag is not None}
@@ -140,7 +140,7 @@ def facts(d: GroupDescription) -> dict[str, Any]:
     }
 
 
-def read(seen: Look) -> dict[str, Any]:
+def read(seen: GroupSnapshot) -> dict[str, Any]:
     """Return a group's offsets and lag.
 
     `lag` is the sum over partitions with a known lag, and None without any, which differs from 0.

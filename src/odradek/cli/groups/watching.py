@@ -26,7 +26,7 @@ from odradek.cli.frame.live_view import has_pictures
 from odradek.cli.frame.results import Result, cell, show
 from odradek.cli.groups import rendering
 from odradek.cli.groups.lag import LagRow, Pace, pace
-from odradek.cli.groups.lookup import Look, LookFailed, WhichGroups
+from odradek.cli.groups.lookup import GroupSelection, GroupSnapshot, LookFailed
 from odradek.common.errors import KafkaTimeoutError
 
 ROOM = 6
@@ -40,9 +40,9 @@ TROUBLES = 3
 class LagWatch:
     """Looks at groups, and what changed between two."""
 
-    def __init__(self, groups: WhichGroups) -> None:
+    def __init__(self, groups: GroupSelection) -> None:
         self.groups = groups
-        self.looks: dict[str, Look] = {}
+        self.looks: dict[str, GroupSnapshot] = {}
         self.failed: LookFailed = {}
         self.paces: dict[str, Pace | None] = {}
         self.moment = ""
@@ -95,7 +95,7 @@ class LagWatch:
                 parts.append(Text(f"… and {len(rows) - room} with less lag", style="dim"))
         return Group(*parts)
 
-    def _sum(self, group: str, seen: Look) -> tuple[Any, ...]:
+    def _sum(self, group: str, seen: GroupSnapshot) -> tuple[Any, ...]:
         lag, at_pace = rendering.read(seen)["lag"], self.paces[group]
         told = None if lag is None else f"{lag:,}"
         known = (group, seen.group.state, len(seen.group.members), told)
@@ -104,7 +104,7 @@ class LagWatch:
         return *known, f"{at_pace.read:,.1f}", f"{at_pace.written:,.1f}", left(lag, at_pace)
 
 
-def watch(run: AdminRun, groups: WhichGroups, interval: float, count: int | None) -> Result:
+def watch(run: AdminRun, groups: GroupSelection, interval: float, count: int | None) -> Result:
     """Measure until Ctrl-C, or `count` times; return the last measurement, not shown yet."""
     watching, console = LagWatch(groups), Console(highlight=False)
     watching.look(run)

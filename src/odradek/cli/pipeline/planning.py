@@ -26,7 +26,7 @@ from odradek.cli.pipeline.spec import (
     Source,
 )
 from odradek.clients.bootstrap_timeout import FIRST_CONTACT
-from odradek.clients.missing_topics import alike, like_it
+from odradek.clients.missing_topics import did_you_mean, similar_names
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.options.table import OPTIONS
@@ -281,7 +281,9 @@ def _asked(
                     found[topic] = consumer.partitions_for(topic, timeout=PATIENCE)
                 except UnknownTopicOrPartitionError:
                     line = place.line_of(named_by)
-                    near = like_it(alike(topic, consumer.list_topics(timeout=PATIENCE)))
+                    near = did_you_mean(
+                        similar_names(topic, consumer.list_topics(timeout=PATIENCE))
+                    )
                     text = f"{place.name}: cluster {cluster.name} has no topic {topic}{near}"
                     pipeline.problems.add(line, text)
             partitions = [tp for each in found.values() for tp in each]

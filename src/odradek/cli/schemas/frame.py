@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from odradek.cli.console.properties import parse_words, read_properties, refuse
-from odradek.cli.frame.commands import CommandRun, Timeout, Verbs, printing
+from odradek.cli.frame.commands import CommandRegistry, CommandRun, Timeout, printing
 from odradek.cli.frame.results import Result
 from odradek.common.errors import ConfigurationError
 from odradek.serialization.registry.client import SchemaRegistryClient
@@ -80,7 +80,7 @@ def _run(tool: str, verb: Callable[[RegistryRun], Result], frame: dict[str, Any]
     printing(tool, call, json=frame["json"])
 
 
-_REGISTRY = Verbs(lambda _: {**FLAGS, "timeout": (Timeout, None)}, _run)
+_REGISTRY = CommandRegistry(lambda _: {**FLAGS, "timeout": (Timeout, None)}, _run)
 reads, changes, destroys = _REGISTRY.reads, _REGISTRY.changes, _REGISTRY.destroys
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from odradek.clients.admin.admin_arguments import some_of
 from odradek.clients.admin.admin_call import AdminCall, by_any, one
-from odradek.clients.batched_calls import Inquiry, Said
+from odradek.clients.batched_calls import ApiCall, ItemResult
 from odradek.clients.descriptions import OPERATIONS
 from odradek.common.arguments import choice, refusal, text
 from odradek.protocol.messages import create_acls as c
@@ -86,11 +86,11 @@ def create(acls: Sequence[AclBinding]) -> AdminCall[dict[AclBinding, None]]:
         asked[:] = left
         return c.CreateAclsRequest([made[acl] for acl in left])
 
-    def read(answer: c.CreateAclsResponse) -> Iterator[Said[AclBinding, None]]:
+    def read(answer: c.CreateAclsResponse) -> Iterator[ItemResult[AclBinding, None]]:
         for acl, result in zip(asked, answer.results, strict=False):
             yield acl, result.error_code, result.error_message, None
 
-    question: Inquiry[AclBinding, c.CreateAclsResponse, None] = Inquiry(
+    question: ApiCall[AclBinding, c.CreateAclsResponse, None] = ApiCall(
         "the creation of ACLs", "ACL", body, c.CreateAclsResponse, read, right="ALTER", changes=True
     )
     return by_any(question, made)
@@ -100,7 +100,7 @@ def describe(acl_filter: AclBindingFilter | None) -> AdminCall[list[AclBinding]]
     """Describe the ACLs that match a filter, sorted; all if it is None."""
     wanted = _filter("acl_filter", AclBindingFilter() if acl_filter is None else acl_filter)
 
-    def read(answer: d.DescribeAclsResponse) -> Iterator[Said[None, list[AclBinding]]]:
+    def read(answer: d.DescribeAclsResponse) -> Iterator[ItemResult[None, list[AclBinding]]]:
         found = [
             AclBinding(
                 _word(RESOURCE_TYPES, r.resource_type),
@@ -116,7 +116,7 @@ def describe(acl_filter: AclBindingFilter | None) -> AdminCall[list[AclBinding]]
         ]
         yield None, 0, None, sorted({*found})
 
-    question: Inquiry[None, d.DescribeAclsResponse, list[AclBinding]] = Inquiry(
+    question: ApiCall[None, d.DescribeAclsResponse, list[AclBinding]] = ApiCall(
         "the description of ACLs",
         "",
         lambda *_: d.DescribeAclsRequest(*_fields(wanted)),
@@ -140,7 +140,9 @@ def delete(
         asked[:] = left
         return x.DeleteAclsRequest([x.DeleteAclsFilter(*fields[f]) for f in left])
 
-    def read(answer: x.DeleteAclsResponse) -> Iterator[Said[AclBindingFilter, list[AclBinding]]]:
+    def read(
+        answer: x.DeleteAclsResponse,
+    ) -> Iterator[ItemResult[AclBindingFilter, list[AclBinding]]]:
         for wanted, result in zip(asked, answer.filter_results, strict=False):
             code, reason = result.error_code, result.error_message
             for acl in result.matching_acls:
@@ -148,7 +150,7 @@ def delete(
                     code, reason = acl.error_code, acl.error_message
             yield wanted, code, reason, sorted(_gone(acl) for acl in result.matching_acls)
 
-    question: Inquiry[AclBindingFilter, x.DeleteAclsResponse, list[AclBinding]] = Inquiry(
+    question: ApiCall[AclBindingFilter, x.DeleteAclsResponse, list[AclBinding]] = ApiCall(
         "the deletion of ACLs",
         "ACLs",
         body,

@@ -1,6 +1,6 @@
 """Define a call of an admin client: a text, and a flow that sends its requests.
 
-In: an `Inquiry` and its items. Out: an `AdminCall`, which the sync and the asyncio facade run with
+In: an `ApiCall` and its items. Out: an `AdminCall`, which the sync and the asyncio facade run with
 an engine and a timeout. Must not: read arguments, or know an API.
 """
 
@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from odradek.clients.batched_calls import Inquiry, Outcome, ask, ask_brokers, ask_leaders, gather
+from odradek.clients.batched_calls import (
+    ApiCall,
+    ItemResults,
+    call_any,
+    call_brokers,
+    call_leaders,
+    gather,
+)
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.common.errors import first_use
 from odradek.common.types import TopicPartition
@@ -41,23 +48,23 @@ class AdminCall(NamedTuple, Generic[T]):
         return AdminCall(self.what, flow)
 
 
-def by_any(question: Inquiry[K, M, V], items: Iterable[K]) -> AdminCall[dict[K, V]]:
+def by_any(question: ApiCall[K, M, V], items: Iterable[K]) -> AdminCall[dict[K, V]]:
     """Send a request to any broker, which forwards it to the controller if necessary."""
     wanted = list(items)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
-        return (yield from ask(engine.brokers, question, wanted, deadline)).settled()
+        return (yield from call_any(engine.brokers, question, wanted, deadline)).settled()
 
     return AdminCall(question.what, flow)
 
 
-def one(question: Inquiry[None, M, V]) -> AdminCall[V]:
+def one(question: ApiCall[None, M, V]) -> AdminCall[V]:
     """Send a request with a single result to any broker."""
     return by_any(question, (None,)).then(lambda found: found[None])
 
 
 def by_leaders(
-    question: Inquiry[TopicPartition, M, V],
+    question: ApiCall[TopicPartition, M, V],
     partitions: Iterable[TopicPartition],
     apart: Callable[[TopicPartition], object] = lambda _: None,
 ) -> AdminCall[dict[TopicPartition, V]]:
@@ -75,25 +82,25 @@ def by_leaders(
             from odradek.clients.descriptions import leaders
 
         brokers = engine.brokers
-        asked = [ask_leaders(brokers, question, p, deadline, leaders) for p in wanted.values()]
+        asked = [call_leaders(brokers, question, p, deadline, leaders) for p in wanted.values()]
         return merged((yield from gather(brokers.engine, asked)))
 
     return AdminCall(question.what, flow)
 
 
 def by_brokers(
-    question: Callable[[int], Inquiry[K, M, V]], items: Mapping[int, Collection[K]], what: str
+    question: Callable[[int], ApiCall[K, M, V]], items: Mapping[int, Collection[K]], what: str
 ) -> AdminCall[dict[K, V]]:
     """Send each of these brokers a request for its own items."""
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
-        return merged((yield from ask_brokers(engine.brokers, question, items, deadline)).values())
+        return merged((yield from call_brokers(engine.brokers, question, items, deadline)).values())
 
     return AdminCall(what, flow)
 
 
 def by_coordinators(
-    kind: CoordinatorKind, question: Inquiry[str, M, V], keys: Iterable[str]
+    kind: CoordinatorKind, question: ApiCall[str, M, V], keys: Iterable[str]
 ) -> AdminCall[dict[str, V]]:
     """Send each coordinator one request for all of its keys; retry at new coordinators."""
     wanted = list(keys)
@@ -108,7 +115,7 @@ def by_coordinators(
 
 def by_coordinator_of_each(
     kind: CoordinatorKind,
-    question: Callable[[str], Inquiry[K, M, V]],
+    question: Callable[[str], ApiCall[K, M, V]],
     items: Mapping[str, Collection[K]],
     what: str,
 ) -> AdminCall[dict[K, V]]:
@@ -122,9 +129,9 @@ def by_coordinator_of_each(
     return AdminCall(what, flow)
 
 
-def merged(outcomes: Iterable[Outcome[K, V]]) -> dict[K, V]:
+def merged(outcomes: Iterable[ItemResults[K, V]]) -> dict[K, V]:
     """Merge several outcomes; raise the first error, whose `errors` include the others."""
-    whole: Outcome[K, V] = Outcome()
+    whole: ItemResults[K, V] = ItemResults()
     for outcome in outcomes:
         whole.add(outcome)
     return whole.settled()

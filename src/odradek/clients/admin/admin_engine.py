@@ -14,7 +14,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.common.types import Rng
 
-HEARSAY = 30.0
+NEW_TOPIC_GRACE_S = 30.0
 """Seconds for which a broker may not know a topic that another broker has created."""
 
 
@@ -30,7 +30,7 @@ class AdminEngine(ClientEngine):
     def made(self, topics: Iterable[str]) -> None:
         """Record that these topics have just been created."""
         self._fresh = {n: until for n, until in self._fresh.items() if until > self.now}
-        self._fresh.update(dict.fromkeys(topics, self.now + HEARSAY))
+        self._fresh.update(dict.fromkeys(topics, self.now + NEW_TOPIC_GRACE_S))
 
     def deleted(self, topics: Iterable[str]) -> None:
         """Record that these topics have just been deleted."""

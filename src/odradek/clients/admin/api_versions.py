@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from odradek.clients.admin.admin_call import AdminCall
 from odradek.clients.any_broker import AnyBrokerCall
-from odradek.clients.batched_calls import Inquiry, Outcome, ask_brokers
+from odradek.clients.batched_calls import ApiCall, ItemResults, call_brokers
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import BrokerDescription, check_metadata, note_brokers
 from odradek.common.errors import KafkaError
@@ -52,7 +52,7 @@ class BrokerApiVersions:
     error: KafkaError | None = None
 
 
-ASKED: Inquiry[None, ApiVersionsResponse, ApiVersionsResponse] = Inquiry(
+ASKED: ApiCall[None, ApiVersionsResponse, ApiVersionsResponse] = ApiCall(
     "ApiVersions",
     "",
     lambda *_: api_versions_request(),
@@ -67,7 +67,7 @@ def describe_api_versions(
     """Ask a broker for the list of brokers, then each broker for its API versions."""
     yield START
     brokers = yield from list_brokers(engine, deadline)
-    outcomes = yield from ask_brokers(
+    outcomes = yield from call_brokers(
         engine.brokers, lambda _: ASKED, {b.id: (None,) for b in brokers}, deadline
     )
     return tuple(_outcome(b, outcomes[b.id]) for b in brokers)
@@ -88,7 +88,7 @@ def list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDescr
 
 
 def _outcome(
-    broker: BrokerDescription, answer: Outcome[None, ApiVersionsResponse]
+    broker: BrokerDescription, answer: ItemResults[None, ApiVersionsResponse]
 ) -> BrokerApiVersions:
     if answer.errors:
         return BrokerApiVersions(broker, (), answer.errors[None])

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from odradek.clients.admin.admin_arguments import some_of
 from odradek.clients.admin.admin_call import AdminCall, by_any, one
-from odradek.clients.batched_calls import Inquiry, ask
+from odradek.clients.batched_calls import ApiCall, call_any
 from odradek.clients.descriptions import (
     BrokerDescription,
     EmptyAnswerError,
@@ -142,8 +142,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
     fenced = flag("include_fenced_brokers", include_fenced_brokers)
 
     def allowed(bits: int) -> frozenset[str] | None:
-        # Kafka 2.3 returns 0 although they weren't requested.
-        return authorized_operations(bits) if operations else None
+        return authorized_operations(bits) if operations else None  # Kafka 2.3 always sends 0
 
     def found(answer: d.DescribeClusterResponse) -> ClusterDescription:
         brokers = {b.broker_id: b for b in answer.brokers}
@@ -183,7 +182,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
                 return ForeignAnswerError(str(foreign))
             return None if answer.brokers else EmptyAnswerError("the response contains no brokers")
 
-        question: Inquiry[None, d.DescribeClusterResponse, ClusterDescription] = Inquiry(
+        question: ApiCall[None, d.DescribeClusterResponse, ClusterDescription] = ApiCall(
             "the description of the cluster",
             "",
             lambda *_: d.DescribeClusterRequest(operations, include_fenced_brokers=fenced),
@@ -192,11 +191,12 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
             check=check,
         )
         try:
-            return (yield from ask(engine.brokers, question, (None,), deadline)).settled()[None]
+            results = yield from call_any(engine.brokers, question, (None,), deadline)
+            return results.settled()[None]
         except UnsupportedVersionError:
             if fenced:
                 raise
-        earlier: Inquiry[None, MetadataResponse, ClusterDescription] = Inquiry(
+        earlier: ApiCall[None, MetadataResponse, ClusterDescription] = ApiCall(
             "the description of the cluster",
             "",
             lambda *_: MetadataRequest([], False, operations),
@@ -204,7 +204,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
             lambda answer: [(None, 0, None, before_2_8(answer))],
             check=check_metadata(engine.brokers),
         )
-        return (yield from ask(engine.brokers, earlier, (None,), deadline)).settled()[None]
+        return (yield from call_any(engine.brokers, earlier, (None,), deadline)).settled()[None]
 
     return AdminCall("the description of the cluster", flow)
 
@@ -214,7 +214,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
 
 def features() -> AdminCall[FeatureDescription]:
     """Describe the features' levels as a broker reports them (KIP-584)."""
-    question: Inquiry[None, v.ApiVersionsResponse, FeatureDescription] = Inquiry(
+    question: ApiCall[None, v.ApiVersionsResponse, FeatureDescription] = ApiCall(
         "the description of features",
         "",
         lambda *_: api_versions_request(),
@@ -248,7 +248,7 @@ def update_features(
         # From version 2 on a response without an error means that all updates succeeded.
         return [(n, *said.get(n, (0, None)), None) for n in given]
 
-    question: Inquiry[str, f.UpdateFeaturesResponse, None] = Inquiry(
+    question: ApiCall[str, f.UpdateFeaturesResponse, None] = ApiCall(
         "the change of features",
         "feature",
         lambda left, ms: f.UpdateFeaturesRequest(
@@ -284,7 +284,7 @@ def quorum() -> AdminCall[QuorumDescription]:
                 return [(None, part.error_code, part.error_message, _quorum(part, answer.nodes))]
         return []
 
-    question: Inquiry[None, q.DescribeQuorumResponse, QuorumDescription] = Inquiry(
+    question: ApiCall[None, q.DescribeQuorumResponse, QuorumDescription] = ApiCall(
         "the description of the metadata quorum",
         "the metadata quorum",
         lambda *_: q.DescribeQuorumRequest(
@@ -390,7 +390,7 @@ def _done(
     def read(answer: Any) -> list[tuple[None, int, str | None, None]]:
         return [(None, answer.error_code, answer.error_message, None)]
 
-    question: Inquiry[None, Any, None] = Inquiry(
+    question: ApiCall[None, Any, None] = ApiCall(
         what, what, lambda _, ms: body(ms), response, read, "ALTER", already, True, whole=False
     )
     return one(question)

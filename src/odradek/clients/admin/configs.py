@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.clients.admin.admin_arguments import keys, setting, some_of
 from odradek.clients.admin.admin_call import AdminCall, merged, one
-from odradek.clients.batched_calls import Inquiry, Outcome, Said, ask, ask_brokers
+from odradek.clients.batched_calls import (
+    ApiCall,
+    ItemResult,
+    ItemResults,
+    call_any,
+    call_brokers,
+)
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.arguments import INT32_MAX, choice, flag, mapping, refusal, shown, text
 from odradek.common.errors import ConfigurationError
@@ -124,13 +130,13 @@ def describe(
 
     def read(
         answer: d.DescribeConfigsResponse,
-    ) -> Iterator[Said[ConfigResource, dict[str, ConfigEntry]]]:
+    ) -> Iterator[ItemResult[ConfigResource, dict[str, ConfigEntry]]]:
         for item in answer.results:
             at = _found(item.resource_type, item.resource_name)
             entries = {e.name: _entry(e) for e in item.configs}
             yield at, item.error_code, item.error_message, entries
 
-    question: Inquiry[ConfigResource, d.DescribeConfigsResponse, dict[str, ConfigEntry]] = Inquiry(
+    question: ApiCall[ConfigResource, d.DescribeConfigsResponse, dict[str, ConfigEntry]] = ApiCall(
         "the description of configurations",
         "configuration of",
         lambda left, _: d.DescribeConfigsRequest(
@@ -154,12 +160,14 @@ def alter(
     wanted = {_resource(at): _changes(at, ops) for at, ops in given.items()}
     only_checked = flag("validate_only", validate_only)
 
-    def read(answer: a.IncrementalAlterConfigsResponse) -> Iterator[Said[ConfigResource, None]]:
+    def read(
+        answer: a.IncrementalAlterConfigsResponse,
+    ) -> Iterator[ItemResult[ConfigResource, None]]:
         for item in answer.responses:
             at = _found(item.resource_type, item.resource_name)
             yield at, item.error_code, item.error_message, None
 
-    question: Inquiry[ConfigResource, a.IncrementalAlterConfigsResponse, None] = Inquiry(
+    question: ApiCall[ConfigResource, a.IncrementalAlterConfigsResponse, None] = ApiCall(
         "the change of configurations",
         "configuration of",
         lambda left, _: a.IncrementalAlterConfigsRequest(
@@ -185,7 +193,7 @@ def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
     # resources; an old one would return a list that looks complete, but isn't.
     metrics_alone = wanted == {METRICS}
     numbers = [] if metrics_alone else sorted(RESOURCE_TYPES[t] for t in wanted)
-    question: Inquiry[None, r.ListConfigResourcesResponse, list[ConfigResource]] = Inquiry(
+    question: ApiCall[None, r.ListConfigResourcesResponse, list[ConfigResource]] = ApiCall(
         "the list of configurations",
         "",
         lambda *_: r.ListConfigResourcesRequest(numbers),
@@ -251,7 +259,7 @@ _ON_BROKERS = ("BROKER", "BROKER_LOGGER")
 
 
 def _by_whom(
-    question: Inquiry[ConfigResource, Any, Any], wanted: Iterable[ConfigResource]
+    question: ApiCall[ConfigResource, Any, Any], wanted: Iterable[ConfigResource]
 ) -> AdminCall[Any]:
     """Return the brokers to ask: only a broker itself knows its own settings."""
     own: dict[int, list[ConfigResource]] = {}
@@ -263,10 +271,10 @@ def _by_whom(
             others.append(at)
 
     def flow(engine: ClientEngine, deadline: float) -> Flow[dict[ConfigResource, Any]]:
-        found: list[Outcome[ConfigResource, Any]] = []
-        found.append((yield from ask(engine.brokers, question, others, deadline)))
+        found: list[ItemResults[ConfigResource, Any]] = []
+        found.append((yield from call_any(engine.brokers, question, others, deadline)))
         found += (
-            yield from ask_brokers(engine.brokers, lambda _: question, own, deadline)
+            yield from call_brokers(engine.brokers, lambda _: question, own, deadline)
         ).values()
         return merged(found)
 

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from odradek.clients.any_broker import Brokers
 from odradek.clients.batched_calls import (
-    Inquiry,
-    Outcome,
-    ask_coordinator,
-    ask_leader,
+    ApiCall,
+    ItemResults,
+    call_coordinator,
+    call_leader,
     follow_leaders,
     gather,
 )
@@ -87,22 +87,22 @@ class KnownCoordinators:
     def by_key(
         self,
         kind: CoordinatorKind,
-        question: Callable[[str], Inquiry[K, M, V]],
+        question: Callable[[str], ApiCall[K, M, V]],
         items: Mapping[str, Collection[K]],
         deadline: float,
-    ) -> Flow[dict[str, Outcome[K, V]]]:
+    ) -> Flow[dict[str, ItemResults[K, V]]]:
         """Send the coordinator of each key a separate request for the items of this key.
 
         Changes need this: each request records whether its response may have been lost.
         """
         yield START
 
-        def one(key: str, those: Collection[K]) -> Flow[Outcome[K, V]]:
+        def one(key: str, those: Collection[K]) -> Flow[ItemResults[K, V]]:
             yield START
             # Each call has its own Coordinator, which records whether a response was lost.
             coordinator = Coordinator(self._brokers, kind, key)
             coordinator.broker = self.get(kind, key)
-            found = yield from ask_coordinator(
+            found = yield from call_coordinator(
                 self._brokers, coordinator, question(key), those, deadline
             )
             if coordinator.broker is None:
@@ -111,7 +111,7 @@ class KnownCoordinators:
                 self.found(kind, key, coordinator.broker)
             return found
 
-        def those(keys: list[str], *, find: bool) -> Flow[dict[str, Outcome[K, V]]]:
+        def those(keys: list[str], *, find: bool) -> Flow[dict[str, ItemResults[K, V]]]:
             yield START
             if find and len(keys) > 1:  # keys that aren't found here are looked up one by one
                 yield from self._find(kind, keys, FindCall(self._brokers, kind, deadline))
@@ -129,13 +129,13 @@ class KnownCoordinators:
     def by_broker(
         self,
         kind: CoordinatorKind,
-        question: Inquiry[str, M, V],
+        question: ApiCall[str, M, V],
         keys: Iterable[str],
         deadline: float,
         *,
-        otherwise: Inquiry[str, Any, V] | None = None,
+        otherwise: ApiCall[str, Any, V] | None = None,
         absent: tuple[type[KafkaError], ...] = (),
-    ) -> Flow[Outcome[str, V]]:
+    ) -> Flow[ItemResults[str, V]]:
         """Send each coordinator one request for all of its keys; retry at new coordinators.
 
         A key that fails with an error of `absent` is requested again by `otherwise`. Each key has
@@ -144,7 +144,7 @@ class KnownCoordinators:
         yield START
         finder = FindCall(self._brokers, kind, deadline)
 
-        def leaders(_: Brokers, those: Collection[str], __: float) -> Flow[Outcome[str, int]]:
+        def leaders(_: Brokers, those: Collection[str], __: float) -> Flow[ItemResults[str, int]]:
             return self._find(kind, those, finder)
 
         asked = partial(self._asked, question, otherwise, absent, deadline)
@@ -164,13 +164,13 @@ class KnownCoordinators:
 
     def _find(
         self, kind: CoordinatorKind, keys: Collection[str], finder: FindCall
-    ) -> Flow[Outcome[str, int]]:
+    ) -> Flow[ItemResults[str, int]]:
         """Return the coordinators of keys that are known now.
 
         If some are known, only those are returned, without waiting for the others.
         """
         yield START
-        found: Outcome[str, int] = Outcome()
+        found: ItemResults[str, int] = ItemResults()
         for key in keys:
             if (broker := self.get(kind, key)) is not None:
                 found.results[key] = broker
@@ -196,21 +196,21 @@ class KnownCoordinators:
 
     def _asked(
         self,
-        question: Inquiry[str, M, V],
-        otherwise: Inquiry[str, Any, V] | None,
+        question: ApiCall[str, M, V],
+        otherwise: ApiCall[str, Any, V] | None,
         absent: tuple[type[KafkaError], ...],
         deadline: float,
         broker: int,
         keys: list[str],
-    ) -> Flow[Outcome[str, V]]:
+    ) -> Flow[ItemResults[str, V]]:
         yield START
-        found: Outcome[str, V] = Outcome()
+        found: ItemResults[str, V] = ItemResults()
         for begin in range(0, len(keys), MOST_IN_ONE):
             those: list[str] = keys[begin : begin + MOST_IN_ONE]
             for one in (question, otherwise):
                 if one is None or not those:
                     break
-                told = yield from ask_leader(self._brokers, one, those, deadline, broker)
+                told = yield from call_leader(self._brokers, one, those, deadline, broker)
                 for key in those:
                     found.errors.pop(key, None)
                 found.add(told)

@@ -64,11 +64,11 @@ T = TypeVar("T")
 
 NEEDED = (MetadataRequest, ProduceRequest, FetchRequest, ListOffsetsRequest)
 """Requests that any use of a cluster begins with."""
-SLACK = 0.2
+RETURN_BEFORE_S = 0.2
 """Seconds before the caller's deadline at which the results so far are returned."""
 LEADERS_TIME = 3.0
 """Seconds to wait for leaders' log ends; a leader that doesn't answer delays no other."""
-NOBODY = "odradek-doctor"
+UNKNOWN_MEMBER_ID = "odradek-doctor"
 """A member id that no coordinator has assigned."""
 
 
@@ -115,7 +115,7 @@ def examine(
 ) -> Flow[Examination]:
     """Examine everything concurrently; raises only if no broker returns metadata."""
     now = yield START
-    until = deadline - min(SLACK, (deadline - now) / 2)
+    until = deadline - min(RETURN_BEFORE_S, (deadline - now) / 2)
     yield from _first_contact(engine, until)
     # Each topic's permissions need a separate request, so they are omitted for all topics.
     looks = describe_reachability(engine, names, until, rights=names is not None)
@@ -227,7 +227,7 @@ def _offsets(
 def _check_right(coordinator: Coordinator, deadline: float) -> Flow[None]:
     """Check the permission to join: only with it, the heartbeat's error is UNKNOWN_MEMBER."""
     group = coordinator.key
-    body = HeartbeatRequest(group_id=group, generation_id=-1, member_id=NOBODY)
+    body = HeartbeatRequest(group_id=group, generation_id=-1, member_id=UNKNOWN_MEMBER_ID)
 
     def check(answer: HeartbeatResponse) -> KafkaError | None:
         error = error_for(answer.error_code, f"group {group!r}") if answer.error_code else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.admin.admin_arguments import keys, offsets_by_partition
 from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, by_coordinators
-from odradek.clients.batched_calls import FINAL, Inquiry, Said
+from odradek.clients.batched_calls import NOT_CURED_BY_WAITING, ApiCall, ItemResult
 from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.partition_arguments import some_partitions
 from odradek.clients.consumer.records import OffsetAndMetadata
@@ -78,12 +78,12 @@ def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committ
                     )
         return code, found
 
-    def read(answer: f.OffsetFetchResponse) -> Iterator[Said[str, Committed]]:
+    def read(answer: f.OffsetFetchResponse) -> Iterator[ItemResult[str, Committed]]:
         for g in answer.groups:
             code, found = found_of(g.topics)
             yield g.group_id, g.error_code or code, None, found
 
-    together: Inquiry[str, f.OffsetFetchResponse, Committed] = Inquiry(
+    together: ApiCall[str, f.OffsetFetchResponse, Committed] = ApiCall(
         "committed offsets",
         "group",
         lambda left, _: f.OffsetFetchRequest(
@@ -99,10 +99,10 @@ def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committ
         newest=NAMES_TOPICS,
     )
 
-    def alone(group: str) -> Inquiry[str, f.OffsetFetchResponse, Committed]:
+    def alone(group: str) -> ApiCall[str, f.OffsetFetchResponse, Committed]:
         """List the offsets of one group, as brokers before Kafka 3.0 require (version 8)."""
 
-        def read(answer: f.OffsetFetchResponse) -> Iterator[Said[str, Committed]]:
+        def read(answer: f.OffsetFetchResponse) -> Iterator[ItemResult[str, Committed]]:
             code, found = found_of(answer.topics)
             yield group, answer.error_code or code, None, found
 
@@ -145,12 +145,12 @@ def alter(
             )
         return c.OffsetCommitRequestTopic(name, partitions=partitions)
 
-    def read(answer: c.OffsetCommitResponse) -> Iterator[Said[TopicPartition, None]]:
+    def read(answer: c.OffsetCommitResponse) -> Iterator[ItemResult[TopicPartition, None]]:
         for item in answer.topics:
             for part in item.partitions:
                 yield TopicPartition(item.name, part.partition_index), part.error_code, None, None
 
-    question: Inquiry[TopicPartition, c.OffsetCommitResponse, None] = Inquiry(
+    question: ApiCall[TopicPartition, c.OffsetCommitResponse, None] = ApiCall(
         f"the change of offsets of group {group}",
         f"group {group}, partition",
         lambda left, _: c.OffsetCommitRequest(group, topics=_by_topic(left, topic) or []),
@@ -172,12 +172,12 @@ def delete(
             name, [d.OffsetDeleteRequestPartition(n) for n in numbers]
         )
 
-    def read(answer: d.OffsetDeleteResponse) -> Iterator[Said[TopicPartition, None]]:
+    def read(answer: d.OffsetDeleteResponse) -> Iterator[ItemResult[TopicPartition, None]]:
         for item in answer.topics:
             for part in item.partitions:
                 yield TopicPartition(item.name, part.partition_index), part.error_code, None, None
 
-    question: Inquiry[TopicPartition, d.OffsetDeleteResponse, None] = Inquiry(
+    question: ApiCall[TopicPartition, d.OffsetDeleteResponse, None] = ApiCall(
         f"the deletion of offsets of group {group}",
         f"group {group}, partition",
         lambda left, _: d.OffsetDeleteRequest(group, _by_topic(left, topic) or []),
@@ -198,7 +198,7 @@ def list_share(groups: Wanted) -> AdminCall[dict[str, dict[TopicPartition, Share
 
     def read(
         answer: sl.DescribeShareGroupOffsetsResponse,
-    ) -> Iterator[Said[str, dict[TopicPartition, ShareGroupOffset]]]:
+    ) -> Iterator[ItemResult[str, dict[TopicPartition, ShareGroupOffset]]]:
         for g in answer.groups:
             found = {}
             for topic in g.topics:
@@ -214,11 +214,13 @@ def list_share(groups: Wanted) -> AdminCall[dict[str, dict[TopicPartition, Share
 
     def passing(offsets: dict[TopicPartition, ShareGroupOffset]) -> KafkaError | None:
         errors = (o.error for o in offsets.values() if o.error is not None)
-        return next((e for e in errors if e.retriable and not isinstance(e, FINAL)), None)
+        return next(
+            (e for e in errors if e.retriable and not isinstance(e, NOT_CURED_BY_WAITING)), None
+        )
 
-    question: Inquiry[
+    question: ApiCall[
         str, sl.DescribeShareGroupOffsetsResponse, dict[TopicPartition, ShareGroupOffset]
-    ] = Inquiry(
+    ] = ApiCall(
         "offsets of share groups",
         "share group",
         lambda left, _: sl.DescribeShareGroupOffsetsRequest(
@@ -253,13 +255,15 @@ def alter_share(
             ],
         )
 
-    def read(answer: sa.AlterShareGroupOffsetsResponse) -> Iterator[Said[TopicPartition, None]]:
+    def read(
+        answer: sa.AlterShareGroupOffsetsResponse,
+    ) -> Iterator[ItemResult[TopicPartition, None]]:
         for item in answer.responses:
             for part in item.partitions:
                 at = TopicPartition(item.topic_name, part.partition_index)
                 yield at, part.error_code, part.error_message, None
 
-    question: Inquiry[TopicPartition, sa.AlterShareGroupOffsetsResponse, None] = Inquiry(
+    question: ApiCall[TopicPartition, sa.AlterShareGroupOffsetsResponse, None] = ApiCall(
         f"the change of offsets of share group {group}",
         f"share group {group}, partition",
         lambda left, _: sa.AlterShareGroupOffsetsRequest(group, _by_topic(left, topic) or []),
@@ -274,7 +278,7 @@ def alter_share(
 def delete_share(group: str, topics: Sequence[str] | str) -> AdminCall[dict[str, None]]:
     """Delete the start offsets of a share group in topics that no member subscribes to."""
     group, wanted = text("group", group), keys("topics", topics, "topics' names")
-    question: Inquiry[str, sd.DeleteShareGroupOffsetsResponse, None] = Inquiry(
+    question: ApiCall[str, sd.DeleteShareGroupOffsetsResponse, None] = ApiCall(
         f"the deletion of offsets of share group {group}",
         "topic",
         lambda left, _: sd.DeleteShareGroupOffsetsRequest(
@@ -312,12 +316,12 @@ def _by_topic(partitions: Iterable[TopicPartition] | None, make: Any) -> list[An
     return [make(topic, numbers) for topic, numbers in found.items()]
 
 
-def _each(question: Inquiry[str, Any, V], groups: Iterable[str]) -> AdminCall[dict[str, V]]:
+def _each(question: ApiCall[str, Any, V], groups: Iterable[str]) -> AdminCall[dict[str, V]]:
     return by_coordinators(CoordinatorKind.GROUP, question, groups)
 
 
 def _of_one(
-    group: str, question: Inquiry[Any, Any, None], items: Iterable[Any]
+    group: str, question: ApiCall[Any, Any, None], items: Iterable[Any]
 ) -> AdminCall[dict[Any, None]]:
     """Ask the coordinator of one group about its partitions or topics."""
     return by_coordinator_of_each(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from odradek.clients.admin.admin_arguments import keys
 from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, merged
 from odradek.clients.admin.api_versions import list_brokers
-from odradek.clients.batched_calls import Inquiry, Outcome, Said, ask_brokers
+from odradek.clients.batched_calls import ApiCall, ItemResult, ItemResults, call_brokers
 from odradek.clients.consumer.group.embedded_protocol import (
     decode_assignment,
     decode_subscription,
@@ -137,7 +137,7 @@ def listing(
     if protocol_types is not None:
         protocols = frozenset(keys("protocol_types", protocol_types, "protocols' types"))
 
-    def read(answer: ls.ListGroupsResponse) -> Iterator[Said[None, list[GroupListing]]]:
+    def read(answer: ls.ListGroupsResponse) -> Iterator[ItemResult[None, list[GroupListing]]]:
         groups = [
             GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type.capitalize())
             for g in answer.groups
@@ -145,7 +145,7 @@ def listing(
         ]
         yield None, 0, None, groups
 
-    question: Inquiry[None, ls.ListGroupsResponse, list[GroupListing]] = Inquiry(
+    question: ApiCall[None, ls.ListGroupsResponse, list[GroupListing]] = ApiCall(
         "the list of groups",
         "",
         lambda *_: ls.ListGroupsRequest(in_states, of_types),
@@ -157,7 +157,7 @@ def listing(
 
 
 def of_coordinators(
-    kind: CoordinatorKind, question: Inquiry[None, Any, list[T]], key: Callable[[T], str]
+    kind: CoordinatorKind, question: ApiCall[None, Any, list[T]], key: Callable[[T], str]
 ) -> AdminCall[list[T]]:
     """List what every broker coordinates, by key and without duplicates.
 
@@ -177,25 +177,25 @@ def of_coordinators(
 
 
 def of_all_brokers(
-    question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
+    question: ApiCall[None, Any, Any], brokers: Iterable[int] | None = None
 ) -> AdminCall[dict[int, Any]]:
     """Send every broker (or these) a request for its own items; return the results by broker."""
     return outcome_of_brokers(question, brokers).then(lambda outcome: outcome.settled())
 
 
 def outcome_of_brokers(
-    question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
-) -> AdminCall[Outcome[int, Any]]:
+    question: ApiCall[None, Any, Any], brokers: Iterable[int] | None = None
+) -> AdminCall[ItemResults[int, Any]]:
     """Send every broker (or these) a request; return errors instead of raising them."""
 
-    def flow(engine: AdminEngine, deadline: float) -> Flow[Outcome[int, Any]]:
+    def flow(engine: AdminEngine, deadline: float) -> Flow[ItemResults[int, Any]]:
         ids = brokers
         if ids is None:
             ids = [b.id for b in (yield from list_brokers(engine, deadline))]
-        outcomes = yield from ask_brokers(
+        outcomes = yield from call_brokers(
             engine.brokers, lambda _: question, dict.fromkeys(ids, (None,)), deadline
         )
-        found: Outcome[int, Any] = Outcome()
+        found: ItemResults[int, Any] = ItemResults()
         for broker, outcome in outcomes.items():
             if None in outcome.errors:
                 found.errors[broker] = outcome.errors[None]
@@ -245,7 +245,7 @@ def describe_share(
     """Describe share groups (KIP-932)."""
     operations = flag("authorized_operations", authorized_operations)
 
-    def read(answer: sh.ShareGroupDescribeResponse) -> Iterator[Said[str, GroupDescription]]:
+    def read(answer: sh.ShareGroupDescribeResponse) -> Iterator[ItemResult[str, GroupDescription]]:
         for g in answer.groups:
             members = tuple(
                 GroupMember(
@@ -261,7 +261,7 @@ def describe_share(
             )
             yield g.group_id, g.error_code, g.error_message, _of_epochs(g, SHARE, members)
 
-    question: Inquiry[str, sh.ShareGroupDescribeResponse, GroupDescription] = Inquiry(
+    question: ApiCall[str, sh.ShareGroupDescribeResponse, GroupDescription] = ApiCall(
         "the description of groups",
         "share group",
         lambda left, _: sh.ShareGroupDescribeRequest(left, operations),
@@ -279,7 +279,9 @@ def describe_streams(
     """Describe Streams groups (KIP-1071)."""
     operations = flag("authorized_operations", authorized_operations)
 
-    def read(answer: st.StreamsGroupDescribeResponse) -> Iterator[Said[str, GroupDescription]]:
+    def read(
+        answer: st.StreamsGroupDescribeResponse,
+    ) -> Iterator[ItemResult[str, GroupDescription]]:
         for g in answer.groups:
             members = tuple(_streams_member(m) for m in g.members)
             topology = g.topology.subtopologies if g.topology is not None else None
@@ -290,7 +292,7 @@ def describe_streams(
                 _of_epochs(g, STREAMS, members, tuple(s.subtopology_id for s in topology or ())),
             )
 
-    question: Inquiry[str, st.StreamsGroupDescribeResponse, GroupDescription] = Inquiry(
+    question: ApiCall[str, st.StreamsGroupDescribeResponse, GroupDescription] = ApiCall(
         "the description of groups",
         "Streams group",
         lambda left, _: st.StreamsGroupDescribeRequest(left, operations),
@@ -303,7 +305,7 @@ def describe_streams(
 
 
 def _described(
-    question: Inquiry[str, Any, GroupDescription], groups: Sequence[str] | str
+    question: ApiCall[str, Any, GroupDescription], groups: Sequence[str] | str
 ) -> AdminCall[dict[str, GroupDescription]]:
     ids = _ids(groups)
 
@@ -316,25 +318,25 @@ def _described(
     return AdminCall(question.what, flow)
 
 
-def _led(outcome: Outcome[str, GroupDescription]) -> Outcome[str, GroupDescription]:
+def _led(outcome: ItemResults[str, GroupDescription]) -> ItemResults[str, GroupDescription]:
     """Return the outcome, and cache the coordinators that described the groups."""
     led = {g: replace(d, coordinator=outcome.led[g]) for g, d in outcome.results.items()}
-    return Outcome(led, outcome.errors, outcome.moved, outcome.unsettled, outcome.led)
+    return ItemResults(led, outcome.errors, outcome.moved, outcome.unsettled, outcome.led)
 
 
 def _ids(groups: Any) -> list[str]:
     return keys("groups", groups, "groups' ids")
 
 
-def _classic(operations: bool) -> Inquiry[str, d.DescribeGroupsResponse, GroupDescription]:
-    def read(answer: d.DescribeGroupsResponse) -> Iterator[Said[str, GroupDescription]]:
+def _classic(operations: bool) -> ApiCall[str, d.DescribeGroupsResponse, GroupDescription]:
+    def read(answer: d.DescribeGroupsResponse) -> Iterator[ItemResult[str, GroupDescription]]:
         for g in answer.groups:
             # Before version 6, a group that doesn't exist is described with the state Dead.
             missing = g.group_state == DEAD and not g.error_code
             code = GroupIdNotFoundError.code if missing else g.error_code
             yield g.group_id, code, g.error_message, _classic_group(g)
 
-    return Inquiry(
+    return ApiCall(
         "the description of groups",
         "group",
         lambda left, _: d.DescribeGroupsRequest(left, operations),
@@ -386,8 +388,10 @@ def _read_of(read: Callable[[bytes], tuple[Any, ...]], data: Any) -> tuple[Any, 
 
 def _consumer(
     operations: bool,
-) -> Inquiry[str, c.ConsumerGroupDescribeResponse, GroupDescription]:
-    def read(answer: c.ConsumerGroupDescribeResponse) -> Iterator[Said[str, GroupDescription]]:
+) -> ApiCall[str, c.ConsumerGroupDescribeResponse, GroupDescription]:
+    def read(
+        answer: c.ConsumerGroupDescribeResponse,
+    ) -> Iterator[ItemResult[str, GroupDescription]]:
         for g in answer.groups:
             members = tuple(
                 GroupMember(
@@ -407,7 +411,7 @@ def _consumer(
             )
             yield g.group_id, g.error_code, g.error_message, _of_epochs(g, CONSUMER, members)
 
-    return Inquiry(
+    return ApiCall(
         "the description of groups",
         "group",
         lambda left, _: c.ConsumerGroupDescribeRequest(left, operations),
@@ -463,7 +467,7 @@ def _tasks(tasks: Iterable[st.TaskIds]) -> tuple[StreamsTask, ...]:
 
 def delete(groups: Sequence[str] | str) -> AdminCall[dict[str, None]]:
     """Delete groups of any kind without members, with their committed offsets (KIP-229)."""
-    question: Inquiry[str, x.DeleteGroupsResponse, None] = Inquiry(
+    question: ApiCall[str, x.DeleteGroupsResponse, None] = ApiCall(
         "the deletion of groups",
         "group",
         lambda left, _: x.DeleteGroupsRequest(left),
@@ -511,8 +515,8 @@ def remove_members(
 
 def _leaving(
     group: str, members: dict[str, lg.MemberIdentity]
-) -> Inquiry[str, lg.LeaveGroupResponse, None]:
-    return Inquiry(
+) -> ApiCall[str, lg.LeaveGroupResponse, None]:
+    return ApiCall(
         f"the removal of members of group {group}",
         "member",
         lambda left, _: lg.LeaveGroupRequest(group, members=[members[m] for m in left]),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.common.errors import first_use
 
 
-class Family:
+class LazyModule:
     """Proxy of a module, which is imported on first use."""
 
     def __init__(self, module: str) -> None:
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from odradek.clients.admin import transactions as transactions
     from odradek.clients.admin import users as users
 else:
-    acls = Family("odradek.clients.admin.acls")
-    api_versions = Family("odradek.clients.admin.api_versions")
-    cluster = Family("odradek.clients.admin.cluster")
-    configs = Family("odradek.clients.admin.configs")
-    examination = Family("odradek.clients.admin.examination")
-    group_offsets = Family("odradek.clients.admin.group_offsets")
-    groups = Family("odradek.clients.admin.groups")
-    log_dirs = Family("odradek.clients.admin.log_dirs")
-    offsets = Family("odradek.clients.admin.offsets")
-    reachability = Family("odradek.clients.admin.reachability")
-    reassignments = Family("odradek.clients.admin.reassignments")
-    topics = Family("odradek.clients.admin.topics")
-    transactions = Family("odradek.clients.admin.transactions")
-    users = Family("odradek.clients.admin.users")
+    acls = LazyModule("odradek.clients.admin.acls")
+    api_versions = LazyModule("odradek.clients.admin.api_versions")
+    cluster = LazyModule("odradek.clients.admin.cluster")
+    configs = LazyModule("odradek.clients.admin.configs")
+    examination = LazyModule("odradek.clients.admin.examination")
+    group_offsets = LazyModule("odradek.clients.admin.group_offsets")
+    groups = LazyModule("odradek.clients.admin.groups")
+    log_dirs = LazyModule("odradek.clients.admin.log_dirs")
+    offsets = LazyModule("odradek.clients.admin.offsets")
+    reachability = LazyModule("odradek.clients.admin.reachability")
+    reassignments = LazyModule("odradek.clients.admin.reassignments")
+    topics = LazyModule("odradek.clients.admin.topics")
+    transactions = LazyModule("odradek.clients.admin.transactions")
+    users = LazyModule("odradek.clients.admin.users")

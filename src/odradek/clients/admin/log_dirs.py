@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from odradek.clients.admin.admin_arguments import brokers as broker_ids
 from odradek.clients.admin.admin_call import AdminCall, by_brokers
 from odradek.clients.admin.groups import of_all_brokers, outcome_of_brokers
-from odradek.clients.batched_calls import Inquiry, Outcome, Said
+from odradek.clients.batched_calls import ApiCall, ItemResult, ItemResults
 from odradek.clients.consumer.partition_arguments import one_partition
 from odradek.common.arguments import INT32_MAX, iterable, mapping, refusal, text, whole_number
 from odradek.common.errors import KafkaError
@@ -82,8 +82,8 @@ def describe(brokers: Sequence[int] | None) -> AdminCall[dict[int, dict[str, Log
     )
 
 
-def _describing() -> Inquiry[None, d.DescribeLogDirsResponse, dict[str, LogDirDescription]]:
-    return Inquiry(
+def _describing() -> ApiCall[None, d.DescribeLogDirsResponse, dict[str, LogDirDescription]]:
+    return ApiCall(
         "the description of log directories",
         "",
         lambda *_: d.DescribeLogDirsRequest(None),
@@ -129,9 +129,9 @@ def describe_replicas(
     wanted = [_replica(r) for r in iterable("replicas", replicas, "a list of replicas")]
 
     def finish(
-        found: Outcome[int, dict[str, LogDirDescription]],
+        found: ItemResults[int, dict[str, LogDirDescription]],
     ) -> dict[TopicPartitionReplica, ReplicaLogDir]:
-        places: Outcome[TopicPartitionReplica, ReplicaLogDir] = Outcome()
+        places: ItemResults[TopicPartitionReplica, ReplicaLogDir] = ItemResults()
         for replica in wanted:
             if replica.broker in found.errors:
                 places.errors[replica] = found.errors[replica.broker]
@@ -174,16 +174,16 @@ def alter(
 
     def question(
         broker: int,
-    ) -> Inquiry[TopicPartitionReplica, a.AlterReplicaLogDirsResponse, None]:
+    ) -> ApiCall[TopicPartitionReplica, a.AlterReplicaLogDirsResponse, None]:
         def read(
             answer: a.AlterReplicaLogDirsResponse,
-        ) -> Iterator[Said[TopicPartitionReplica, None]]:
+        ) -> Iterator[ItemResult[TopicPartitionReplica, None]]:
             for t in answer.results:
                 for p in t.partitions:
                     replica = TopicPartitionReplica(t.topic_name, p.partition_index, broker)
                     yield replica, p.error_code, None, None
 
-        return Inquiry(
+        return ApiCall(
             "the move of replicas to log directories",
             "replica",
             lambda left, _: _moves(left, wanted),

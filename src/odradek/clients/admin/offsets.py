@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odradek.clients.admin.admin_call import AdminCall, by_leaders
-from odradek.clients.batched_calls import MOVED, Inquiry, Said
+from odradek.clients.batched_calls import LEADER_MOVED, ApiCall, ItemResult
 from odradek.clients.consumer.partition_arguments import one_partition
 from odradek.common.arguments import choice, mapping, timestamp
 from odradek.common.types import TopicPartition
@@ -63,7 +63,7 @@ def listing(
             topics.setdefault(at.topic, []).append(asked)
         return m.ListOffsetsRequest(-1, level, [m.ListOffsetsTopic(*t) for t in topics.items()], ms)
 
-    def read(answer: m.ListOffsetsResponse) -> Iterator[Said[TopicPartition, OffsetListing]]:
+    def read(answer: m.ListOffsetsResponse) -> Iterator[ItemResult[TopicPartition, OffsetListing]]:
         for topic in answer.topics:
             for part in topic.partitions:
                 found = OffsetListing(
@@ -73,14 +73,14 @@ def listing(
                 )
                 yield TopicPartition(topic.name, part.partition_index), part.error_code, None, found
 
-    question: Inquiry[TopicPartition, m.ListOffsetsResponse, OffsetListing] = Inquiry(
+    question: ApiCall[TopicPartition, m.ListOffsetsResponse, OffsetListing] = ApiCall(
         "the list of offsets",
         "partition",
         body,
         m.ListOffsetsResponse,
         read,
         right="DESCRIBE",
-        moving=MOVED,
+        moving=LEADER_MOVED,
     )
     asked = by_leaders(question, wanted, lambda at: min(wanted[at], EARLIEST))
     return asked.then(lambda found: {at: found[at] for at in wanted})

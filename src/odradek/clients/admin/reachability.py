@@ -23,7 +23,7 @@ from odradek.clients.descriptions import (
     list_topics,
     topic_description,
 )
-from odradek.clients.missing_topics import alike
+from odradek.clients.missing_topics import similar_names
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import (
     UnknownTopicOrPartitionError,
@@ -44,7 +44,7 @@ from odradek.protocol.messages.metadata import (
 
 ENOUGH_FAILURES = 3
 """Failed connection attempts in a row after which an address isn't waited for."""
-SLACK = 0.5
+RETURN_BEFORE_S = 0.5
 """Seconds before the caller's deadline at which the results so far are returned.
 
 A busy machine may take this long to return them.
@@ -96,7 +96,7 @@ class TopicStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class TopicFindings:
     """Findings about the topics: leaders by broker, unusable topics, missing brokers."""
 
     leads: dict[int, int]
@@ -158,7 +158,7 @@ def describe_reachability(
     """
     yield START
     snapshot = yield from engine.snapshot(deadline)
-    deadline -= min(SLACK, (deadline - engine.now) / 2)
+    deadline -= min(RETURN_BEFORE_S, (deadline - engine.now) / 2)
     addresses = [b.address for b in snapshot.brokers.values()]
     addresses = list(dict.fromkeys([*addresses, *engine.updater.bootstrap]))
     asked = {a: engine.start(_ask(engine, a, deadline)) for a in addresses}
@@ -219,7 +219,7 @@ def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[float]
 
 def _look(
     engine: ClientEngine, names: Sequence[str] | None, deadline: float, *, rights: bool
-) -> Flow[Looked]:
+) -> Flow[TopicFindings]:
     """Request the topics from any broker, and check their partitions."""
     call = AnyBrokerCall(engine.brokers, "the description of topics", deadline)
     wanted = None if names is None else [MetadataRequestTopic(name=n) for n in names]
@@ -263,19 +263,19 @@ def _look(
         there = yield from list_topics(engine.brokers, deadline, internal=False)
         for name in missing:
             gone = UnknownTopicOrPartitionError(f"topic {name} doesn't exist")
-            wrong.append(TopicReach(name, 0, (), gone, alike(name, there)))
+            wrong.append(TopicReach(name, 0, (), gone, similar_names(name, there)))
     absent = replicas - {broker.node_id for broker in response.brokers}
-    return Looked(leads, tuple(wrong), tuple(sorted(absent)), tuple(standings))
+    return TopicFindings(leads, tuple(wrong), tuple(sorted(absent)), tuple(standings))
 
 
 def _outcome(
     snapshot: Cluster,
     bootstrap: Sequence[Address],
     asked: dict[Address, Completion[Any]],
-    looked: Completion[Looked],
+    looked: Completion[TopicFindings],
 ) -> Reachability:
     topics_error = looked.error if isinstance(looked.error, KafkaError) else None
-    seen = Looked({}, (), ()) if topics_error is not None else looked.result()
+    seen = TopicFindings({}, (), ()) if topics_error is not None else looked.result()
     reached = []
     for address, answer in asked.items():
         ids = tuple(sorted(b.id for b in snapshot.brokers.values() if b.address == address))

@@ -12,7 +12,7 @@ from typing import Any
 
 from odradek.clients.admin.admin_arguments import brokers
 from odradek.clients.admin.admin_call import AdminCall, by_any, one
-from odradek.clients.batched_calls import Inquiry, Outcome, Said
+from odradek.clients.batched_calls import ApiCall, ItemResult, ItemResults
 from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
 from odradek.common.arguments import choice, flag, mapping
 from odradek.common.errors.kafka import (
@@ -58,14 +58,16 @@ def alter(
         ]
         return a.AlterPartitionReassignmentsRequest(ms, factor, topics)
 
-    def read(answer: a.AlterPartitionReassignmentsResponse) -> Iterator[Said[TopicPartition, None]]:
+    def read(
+        answer: a.AlterPartitionReassignmentsResponse,
+    ) -> Iterator[ItemResult[TopicPartition, None]]:
         for topic in answer.responses:
             for part in topic.partitions:
                 at = TopicPartition(topic.name, part.partition_index)
                 yield at, part.error_code, part.error_message, None
 
     return by_any(
-        Inquiry(
+        ApiCall(
             "the reassignment of partitions",
             "partition",
             body,
@@ -85,7 +87,7 @@ def listing(
     """List the reassignments in progress, of these partitions or of all."""
     wanted = None if partitions is None else by_topic(some_partitions(partitions))
 
-    def read(answer: m.ListPartitionReassignmentsResponse) -> Iterator[Said[None, Any]]:
+    def read(answer: m.ListPartitionReassignmentsResponse) -> Iterator[ItemResult[None, Any]]:
         found = {
             TopicPartition(t.name, p.partition_index): PartitionReassignment(
                 tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
@@ -98,11 +100,11 @@ def listing(
     topics = None
     if wanted is not None:
         topics = [m.ListPartitionReassignmentsTopics(*t) for t in wanted.items()]
-    question: Inquiry[
+    question: ApiCall[
         None,
         m.ListPartitionReassignmentsResponse,
         dict[TopicPartition, PartitionReassignment],
-    ] = Inquiry(
+    ] = ApiCall(
         "the list of reassignments",
         "",
         lambda _, ms: m.ListPartitionReassignmentsRequest(ms, topics),
@@ -120,7 +122,7 @@ def elect(
     kind = ELECTIONS[choice("election_type", election_type, ELECTIONS)]
     wanted = None if partitions is None else some_partitions(partitions)
 
-    def read(answer: e.ElectLeadersResponse) -> Iterator[Said[TopicPartition, bool]]:
+    def read(answer: e.ElectLeadersResponse) -> Iterator[ItemResult[TopicPartition, bool]]:
         for topic in answer.replica_election_results:
             for part in topic.partition_result:
                 at = TopicPartition(topic.topic, part.partition_id)
@@ -129,7 +131,7 @@ def elect(
                 yield at, code, part.error_message, not needless
 
     what = "the election of leaders"
-    of_these: Inquiry[TopicPartition, e.ElectLeadersResponse, bool] = Inquiry(
+    of_these: ApiCall[TopicPartition, e.ElectLeadersResponse, bool] = ApiCall(
         what,
         "partition",
         lambda left, ms: e.ElectLeadersRequest(
@@ -141,7 +143,7 @@ def elect(
         changes=True,
     )
     # If all partitions are requested, the response only contains those with an election.
-    of_all: Inquiry[None, e.ElectLeadersResponse, Outcome[TopicPartition, bool]] = Inquiry(
+    of_all: ApiCall[None, e.ElectLeadersResponse, ItemResults[TopicPartition, bool]] = ApiCall(
         what,
         "",
         lambda _, ms: e.ElectLeadersRequest(kind, None, ms),
@@ -157,8 +159,8 @@ def elect(
     return found.then(lambda done: sorted(at for at, elected in done.items() if elected))
 
 
-def _outcome(said: Iterable[Said[TopicPartition, bool]]) -> Outcome[TopicPartition, bool]:
-    found: Outcome[TopicPartition, bool] = Outcome()
+def _outcome(said: Iterable[ItemResult[TopicPartition, bool]]) -> ItemResults[TopicPartition, bool]:
+    found: ItemResults[TopicPartition, bool] = ItemResults()
     for at, code, reason, elected in said:
         if code:
             found.errors[at] = error_for(code, f"partition {at}: {reason or ''}".rstrip(": "))

@@ -20,7 +20,13 @@ from odradek.clients.admin.admin_arguments import (
 )
 from odradek.clients.admin.admin_call import AdminCall, by_any, by_leaders
 from odradek.clients.any_broker import AnyBrokerCall
-from odradek.clients.batched_calls import MOVED, Inquiry, Outcome, Said, ask
+from odradek.clients.batched_calls import (
+    LEADER_MOVED,
+    ApiCall,
+    ItemResult,
+    ItemResults,
+    call_any,
+)
 from odradek.clients.descriptions import TopicDescription, describe_each, list_topics
 from odradek.common.arguments import flag
 from odradek.common.errors import KafkaError
@@ -52,7 +58,7 @@ def create(
     """Create topics, then wait until a broker knows leaders for all their partitions."""
     wanted = {topic.name: topic for topic in new_topics(topics)}
     only_checked = flag("validate_only", validate_only)
-    question: Inquiry[str, c.CreateTopicsResponse, None] = Inquiry(
+    question: ApiCall[str, c.CreateTopicsResponse, None] = ApiCall(
         f"the creation of {', '.join(wanted)}",
         "topic",
         lambda left, ms: c.CreateTopicsRequest(
@@ -66,8 +72,8 @@ def create(
     )
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, TopicDescription]]:
-        done = yield from ask(engine.brokers, question, wanted, deadline)
-        found: Outcome[str, TopicDescription] = Outcome(errors=done.errors)
+        done = yield from call_any(engine.brokers, question, wanted, deadline)
+        found: ItemResults[str, TopicDescription] = ItemResults(errors=done.errors)
         if done.results and not only_checked:
             engine.made(done.results)
             found.add((yield from _await_leaders(engine, list(done.results), deadline)))
@@ -92,11 +98,11 @@ def _creatable(topic: NewTopic) -> c.CreatableTopic:
 
 def _await_leaders(
     engine: AdminEngine, names: Sequence[str], deadline: float
-) -> Flow[Outcome[str, TopicDescription]]:
+) -> Flow[ItemResults[str, TopicDescription]]:
     call = AnyBrokerCall(engine.brokers, f"leaders of {', '.join(names)}", deadline)
     while True:
         described = yield from describe_each(engine.brokers, names, deadline)
-        found = Outcome({t.name: t for t in described.results.values()})
+        found = ItemResults({t.name: t for t in described.results.values()})
         found.errors.update({str(name): e for name, e in described.errors.items()})
         left = sum(t.leaderless for t in found.results.values())
         if not left:
@@ -127,13 +133,13 @@ def delete(topics: Sequence[TopicNameOrId] | TopicNameOrId) -> AdminCall[dict[To
     """Delete topics by name or id."""
     wanted = topics_by_name_or_id("topics", topics)
 
-    def read(answer: d.DeleteTopicsResponse) -> Iterator[Said[TopicNameOrId, None]]:
+    def read(answer: d.DeleteTopicsResponse) -> Iterator[ItemResult[TopicNameOrId, None]]:
         for item in answer.responses:
             topic_id = UUID(bytes=bytes(item.topic_id))
             key = topic_id if topic_id in wanted else item.name or ""
             yield key, item.error_code, item.error_message, None
 
-    question: Inquiry[TopicNameOrId, d.DeleteTopicsResponse, None] = Inquiry(
+    question: ApiCall[TopicNameOrId, d.DeleteTopicsResponse, None] = ApiCall(
         f"the deletion of {', '.join(map(str, wanted))}",
         "topic",
         lambda left, ms: DeleteTopicsRequest(
@@ -186,7 +192,7 @@ def add_partitions(
 ) -> AdminCall[dict[str, None]]:
     """Increase the number of partitions of topics."""
     wanted, only_checked = new_partitions(topics), flag("validate_only", validate_only)
-    question: Inquiry[str, p.CreatePartitionsResponse, None] = Inquiry(
+    question: ApiCall[str, p.CreatePartitionsResponse, None] = ApiCall(
         f"the creation of partitions of {', '.join(wanted)}",
         "topic",
         lambda left, ms: p.CreatePartitionsRequest(
@@ -199,7 +205,7 @@ def add_partitions(
     )
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, None]]:
-        done = yield from ask(engine.brokers, question, wanted, deadline)
+        done = yield from call_any(engine.brokers, question, wanted, deadline)
         if not only_checked:
             engine.made(done.results)  # some brokers may not know the new partitions yet
         return done.settled()
@@ -226,19 +232,19 @@ def delete_records(
             topics.setdefault(at.topic, []).append(asked)
         return r.DeleteRecordsRequest([r.DeleteRecordsTopic(*t) for t in topics.items()], ms)
 
-    def read(answer: r.DeleteRecordsResponse) -> Iterator[Said[TopicPartition, int]]:
+    def read(answer: r.DeleteRecordsResponse) -> Iterator[ItemResult[TopicPartition, int]]:
         for topic in answer.topics:
             for part in topic.partitions:
                 at = TopicPartition(topic.name, part.partition_index)
                 yield at, part.error_code, None, part.low_watermark
 
-    question: Inquiry[TopicPartition, r.DeleteRecordsResponse, int] = Inquiry(
+    question: ApiCall[TopicPartition, r.DeleteRecordsResponse, int] = ApiCall(
         "the deletion of records",
         "partition",
         body,
         r.DeleteRecordsResponse,
         read,
         right="DELETE",
-        moving=MOVED,
+        moving=LEADER_MOVED,
     )
     return by_leaders(question, wanted)

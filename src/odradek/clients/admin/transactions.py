@@ -20,7 +20,13 @@ from odradek.clients.admin.admin_call import (
 )
 from odradek.clients.admin.groups import of_coordinators
 from odradek.clients.admin.reassignments import by_topic
-from odradek.clients.batched_calls import MOVED, Inquiry, Outcome, Said, ask_leaders
+from odradek.clients.batched_calls import (
+    LEADER_MOVED,
+    ApiCall,
+    ItemResult,
+    ItemResults,
+    call_leaders,
+)
 from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.clients.descriptions import describe_each, leaders, list_topics
@@ -166,17 +172,17 @@ def producers(
 _WHAT = "the description of producers"
 
 
-def _producers() -> Inquiry[TopicPartition, dp.DescribeProducersResponse, ActiveProducers]:
+def _producers() -> ApiCall[TopicPartition, dp.DescribeProducersResponse, ActiveProducers]:
     def read(
         answer: dp.DescribeProducersResponse,
-    ) -> Iterator[Said[TopicPartition, ActiveProducers]]:
+    ) -> Iterator[ItemResult[TopicPartition, ActiveProducers]]:
         for topic in answer.topics:
             for part in topic.partitions:
                 at = TopicPartition(topic.name, part.partition_index)
                 found = tuple(_producer(p) for p in part.active_producers)
                 yield at, part.error_code, part.error_message, found
 
-    return Inquiry(
+    return ApiCall(
         _WHAT,
         "partition",
         lambda left, _: dp.DescribeProducersRequest(
@@ -185,7 +191,7 @@ def _producers() -> Inquiry[TopicPartition, dp.DescribeProducersResponse, Active
         dp.DescribeProducersResponse,
         read,
         right="READ",
-        moving=MOVED,
+        moving=LEADER_MOVED,
     )
 
 
@@ -210,10 +216,10 @@ def describe(ids: Sequence[str] | str) -> AdminCall[dict[str, TransactionDescrip
     )
 
 
-def _describing() -> Inquiry[str, dt.DescribeTransactionsResponse, TransactionDescription]:
+def _describing() -> ApiCall[str, dt.DescribeTransactionsResponse, TransactionDescription]:
     def read(
         answer: dt.DescribeTransactionsResponse,
-    ) -> Iterator[Said[str, TransactionDescription]]:
+    ) -> Iterator[ItemResult[str, TransactionDescription]]:
         for t in answer.transaction_states:
             found = TransactionDescription(
                 t.transaction_state,
@@ -225,7 +231,7 @@ def _describing() -> Inquiry[str, dt.DescribeTransactionsResponse, TransactionDe
             )
             yield t.transactional_id, t.error_code, None, found
 
-    return Inquiry(
+    return ApiCall(
         "the description of transactions",
         "transactional id",
         lambda left, _: dt.DescribeTransactionsRequest(left),
@@ -258,8 +264,8 @@ def listing(
 
 def _listing(
     states: list[str], ids: list[int], longer: int, pattern: str | None
-) -> Inquiry[None, lt.ListTransactionsResponse, list[TransactionListing]]:
-    return Inquiry(
+) -> ApiCall[None, lt.ListTransactionsResponse, list[TransactionListing]]:
+    return ApiCall(
         "the list of transactions",
         "",
         lambda *_: lt.ListTransactionsRequest(states, ids, longer, pattern),
@@ -290,7 +296,7 @@ def abort(spec: Any) -> AdminCall[None]:
     # A transaction without a marker so far has no coordinator epoch; then any number is valid.
     coordinator = max(0, whole_number("coordinator_epoch", spec.coordinator_epoch, -1, INT32_MAX))
 
-    def read(answer: w.WriteTxnMarkersResponse) -> Iterator[Said[TopicPartition, None]]:
+    def read(answer: w.WriteTxnMarkersResponse) -> Iterator[ItemResult[TopicPartition, None]]:
         for marker in answer.markers:
             for topic in marker.topics:
                 for part in topic.partitions:
@@ -301,7 +307,7 @@ def abort(spec: Any) -> AdminCall[None]:
                         None,
                     )
 
-    question: Inquiry[TopicPartition, w.WriteTxnMarkersResponse, None] = Inquiry(
+    question: ApiCall[TopicPartition, w.WriteTxnMarkersResponse, None] = ApiCall(
         f"the abort of the transaction of producer {producer_id}",
         "partition",
         lambda *_: w.WriteTxnMarkersRequest(
@@ -318,7 +324,7 @@ def abort(spec: Any) -> AdminCall[None]:
         w.WriteTxnMarkersResponse,
         read,
         right="ALTER",
-        moving=MOVED,
+        moving=LEADER_MOVED,
     )
     return by_leaders(question, [partition]).then(lambda _: None)
 
@@ -327,8 +333,8 @@ def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
     """Fence the producers of transactional ids and abort their open transactions."""
     wanted = keys("ids", ids, "transactional ids")
 
-    def question(key: str) -> Inquiry[str, ip.InitProducerIdResponse, ProducerIdAndEpoch]:
-        return Inquiry(
+    def question(key: str) -> ApiCall[str, ip.InitProducerIdResponse, ProducerIdAndEpoch]:
+        return ApiCall(
             "the fencing of producers",
             "transactional id",
             lambda _, ms: ip.InitProducerIdRequest(key, min(ms, MOST_TIMEOUT)),
@@ -364,9 +370,9 @@ def end(
     by_id = {t.transactional_id: t for t in transactions}
     what = f"the {'commit' if committed else 'abort'} of transactions"
 
-    def question(key: str) -> Inquiry[str, e.EndTxnResponse, None]:
+    def question(key: str) -> ApiCall[str, e.EndTxnResponse, None]:
         one = by_id[key]
-        return Inquiry(
+        return ApiCall(
             what,
             "transactional id",
             lambda *_: e.EndTxnRequest(key, one.producer_id, one.epoch, committed),
@@ -413,7 +419,7 @@ def hanging(
         partitions = [
             TopicPartition(t.name, p.partition) for t in described.values() for p in t.partitions
         ]
-        asked = yield from ask_leaders(engine.brokers, _producers(), partitions, deadline, leaders)
+        asked = yield from call_leaders(engine.brokers, _producers(), partitions, deadline, leaders)
         suspects = [
             HangingTransaction(
                 AbortTransactionSpec(at, p.producer_id, p.producer_epoch, p.coordinator_epoch),
@@ -446,5 +452,5 @@ def _known(
         for key, error in asked.errors.items()
         if not isinstance(error, TransactionalIdNotFoundError)  # the id has expired meanwhile
     }
-    settled = Outcome(asked.results, errors).settled()
+    settled = ItemResults(asked.results, errors).settled()
     return {(t.producer_id, at) for t in settled.values() for at in t.partitions}

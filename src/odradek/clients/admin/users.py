@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from odradek.clients.admin.admin_arguments import keys, some_of
 from odradek.clients.admin.admin_call import AdminCall, by_any, one
-from odradek.clients.batched_calls import Inquiry, Outcome, Said, ask
+from odradek.clients.batched_calls import ApiCall, ItemResult, ItemResults, call_any
 from odradek.common.arguments import (
     checked_timeout,
     choice,
@@ -94,7 +94,7 @@ def describe_scram(
 
     def read(
         answer: du.DescribeUserScramCredentialsResponse,
-    ) -> Iterator[Said[str, tuple[ScramCredentialInfo, ...]]]:
+    ) -> Iterator[ItemResult[str, tuple[ScramCredentialInfo, ...]]]:
         for r in answer.results:
             found = tuple(
                 ScramCredentialInfo(names.get(i.mechanism, str(i.mechanism)), i.iterations)
@@ -104,8 +104,8 @@ def describe_scram(
 
     def question(
         read_of: Any, asked: list[str] | None
-    ) -> Inquiry[Any, du.DescribeUserScramCredentialsResponse, Any]:
-        return Inquiry(
+    ) -> ApiCall[Any, du.DescribeUserScramCredentialsResponse, Any]:
+        return ApiCall(
             "the description of SCRAM credentials",
             "user",
             lambda left, _: du.DescribeUserScramCredentialsRequest(
@@ -118,14 +118,14 @@ def describe_scram(
 
     if wanted is not None:
         return by_any(question(read, wanted), wanted)
-    everybody: AdminCall[Outcome[str, tuple[ScramCredentialInfo, ...]]] = one(
+    everybody: AdminCall[ItemResults[str, tuple[ScramCredentialInfo, ...]]] = one(
         question(lambda answer: [(None, 0, None, _outcome(read(answer)))], None)
     )
     return everybody.then(lambda outcome: outcome.settled())
 
 
-def _outcome(said: Iterator[Said[str, Any]]) -> Outcome[str, Any]:
-    found: Outcome[str, Any] = Outcome()
+def _outcome(said: Iterator[ItemResult[str, Any]]) -> ItemResults[str, Any]:
+    found: ItemResults[str, Any] = ItemResults()
     for user, code, reason, value in said:
         if code:
             found.errors[user] = error_for(code, f"user {user}: {reason or ''}".rstrip(": "))
@@ -157,11 +157,11 @@ def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[d
         for user, those in asked_for.items():
             for one_of in those:
                 changes[user].append((yield from _salted(engine, one_of, deadline)))
-        found: Outcome[str, None] = Outcome(dict.fromkeys(changes))
+        found: ItemResults[str, None] = ItemResults(dict.fromkeys(changes))
         for turn in range(max(map(len, changes.values()), default=0)):
             # The controller accepts one change of each user per request.
             now = {u: c[turn] for u, c in changes.items() if turn < len(c) and u in found.results}
-            asked = yield from ask(engine.brokers, _altering(now), now, deadline)
+            asked = yield from call_any(engine.brokers, _altering(now), now, deadline)
             found.errors.update(asked.errors)
             for user in asked.errors:
                 del found.results[user]
@@ -175,7 +175,7 @@ ScramChange = au.ScramCredentialDeletion | au.ScramCredentialUpsertion
 
 def _altering(
     changes: Mapping[str, ScramChange],
-) -> Inquiry[str, au.AlterUserScramCredentialsResponse, None]:
+) -> ApiCall[str, au.AlterUserScramCredentialsResponse, None]:
     def body(left: list[str], _: int) -> au.AlterUserScramCredentialsRequest:
         mine = [changes[user] for user in left]
         return au.AlterUserScramCredentialsRequest(
@@ -183,7 +183,7 @@ def _altering(
             [c for c in mine if isinstance(c, au.ScramCredentialUpsertion)],
         )
 
-    return Inquiry(
+    return ApiCall(
         "the change of SCRAM credentials",
         "user",
         body,
@@ -276,8 +276,8 @@ def describe_quotas(
             asked.append(dq.ComponentData(kind, THE_DEFAULT, None))
         else:
             asked.append(dq.ComponentData(kind, EXACTLY, name))
-    question: Inquiry[None, dq.DescribeClientQuotasResponse, dict[ClientQuotaEntity, Quotas]] = (
-        Inquiry(
+    question: ApiCall[None, dq.DescribeClientQuotasResponse, dict[ClientQuotaEntity, Quotas]] = (
+        ApiCall(
             "the description of quotas",
             "",
             lambda *_: dq.DescribeClientQuotasRequest(asked, only),
@@ -318,7 +318,7 @@ def alter_quotas(
         for at, quotas in given.items()
     }
     only_checked = flag("validate_only", validate_only)
-    question: Inquiry[ClientQuotaEntity, aq.AlterClientQuotasResponse, None] = Inquiry(
+    question: ApiCall[ClientQuotaEntity, aq.AlterClientQuotasResponse, None] = ApiCall(
         "the change of quotas",
         "quotas of",
         lambda left, _: aq.AlterClientQuotasRequest([wanted[at] for at in left], only_checked),
@@ -396,7 +396,7 @@ def create_token(
     may_renew = [ct.CreatableRenewers(*_principal("renewers", p)) for p in who]
     life = _period("max_lifetime", max_lifetime)
     kind, name = (None, None) if owner is None else _principal("owner", owner)
-    question: Inquiry[None, ct.CreateDelegationTokenResponse, DelegationToken] = Inquiry(
+    question: ApiCall[None, ct.CreateDelegationTokenResponse, DelegationToken] = ApiCall(
         "delegation token",
         "",
         lambda *_: ct.CreateDelegationTokenRequest(kind, name, may_renew, life),
@@ -418,7 +418,7 @@ def create_token(
 def renew_token(hmac: bytes, period: float | None) -> AdminCall[int]:
     """Extend a token's lifetime; return its expiry in milliseconds since the epoch."""
     token, longer = _hmac(hmac), _period("period", period)
-    question: Inquiry[None, rt.RenewDelegationTokenResponse, int] = Inquiry(
+    question: ApiCall[None, rt.RenewDelegationTokenResponse, int] = ApiCall(
         "the renewal of the delegation token",
         "",
         lambda *_: rt.RenewDelegationTokenRequest(token, longer),
@@ -432,7 +432,7 @@ def renew_token(hmac: bytes, period: float | None) -> AdminCall[int]:
 def expire_token(hmac: bytes, period: float | None) -> AdminCall[int]:
     """Expire a token after `period` seconds (None: at once); return the time of expiry."""
     token, later = _hmac(hmac), _period("period", period)
-    question: Inquiry[None, et.ExpireDelegationTokenResponse, int] = Inquiry(
+    question: ApiCall[None, et.ExpireDelegationTokenResponse, int] = ApiCall(
         "the expiry of the delegation token",
         "",
         lambda *_: et.ExpireDelegationTokenRequest(token, later),
@@ -449,7 +449,7 @@ def describe_tokens(owners: Sequence[str] | str | None) -> AdminCall[list[Delega
     if owners is not None:
         who = keys("owners", owners, "principals")
         asked = [dt.DescribeDelegationTokenOwner(*_principal("owners", p)) for p in who]
-    question: Inquiry[None, dt.DescribeDelegationTokenResponse, list[DelegationToken]] = Inquiry(
+    question: ApiCall[None, dt.DescribeDelegationTokenResponse, list[DelegationToken]] = ApiCall(
         "the description of delegation tokens",
         "",
         lambda *_: dt.DescribeDelegationTokenRequest(asked),

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from odradek.clients.bootstrap_timeout import API_TIMEOUT
-from odradek.clients.caller_flow import DUE, CallerFlow, Do, whatever_happens
+from odradek.clients.caller_flow import DUE, CallerFlow, Do, run_always
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.arguments import checked_timeout, function
 from odradek.common.config import Config
@@ -56,7 +56,7 @@ EVENTS_TIMEOUT = 1.0
 """Maximum number of seconds for the last events at `close`."""
 
 
-class LeftOpen(Protocol):
+class UnclosedWatch(Protocol):
     """Watches a client that may never be closed, and knows nothing else of it."""
 
     engine: ClientEngine
@@ -85,7 +85,7 @@ class ClientCalls(Generic[E]):
         self.host = host
         self.engine: E = build(host)
         self.closing = self.closed = False
-        self.left_open: LeftOpen | None = None
+        self.left_open: UnclosedWatch | None = None
         self.event_topic: CredentialsShown | None = None
         self.close_events: list[Callable[[float], object]] = []
         """Destinations of events: each is closed last, with a timeout in seconds."""
@@ -101,7 +101,7 @@ class ClientCalls(Generic[E]):
         """Register the topic of the client's events, whose producer needs replaced credentials."""
         self.event_topic = topic
 
-    def watched_by(self, left_open: LeftOpen) -> None:
+    def set_unclosed_watch(self, left_open: UnclosedWatch) -> None:
         """Register the watcher that acts if the client is never closed."""
         self.left_open = left_open
 
@@ -337,7 +337,7 @@ class ClientCalls(Generic[E]):
         Connections are closed even after an error. Closing again has no effect.
         """
         seconds, until = checked_timeout(timeout), [0.0]
-        return whatever_happens(self._last_work(seconds, until, work), self._shut_down(until))
+        return run_always(self._last_work(seconds, until, work), self._shut_down(until))
 
     def _last_work(
         self, seconds: float, until: list[float], work: Callable[[float], CallerFlow[None]] | None

@@ -67,7 +67,7 @@ T = TypeVar("T")
 Take = Callable[[float], T]
 """Takes buffered records at a time, and returns them in the caller's form."""
 
-LULL = 0.001
+IDLE_AFTER_STEP_S = 0.001
 """Seconds after a step without another one while records are buffered.
 
 They are returned in less time, and checking the sockets for each record would take as long. A
@@ -268,10 +268,10 @@ class ConsumerCalls(GroupCalls):
         now = yield START
         deadline = now + seconds
         if not host.on_its_own:  # a caller that returned at once will do so again
-            engine.fetcher.readers_first = now - self._left_at < LULL
+            engine.fetcher.readers_first = now - self._left_at < IDLE_AFTER_STEP_S
         try:
             delivery.take_back()
-            due = now - engine.now >= LULL
+            due = now - engine.now >= IDLE_AFTER_STEP_S
             if group is not None and group.entered(now, None if of is None else of()):
                 host.wake()
                 due = True

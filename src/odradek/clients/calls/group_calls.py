@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from odradek.clients.caller_flow import DUE, CallerFlow, whatever_happens
+from odradek.clients.caller_flow import DUE, CallerFlow, run_always
 from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.fetching.closing_fetch import CLOSING_PATIENCE, close_sessions
@@ -136,7 +136,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         commit = self.call(begin, timeout, "commit")
         if self.engine.traces is not None:
             commit = self.engine.traces.settled(commit, chosen or {}, group.group_id)
-        return whatever_happens(commit, group.tell_of_commits(self.host.wake))
+        return run_always(commit, group.tell_of_commits(self.host.wake))
 
     def commit_async(self, offsets: Any, callback: CommitCallback | None) -> CallerFlow[None]:
         """Commit without waiting for it."""
@@ -172,7 +172,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
             with suppress(ClientForkedError):  # the member belongs to the parent process
                 if engine.ended is None:
                     leaving = self._leave(group, deadline, through=through)
-                    yield from whatever_happens(leaving, rest)
+                    yield from run_always(leaving, rest)
                 else:
                     self._warn_of_repeats(group, through=through)
                     yield from rest

@@ -27,7 +27,7 @@ from odradek.clients.producer.record_arguments import (
     column_names,
     without_carried,
 )
-from odradek.clients.producer.records_without_metadata import EarlyRecord
+from odradek.clients.producer.records_without_metadata import RecordWithoutMetadata
 from odradek.clients.producer.uncertain_writes import counted, were
 from odradek.common.arguments import checked_timeout, names, topic_name
 from odradek.common.config import Config
@@ -187,9 +187,9 @@ class ProducerCalls(TransactionCalls):
             partition = lane.choose(key, value)
         try:
             if lane is None or partition is None or partition >= lane.count:
-                if not isinstance(owner, EarlyRecord):
+                if not isinstance(owner, RecordWithoutMetadata):
                     patience = self.config["max.block.ms"]
-                    owner = EarlyRecord(topic, record, partition, size, now, patience)
+                    owner = RecordWithoutMetadata(topic, record, partition, size, now, patience)
                 taken = engine.early.add(owner, turn=self._cannot_wait)
                 if taken:
                     host.wake()
@@ -250,8 +250,9 @@ class ProducerCalls(TransactionCalls):
         """Let the batch linger that an interrupted call created."""
         if owner is not None:
             self._out_of_line(owner)
-        # The record may have been accepted, but its future is lost.
-        if isinstance(owner, EarlyRecord):
+        if isinstance(
+            owner, RecordWithoutMetadata
+        ):  # The record may have been accepted, but its future is lost.
             self.engine.early.withdraw(owner)
         else:
             self.engine.accumulator.waive(owner)

@@ -27,7 +27,7 @@ from odradek.clients.consumer.subscription_state import (
     Selector,
     SubscriptionState,
 )
-from odradek.clients.unavailable_timeout import LEAST
+from odradek.clients.unavailable_timeout import MIN_TRY_S
 from odradek.common.config import Config
 from odradek.common.errors import IllegalStateError, first_use
 from odradek.common.types import Lock, Rng, TopicPartition
@@ -328,7 +328,7 @@ class ConsumerEngine(ClientEngine):
                 "nothing to read: call subscribe() or assign() first (with AsyncConsumer, await "
                 "subscribe())"
             )
-        patience = min(deadline, now + LEAST)
+        patience = min(deadline, now + MIN_TRY_S)
         while True:
             if self.group is not None and self.group.calls:
                 return True

@@ -431,7 +431,7 @@ class PartitionState:
     def _said_at(self, offset: OffsetAndMetadata) -> int | None:
         return next((n for n, (own, _) in enumerate(self._said) if own is offset), None)
 
-    def unsay(self, offset: OffsetAndMetadata, *, refused: bool) -> None:
+    def forget_reported_commit(self, offset: OffsetAndMetadata, *, refused: bool) -> None:
         """Remove the caller's own commit, which failed and was reported.
 
         If the group may have stored it nevertheless (not `refused`), it still prevents the client's

@@ -12,7 +12,7 @@ from weakref import WeakMethod
 
 from odradek.common.errors import IllegalStateError
 from odradek.common.errors.kafka import OffsetOutOfRangeError
-from odradek.common.options.migration_hints import answer_habits
+from odradek.common.options.migration_hints import add_migration_hints
 from odradek.common.types import K_co, TopicPartition, V_co
 from odradek.record import read_as_slots
 from odradek.record.columns import Headers, RawHeaders
@@ -53,7 +53,7 @@ class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
 
 
 read_as_slots(ConsumerRecord)
-answer_habits(ConsumerRecord)
+add_migration_hints(ConsumerRecord)
 
 
 class UnreadRecord(ConsumerRecord):

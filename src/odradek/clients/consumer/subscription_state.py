@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 
 from odradek.clients.consumer.partition_state import MAX_OFFSET, PartitionState, Place
-from odradek.clients.consumer.undelivered_records import HandOver
+from odradek.clients.consumer.undelivered_records import UndeliveredRecords
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.errors.topics import TopicRecreatedError, topic_id_text
@@ -77,7 +77,7 @@ class SubscriptionState:
         self._suspended: dict[PartitionState, None] = {}
         self.in_hand: dict[PartitionState, None] = {}
         """Partitions of the records that the caller last received; used in its thread only."""
-        self.hand_over = HandOver()
+        self.hand_over = UndeliveredRecords()
         """Records on their way to the caller."""
         self.untold: dict[PartitionState, bool] = {}
         """Partitions whose topic was recreated since the caller last asked for records.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from odradek.clients.consumer.partition_state import PartitionState
 
 
-class Before(NamedTuple):
+class PartitionBefore(NamedTuple):
     """State of one partition before records of it were taken."""
 
     entry: CompletedFetch
@@ -27,13 +27,13 @@ class Before(NamedTuple):
     moves: int
 
 
-class HandOver:
+class UndeliveredRecords:
     """The records that the running call has taken, or one that an exception ended."""
 
     __slots__ = ("taken",)
 
     def __init__(self) -> None:
-        self.taken: dict[PartitionState, Before] = {}
+        self.taken: dict[PartitionState, PartitionBefore] = {}
         """States of partitions before records of them were taken."""
 
     def note(self, entry: CompletedFetch) -> None:
@@ -42,7 +42,7 @@ class HandOver:
         before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             fields = entry, entry.progress(), state.position, state.position_epoch, state.moves
-            self.taken[state] = tuple.__new__(Before, fields)  # without a Python call
+            self.taken[state] = tuple.__new__(PartitionBefore, fields)  # without a Python call
 
     def forget(self, state: PartitionState) -> None:
         """Drop the state of a partition, as no record of it is on its way to the caller."""

@@ -30,7 +30,7 @@ from odradek.common.errors import (
 )
 
 
-class DialStage(StrEnum):
+class ConnectionStage(StrEnum):
     """Stage in which a connection attempt or a request ended."""
 
     NAME = "name"
@@ -46,39 +46,39 @@ class DialStage(StrEnum):
 class Cause(NamedTuple):
     """The usual reason for an error."""
 
-    stage: DialStage
+    stage: ConnectionStage
     meaning: str
     cure: str
 
 
 NO_ANSWER = Cause(
-    DialStage.NETWORK,
+    ConnectionStage.NETWORK,
     "connection attempts get no reply: a firewall drops them, the network is wrong, or the host is "
     "down",
     "Allow this machine to connect to that port (firewall, security group, VPN), and check that "
     "the host is up.",
 )
 MUTE = Cause(
-    DialStage.BROKER,
+    ConnectionStage.BROKER,
     "it accepts connections but never answers: the broker hangs, or the port expects another "
     "protocol (security.protocol)",
     "Compare security.protocol with the protocol of the broker's listener on that port. If they "
     "match, the broker hangs: read its log.",
 )
 SLOW_NAME = Cause(
-    DialStage.NAME,
+    ConnectionStage.NAME,
     "the name server doesn't answer",
     "Check the name servers in /etc/resolv.conf, and that they answer.",
 )
 CLOSES = Cause(
-    DialStage.BROKER,
+    ConnectionStage.BROKER,
     "it closes connections before it answers: the broker is starting or stopping, the port speaks "
     "another protocol (security.protocol), or a proxy can't reach its broker",
     "If the broker is starting, wait half a minute; then compare security.protocol with the "
     "protocol of the broker's listener on that port.",
 )
 HALF_DEAD = Cause(
-    DialStage.BROKER,
+    ConnectionStage.BROKER,
     "it answers ApiVersions and closes the connection at the first request after that: the broker "
     "is starting or stopping, or a proxy answers in its place",
     "If the broker is starting, wait half a minute; then read its log.",
@@ -92,7 +92,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         DnsError,
         Cause(
-            DialStage.NAME,
+            ConnectionStage.NAME,
             "the name doesn't resolve on this machine: it is misspelled, or missing in DNS and "
             "/etc/hosts",
             "Correct the name, or add it to DNS or /etc/hosts; containers must be on the same "
@@ -102,7 +102,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         NoMemoryError,
         Cause(
-            DialStage.BROKER,
+            ConnectionStage.BROKER,
             "this process has no memory for its response",
             "Allow the process more memory, or lower fetch.max.bytes and "
             "max.partition.fetch.bytes.",
@@ -111,7 +111,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         ConnectionRefusedByPeerError,
         Cause(
-            DialStage.NETWORK,
+            ConnectionStage.NETWORK,
             "nothing listens there: the broker isn't running, or the host or port is wrong",
             "Start the broker, or correct host and port (see `listeners` in the broker's "
             "server.properties).",
@@ -120,7 +120,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         TlsPortError,
         Cause(
-            DialStage.TLS,
+            ConnectionStage.TLS,
             "the port requires TLS, and security.protocol doesn't include it",
             TlsPortError.usual_cure,
         ),
@@ -128,7 +128,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         ProxyError,
         Cause(
-            DialStage.PROXY,
+            ConnectionStage.PROXY,
             "the proxy (proxy.url) didn't reach the broker",
             "Check that the proxy runs, and that it may connect to the brokers' hosts and ports.",
         ),
@@ -136,7 +136,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         TlsError,
         Cause(
-            DialStage.TLS,
+            ConnectionStage.TLS,
             "the TLS handshake failed: the broker is starting or stopping, or it is a proxy",
             "If the broker is starting, wait half a minute; then check that this port speaks TLS.",
         ),
@@ -144,7 +144,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         AuthenticationError,
         Cause(
-            DialStage.SASL,
+            ConnectionStage.SASL,
             "the broker refuses this client's credentials",
             "Check sasl.mechanism and the credentials.",
         ),
@@ -152,7 +152,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         ClusterIdMismatchError,
         Cause(
-            DialStage.CLUSTER,
+            ConnectionStage.CLUSTER,
             "a different cluster answers there; nothing was sent to it",
             "Check where that address leads. If the cluster was replaced on purpose, start a new "
             "client (and change cluster.id.expected, if it is set).",
@@ -161,7 +161,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         MalformedMessageError,
         Cause(
-            DialStage.PROTOCOL,
+            ConnectionStage.PROTOCOL,
             "it doesn't answer in Kafka's protocol",
             "Correct host and port: another service listens there.",
         ),
@@ -169,7 +169,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         ResponseTimeoutError,
         Cause(
-            DialStage.BROKER,
+            ConnectionStage.BROKER,
             "it was connected and stopped answering: the broker hangs, or the network failed",
             "Read the broker's log (long pauses, full disks), and check the network path to it.",
         ),
@@ -177,7 +177,7 @@ CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (
         DisconnectedError,
         Cause(
-            DialStage.BROKER,
+            ConnectionStage.BROKER,
             "a connection in use was closed: the broker stopped or restarted",
             "Check that the broker runs; its log says why it stopped.",
         ),
@@ -208,7 +208,7 @@ def cause(
     if isinstance(error, ExplainedError) and error.sticky:  # known, not just usual
         other = type(error) is NotKafkaError
         said = f"{'another service listens there: ' if other else ''}{error.what.rstrip('.')}"
-        stage = DialStage.PROTOCOL if usual is None else usual.stage
+        stage = ConnectionStage.PROTOCOL if usual is None else usual.stage
         return Cause(stage, said, error.cure)
     return usual
 

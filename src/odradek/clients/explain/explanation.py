@@ -22,14 +22,14 @@ from odradek.clients.explain.explain_producer import (
     explain_weaker,
 )
 from odradek.clients.explain.explain_reading import ReadingExplanation, explain_reading
-from odradek.clients.missing_topics import like_it
+from odradek.clients.missing_topics import did_you_mean
 from odradek.common.notebooks.display import Shown
 from odradek.common.outage import BOOTSTRAP, DNS, EXPIRED, KNOWN, REBOOTSTRAP, RETRY, ROUND, number
 from odradek.common.printable import cleaned
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection
-from odradek.network.connection_policy import When, Why, next_dial
+from odradek.network.connection_policy import AllowedTime, AttemptDelay, next_dial
 from odradek.network.connection_state import worded
 from odradek.record import PoolState, pool_state
 
@@ -162,7 +162,7 @@ class MissingExplanation:
     def __str__(self) -> str:
         what = "" if self.partition is None else f"partition {self.partition} of "
         text = f"{what}topic {self.topic} still doesn't exist after {self.seconds:.1f} s"
-        return text + like_it(self.near)
+        return text + did_you_mean(self.near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +458,7 @@ def _addresses(engine: ClientEngine, now: float) -> tuple[AddressExplanation, ..
 
 
 def _address(
-    role: str, state: AddressState, connections: list[Connection], dial: When, now: float
+    role: str, state: AddressState, connections: list[Connection], dial: AllowedTime, now: float
 ) -> AddressExplanation:
     # An address may have several connections (such as one for metadata): the most useful one
     # counts.
@@ -544,7 +544,7 @@ def diagnosis(
     if not brokers:
         failing = [a for a in starts if a.failures or a.silent]
         if not failing:
-            waits = [a for a in starts if a.next_dial_after == Why.FIRST]
+            waits = [a for a in starts if a.next_dial_after == AttemptDelay.FIRST]
             if waits and waits[0].next_dial_in is not None:
                 return (
                     "The cluster hasn't been reached yet: the first connection attempt is in "

@@ -18,7 +18,7 @@ from odradek.clients.consumer.group.unmatched_pattern import pattern_cure
 from odradek.clients.explain.causes import cure_of
 from odradek.clients.explain.explain_producer import HINTS
 from odradek.clients.explain.explanation import QUIET, explain
-from odradek.clients.missing_topics import TELL_AFTER, Missing, like_it
+from odradek.clients.missing_topics import WARN_AFTER_S, Missing, did_you_mean
 from odradek.clients.producer.transaction_state import TransactionState
 from odradek.common.errors import KafkaError
 from odradek.common.notebooks.display import Shown
@@ -252,7 +252,7 @@ def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
     ok = not (here or subscribed) or not nothing or now - since < STUCK
     if topics:
         name, found = next(iter(topics.items()))
-        text = f"topic {name} doesn't exist{like_it(found.near)}"
+        text = f"topic {name} doesn't exist{did_you_mean(found.near)}"
         return _Finding(ok, since, text, cure(name, engine.updater.bootstrap))
     partition = next(p for p in numbers if p in here)
     text = f"topic {partition.topic} has no partition {partition.partition}"
@@ -282,7 +282,7 @@ def _of_quotas(engine: ClientEngine, now: float) -> _Finding | None:
 
 
 def _late(missing: Missing, now: float) -> bool:
-    return now - missing.since >= TELL_AFTER
+    return now - missing.since >= WARN_AFTER_S
 
 
 def _brokers(engine: ClientEngine) -> tuple[BrokerHealth, ...]:

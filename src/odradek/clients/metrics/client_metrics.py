@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.metrics.catalogue import OURS
-from odradek.clients.metrics.metric_values import MS, FoundMetrics
+from odradek.clients.metrics.metric_values import MS, MetricValues
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
@@ -27,7 +27,7 @@ UP = frozenset(
 )
 
 
-def add_connections(found: FoundMetrics, engine: ClientEngine, prefix: str) -> None:
+def add_connections(found: MetricValues, engine: ClientEngine, prefix: str) -> None:
     """Add the metrics of all connections, and of each broker.
 
     `prefix`: the client's in Java's groups.
@@ -74,7 +74,7 @@ class _Traffic:
         self.measured.append(connection.in_flight)
 
 
-def _add_traffic(found: FoundMetrics, group: str, of: list[_Traffic], **tags: str) -> None:
+def _add_traffic(found: MetricValues, group: str, of: list[_Traffic], **tags: str) -> None:
     measured = [sampled for one in of for sampled in one.measured]
     found.add(group, "connection-count", sum(one.ready for one in of), **tags)
     found.add(group, "request-total", sum(one.sent for one in of), **tags)
@@ -95,7 +95,7 @@ def _nodes(engine: ClientEngine) -> Iterator[tuple[str, Address]]:
             yield f"node-{-n}", address
 
 
-def add_ours(found: FoundMetrics, engine: ClientEngine) -> None:
+def add_ours(found: MetricValues, engine: ClientEngine) -> None:
     """Add metrics that Java's clients don't have: connection attempts, rounds, outages."""
     network, updater = engine.network, engine.updater
     counts, outage, now = engine.events.counts, engine.outages.current, found.now

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from odradek.clients.metrics.catalogue import OURS
-from odradek.clients.metrics.metric_values import MS, FoundMetrics
+from odradek.clients.metrics.metric_values import MS, MetricValues
 from odradek.common.sampled import largest
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ GROUP, FETCHES = "consumer-metrics", "consumer-fetch-manager-metrics"
 COORDINATOR = "consumer-coordinator-metrics"
 
 
-def add_consumer(found: FoundMetrics, engine: ConsumerEngine) -> None:
+def add_consumer(found: MetricValues, engine: ConsumerEngine) -> None:
     """Add fetched and returned records, in total and by topic; the lag of each partition."""
     fetcher = engine.fetcher
     consumed = fetcher.waiting.consumed()
@@ -53,7 +53,7 @@ def add_consumer(found: FoundMetrics, engine: ConsumerEngine) -> None:
         _add_group(found, engine.group)
 
 
-def _add_group(found: FoundMetrics, group: ConsumerGroup) -> None:
+def _add_group(found: MetricValues, group: ConsumerGroup) -> None:
     now, commits, rebalances = found.now, group.commits.stored.latency, group.rebalances
     polled, ended = group.last_poll(now), rebalances.ended_at
     if group.polling:

@@ -17,7 +17,7 @@ from odradek.common.sampled import Sampled, average, largest
 MS = 1000.0
 
 
-class FoundMetrics:
+class MetricValues:
     """The metrics of one client."""
 
     def __init__(self, client_id: str, now: float) -> None:

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from odradek.clients.metrics.catalogue import OURS
-from odradek.clients.metrics.metric_values import MS, FoundMetrics, ratio
+from odradek.clients.metrics.metric_values import MS, MetricValues, ratio
 
 if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GROUP, TOPICS = "producer-metrics", "producer-topic-metrics"
 
 
-def add_producer(found: FoundMetrics, engine: ProducerEngine) -> None:
+def add_producer(found: MetricValues, engine: ProducerEngine) -> None:
     """Add sent records, in total and by topic; the buffer."""
     counts, accumulator = engine.sender.counts, engine.accumulator
     topics = dict(counts.topics)
@@ -44,7 +44,7 @@ def add_producer(found: FoundMetrics, engine: ProducerEngine) -> None:
     found.add(GROUP, "buffer-total-bytes", accumulator.limit)
     found.add(GROUP, "buffer-available-bytes", max(0, accumulator.limit - accumulator.used))
     found.add(GROUP, "waiting-threads", len(accumulator.waiters))
-    found.add(OURS, "record-acknowledged-total", engine.sender.settling.acknowledged)
+    found.add(OURS, "record-acknowledged-total", engine.sender.batch_completion.acknowledged)
     for topic, of in topics.items():
         found.add(TOPICS, "record-send-total", of.records, topic=topic)
         found.add(TOPICS, "byte-total", of.bytes, topic=topic)

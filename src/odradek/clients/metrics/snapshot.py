@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.metrics.client_metrics import add_connections, add_ours
 from odradek.clients.metrics.metric import Metrics
-from odradek.clients.metrics.metric_values import FoundMetrics
+from odradek.clients.metrics.metric_values import MetricValues
 from odradek.network.host import Host
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def metrics(kind: str, engine: ClientEngine, host: Host, work: WorkTotals | None
 
 def _snapshot(kind: str, engine: ClientEngine, host: Host, work: WorkTotals | None) -> Metrics:
     client_id = engine.config["client.id"]
-    found = FoundMetrics(client_id, host.now())
+    found = MetricValues(client_id, host.now())
     if hasattr(engine, "sender"):
         from odradek.clients.metrics.producer_metrics import add_producer
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.clients.metrics.catalogue import OURS
-from odradek.clients.metrics.metric_values import FoundMetrics
+from odradek.clients.metrics.metric_values import MetricValues
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.consumer_engine import ConsumerEngine
     from odradek.clients.workers.work_totals import WorkTotals
 
 
-def add_work(found: FoundMetrics, engine: ConsumerEngine, totals: WorkTotals) -> None:
+def add_work(found: MetricValues, engine: ConsumerEngine, totals: WorkTotals) -> None:
     """Add running, buffered and finished work, and the age of the oldest."""
     counts, queue = totals.counts, totals.queue
     found.add(OURS, "work-finished-total", counts.finished)

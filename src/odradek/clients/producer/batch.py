@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from odradek.common.errors import Attempt, KafkaError
-from odradek.common.options.migration_hints import answer_habits
+from odradek.common.options.migration_hints import add_migration_hints
 from odradek.common.types import Address, TopicPartition
 from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
@@ -45,7 +45,7 @@ class RecordMetadata(NamedTuple):
         return self.timestamp_ms
 
 
-answer_habits(RecordMetadata)
+add_migration_hints(RecordMetadata)
 
 
 class BatchOutcome(NamedTuple):

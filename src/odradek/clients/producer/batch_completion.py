@@ -30,7 +30,7 @@ from odradek.clients.producer.batch_splitting import BatchSplitter, refused, too
 from odradek.clients.producer.batch_timeouts import BatchTimeouts
 from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
 from odradek.clients.producer.produce_exchange import SentCounts
-from odradek.clients.producer.producer_id import NOBODY, SenderIdentity, quick_backoff
+from odradek.clients.producer.producer_id import NO_IDENTITY, SenderIdentity, quick_backoff
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.uncertain_writes import (
     counted,
@@ -68,7 +68,7 @@ _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
 """Error codes after which the identity is no longer valid at the leader."""
 
 
-class Settling:
+class BatchCompletion:
     """Decides about the batches of one producer."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Settling:
         self._unnoticed = unnoticed
         self.acknowledged = 0
         """Number of written records."""
-        self.acknowledged_as = NOBODY
+        self.acknowledged_as = NO_IDENTITY
         """The producer id and epoch of the last acknowledged batch."""
         self.disturbed = True
         """Whether an error occurred since the last acknowledgement."""
@@ -346,7 +346,7 @@ class Settling:
         self._give_up(queue, batch, error, "expired after it was sent")
         self._resolve(queue)
 
-    def never_sent(self, batch: ProducerBatch, error: KafkaError) -> None:
+    def fail_unsent(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail a batch with a sequence that couldn't be put into a request."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)

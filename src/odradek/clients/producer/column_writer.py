@@ -14,7 +14,7 @@ from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.partition_rules import place_rows
 from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.clients.producer.row_errors import BatchRows, Window
+from odradek.clients.producer.row_errors import BatchRows, RowWindow
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.record import BatchBuilder, ColumnEncoder, SentColumns, StopReason
@@ -59,7 +59,7 @@ class ColumnWriter:
         self._claimed_at: dict[int, int] = {}
         """First row of this call in each claimed batch, or one before it."""
         self._first_row = columns.first_row
-        self._windows: list[Window] = []
+        self._windows: list[RowWindow] = []
         """Partitions of the rows from the oldest claim on.
 
         The encoder writes into the last window.
@@ -132,13 +132,13 @@ class ColumnWriter:
                 self._give_back(now)
         return 0
 
-    def _window(self) -> tuple[Window, memoryview[int]]:
+    def _window(self) -> tuple[RowWindow, memoryview[int]]:
         """Return the window of the next row; release windows without rows in claimed batches."""
         at = self._first_row + self.row
         oldest = min(self._claimed_at.values(), default=at)
         self._windows = [window for window in self._windows if window.stop > oldest]
         if not self._windows or self._windows[-1].stop <= at:
-            self._windows.append(Window(at, self.count - self.row))
+            self._windows.append(RowWindow(at, self.count - self.row))
         return self._windows[-1], self._windows[-1].places
 
     def _claim(self, partition: int, size: int, now: float) -> None:

@@ -19,7 +19,7 @@ from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.network.flow import START, Completion, Flow, Wait
 
-PATIENCE_S = 1.0
+NO_RELEASE_S = 1.0
 """Seconds without released memory after which the first waiter gets what is free.
 
 It must be enough for it; nothing lingers any more then. A dead leader may hold the rest for
@@ -37,7 +37,7 @@ class _Waiting:
         self.turn: Completion[None] = Completion()
 
 
-class RoomLine:
+class MemoryWaiters:
     """A component of a producer's engine; it advances after all components that free memory."""
 
     def __init__(self, accumulator: RecordAccumulator) -> None:
@@ -99,7 +99,7 @@ class RoomLine:
             first = self._front
             if first is not self._first or accumulator.released != self._released:
                 self._first, self._released = first, accumulator.released
-                self._patient_until = now + PATIENCE_S
+                self._patient_until = now + NO_RELEASE_S
                 accumulator.starve(starved=False)
             if not self._grant(first):
                 if now < self._patient_until or accumulator.starved:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 
 from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
-from odradek.clients.producer.producer_id import NOBODY, SenderIdentity
+from odradek.clients.producer.producer_id import NO_IDENTITY, SenderIdentity
 from odradek.common.types import TopicPartition
 
 REMEMBERED = 5
@@ -37,7 +37,7 @@ class Numbering:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.identity: tuple[int, int] = NOBODY
+        self.identity: tuple[int, int] = NO_IDENTITY
         """Producer id and epoch of the batches that get a sequence now."""
         self.next_sequence = 0
         self.numbered = 0

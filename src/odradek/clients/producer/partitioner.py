@@ -129,7 +129,7 @@ class TopicLane:
         return self._partitioner.partition(self.topic, size)
 
 
-class RuledLane(TopicLane):
+class CustomPartitionerLane(TopicLane):
     """Lane of a producer with a rule; a separate class, so that others don't pay for it."""
 
     __slots__ = ("_rule",)
@@ -159,4 +159,8 @@ def lane_for(
 ) -> TopicLane:
     """Return the lane class for the producer's partitioner."""
     lane = (partitioner, topic, snapshot, batches)
-    return TopicLane(*lane) if partitioner.rule is None else RuledLane(*lane, partitioner.rule)
+    return (
+        TopicLane(*lane)
+        if partitioner.rule is None
+        else CustomPartitionerLane(*lane, partitioner.rule)
+    )

@@ -41,7 +41,7 @@ class TopicCounts:
         """Number of records that failed."""
 
 
-class SentLately:
+class RecentlySent:
     """Records sent within 30 s, in two samples as in `Sampled`."""
 
     __slots__ = ("batches", "begun", "bytes", "largest", "longest", "queued", "records", "requests")
@@ -64,7 +64,7 @@ class SentCounts:
         self.topics: dict[str, TopicCounts] = {}
         self.former = TopicCounts()
         """Sum of all topics that were forgotten, so that totals don't fall."""
-        self.running = self.before = SentLately(-math.inf)
+        self.running = self.before = RecentlySent(-math.inf)
         self.until = -math.inf
 
     def of(self, topic: str) -> TopicCounts:
@@ -82,9 +82,9 @@ class SentCounts:
 
     def turn(self, now: float) -> None:
         """Begin the next sample, because the running one is full."""
-        self.before, self.running, self.until = self.running, SentLately(now), now + WINDOW
+        self.before, self.running, self.until = self.running, RecentlySent(now), now + WINDOW
 
-    def lately(self, now: float) -> list[SentLately]:
+    def lately(self, now: float) -> list[RecentlySent]:
         """Return the samples that still count."""
         return [
             one for one in (self.running, self.before) if one.batches and now < one.begun + KEPT

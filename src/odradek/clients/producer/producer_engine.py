@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from odradek.clients.bootstrap_timeout import BLOCK_TIMEOUT, DELIVERY_TIMEOUT, FIRST_CONTACT
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts, again
 from odradek.clients.producer.batch import UNPLACED, FailedRecords, Placed, ProducerBatch, all_over
-from odradek.clients.producer.batch_completion import Settling
+from odradek.clients.producer.batch_completion import BatchCompletion
 from odradek.clients.producer.batch_timeouts import BatchTimeouts
-from odradek.clients.producer.memory_waiters import RoomLine
+from odradek.clients.producer.memory_waiters import MemoryWaiters
 from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_queue import PartitionQueues
 from odradek.clients.producer.partition_rules import rule_for
@@ -23,7 +23,11 @@ from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.produce_exchange import SentCounts
 from odradek.clients.producer.producer_id import ProducerIdentity, SenderIdentity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.clients.producer.records_without_metadata import NOWHERE, EarlyRecord, EarlyRecords
+from odradek.clients.producer.records_without_metadata import (
+    NO_PARTITION,
+    RecordsWithoutMetadata,
+    RecordWithoutMetadata,
+)
 from odradek.clients.producer.sender import Sender
 from odradek.clients.producer.uncertain_writes import counted, were
 from odradek.clients.producer.wait_reasons import WaitReasons
@@ -36,7 +40,7 @@ from odradek.record import SentColumns
 
 if TYPE_CHECKING:
     from odradek.clients.producer.transaction_manager import TransactionManager
-    from odradek.clients.producer.unobserved_failures import UnnoticedFailures
+    from odradek.clients.producer.unobserved_failures import UnobservedFailures
 
 
 ACKNOWLEDGEMENT, TRANSACTION_END = "the acknowledgement of", "the end of"
@@ -54,11 +58,11 @@ class ProducerEngine(ClientEngine):
         self.batch_done = Signal()
         self.timeouts = BatchTimeouts(self.metadata, self.missing.near, self.timed_out)
         self.transactions: TransactionManager | None = None
-        self._failures: UnnoticedFailures | None = None
+        self._failures: UnobservedFailures | None = None
         identity = self._identity(config)
         queues, counts = PartitionQueues(), SentCounts()
         network, metadata, accumulator = self.network, self.metadata, self.accumulator
-        settling = Settling(
+        batch_completion = BatchCompletion(
             config,
             self,
             network,
@@ -80,7 +84,7 @@ class ProducerEngine(ClientEngine):
             self.brokers.check,
             accumulator,
             identity,
-            settling,
+            batch_completion,
             queues,
             counts,
         )
@@ -94,7 +98,7 @@ class ProducerEngine(ClientEngine):
             rule=rule_for(partitioner),
             load=self._load if config["partitioner.adaptive.partitioning.enable"] else None,
         )
-        self.early = EarlyRecords(
+        self.early = RecordsWithoutMetadata(
             self,
             network,
             metadata,
@@ -113,7 +117,7 @@ class ProducerEngine(ClientEngine):
         self.wait_reasons = WaitReasons(
             metadata, network, queues.active, identity, self.transactions, config["linger.ms"]
         )
-        self.line = RoomLine(accumulator)
+        self.line = MemoryWaiters(accumulator)
         self.components += (self.early, self.sender, self.line)
         metadata.held_by.append(lambda: {b.partition.topic for b in self.incomplete()})
         metadata.on_forgotten.append(self._forget)
@@ -136,7 +140,7 @@ class ProducerEngine(ClientEngine):
             self.incomplete,
             self.batch_done,
             self.timeouts,
-            lambda: self.sender.settling.acknowledged_as,
+            lambda: self.sender.batch_completion.acknowledged_as,
         )
         return self.transactions
 
@@ -217,7 +221,7 @@ class ProducerEngine(ClientEngine):
 
     def ends(self, batch: ProducerBatch) -> tuple[float, str]:
         """Return when a batch times out, as far as is known now, and by which option."""
-        if not isinstance(batch, EarlyRecord):
+        if not isinstance(batch, RecordWithoutMetadata):
             return batch.deadline, DELIVERY_TIMEOUT
         at = self.early.ends_at(batch)
         return at, BLOCK_TIMEOUT if at == batch.deadline else FIRST_CONTACT
@@ -234,10 +238,10 @@ class ProducerEngine(ClientEngine):
         if self._failures is None:
             # Imported here: most producers have no failures.
             try:
-                from odradek.clients.producer.unobserved_failures import UnnoticedFailures
+                from odradek.clients.producer.unobserved_failures import UnobservedFailures
             except (OSError, ImportError):  # no descriptor to import it with (R-TI-2)
                 return None
-            self._failures = UnnoticedFailures(self, self.config["client.id"])
+            self._failures = UnobservedFailures(self, self.config["client.id"])
             self.components.append(self._failures)
         return self._failures.watch(records, error)
 
@@ -274,13 +278,13 @@ class ProducerEngine(ClientEngine):
         if isinstance(of, int):
             return self.undelivered(f"{ACKNOWLEDGEMENT} {counted(of)}", now)
         topic, partition = of.partition
-        place = f"topic {topic}" if partition == NOWHERE else of.partition
+        place = f"topic {topic}" if partition == NO_PARTITION else of.partition
         what = f"{ACKNOWLEDGEMENT} records for {place}{self._why_early(of, now)}"
         return self.undelivered(what, now)
 
     def _why_early(self, batch: ProducerBatch, now: float) -> str:
         """Return why a record isn't in a batch yet, which attempts don't show."""
-        early = isinstance(batch, EarlyRecord)
+        early = isinstance(batch, RecordWithoutMetadata)
         return f" (waiting for {self.wait_reasons.of(batch, now)})" if early else ""
 
     def patient(self, what: str) -> bool:

@@ -44,7 +44,7 @@ WITHOUT = (
 ON_A_TOPIC = "a topic (before Kafka 3.0: IDEMPOTENT_WRITE on the cluster)"
 """Resource on which an idempotent producer needs WRITE (KIP-679)."""
 
-NOBODY = (-1, -1)
+NO_IDENTITY = (-1, -1)
 """The id and epoch of batches without a sequence."""
 LAST_EPOCH = 32767
 """Epochs are 16 bits on the wire."""
@@ -136,7 +136,7 @@ class ProducerIdentity:
         self._network = network
         self._brokers = brokers
         self._running = False
-        self.current = NOBODY
+        self.current = NO_IDENTITY
         self.bumps = 0
         self.idempotent: bool = config["enable.idempotence"]
         self._insists = "enable.idempotence" in config.given
@@ -150,16 +150,16 @@ class ProducerIdentity:
         )
 
     def usable(self) -> bool:
-        if self.idempotent and self.current == NOBODY:
+        if self.idempotent and self.current == NO_IDENTITY:
             self._ask()
-        return self.current != NOBODY or not self.idempotent
+        return self.current != NO_IDENTITY or not self.idempotent
 
     def admits(self, partition: TopicPartition) -> bool:
         return True
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
         """Return the next epoch after an identity's end; after the last epoch, another id."""
-        if identity == NOBODY:
+        if identity == NO_IDENTITY:
             return self.current
         if not ended:
             return identity
@@ -192,8 +192,8 @@ class ProducerIdentity:
         body = InitProducerIdRequest(
             transactional_id=None,
             transaction_timeout_ms=2**31 - 1,
-            producer_id=NOBODY[0],
-            producer_epoch=NOBODY[1],
+            producer_id=NO_IDENTITY[0],
+            producer_epoch=NO_IDENTITY[1],
         )
         call = AnyBrokerCall(self._brokers, "the producer id", math.inf)
         try:

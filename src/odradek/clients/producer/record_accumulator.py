@@ -78,12 +78,12 @@ class RecordAccumulator:
             largest = min(COLUMN_BATCH, config["max.request.size"], self.limit // 8)
             self.column_batch_size = max(self.batch_size, largest)
         self.waiters: OrderedDict[object, Any] = OrderedDict()
-        """Callers that wait for memory, in order: no other caller may take any (`RoomLine`).
+        """Callers that wait for memory, in order: no other caller may take any (`MemoryWaiters`).
         """
         self.released = 0
         """Number of batches whose memory was released."""
         self.starved = False
-        """Whether no memory was released for a while and the first waiter waits (`RoomLine`)."""
+        """Whether no memory was released for a while and the first one waits (`MemoryWaiters`)."""
         self.flushes = 0
         """Number of flushes; owners of claimed batches check it."""
         self.ended: KafkaError | None = None

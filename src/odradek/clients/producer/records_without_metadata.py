@@ -37,17 +37,17 @@ from odradek.record import BatchBuilder
 
 logger = logging.getLogger("odradek")
 
-NOWHERE = -1
+NO_PARTITION = -1
 """Partition of a record without one."""
-PAUSE = 0.001
+PAUSE_AFTER_ERROR_S = 0.001
 """Seconds after an error: a notified caller may send again at once, and a step has to end."""
-SPACING = 60.0
+LOG_INTERVAL_S = 60.0
 """Seconds between two log lines about records that failed before a broker was reached."""
-OVERHEAD = 1024
+WAITING_RECORD_OVERHEAD = 1024
 """Bytes that a waiting record takes besides its own; they count in `buffer.memory` as well."""
 
 
-class EarlyRecord(ProducerBatch):
+class RecordWithoutMetadata(ProducerBatch):
     """One record, which serves its future as a batch until it is part of a real one."""
 
     __slots__ = ("record", "size")
@@ -65,7 +65,7 @@ class EarlyRecord(ProducerBatch):
 
         `wanted` is the partition, if the caller has named one.
         """
-        partition = TopicPartition(topic, NOWHERE if wanted is None else wanted)
+        partition = TopicPartition(topic, NO_PARTITION if wanted is None else wanted)
         super().__init__(partition, BatchBuilder(0, None), now, patience)
         key, value, headers, at = record
         copied = tuple([(name, _frozen(data)) for name, data in headers])
@@ -97,15 +97,15 @@ class _Waiting:
 
         If it has grown, the records don't linger afterwards.
         """
-        self.records: deque[EarlyRecord] = deque()
-        self.absent: deque[EarlyRecord] = deque()
+        self.records: deque[RecordWithoutMetadata] = deque()
+        self.absent: deque[RecordWithoutMetadata] = deque()
         """Older records, of partitions that the topic doesn't have so far."""
         self.least = math.inf
         """The lowest partition number of these."""
         self.placing: Completion[None] | None = None
 
     @property
-    def oldest(self) -> EarlyRecord | None:
+    def oldest(self) -> RecordWithoutMetadata | None:
         """The oldest record, under the lock, as callers may add one at any time."""
         return (self.absent or self.records or (None,))[0]
 
@@ -113,13 +113,13 @@ class _Waiting:
         """Return whether a record for one of `count` partitions would pass a waiting one."""
         return bool(self.records) or (bool(self.absent) and self.least < count)
 
-    def leave_absent(self, record: EarlyRecord) -> None:
+    def leave_absent(self, record: RecordWithoutMetadata) -> None:
         """Note that a record's topic is known, and lacks its partition."""
         self.absent.append(record)
         self.least = min(self.least, record.partition.partition)
 
 
-class EarlyRecords:
+class RecordsWithoutMetadata:
     """A component of a producer's engine."""
 
     def __init__(
@@ -182,11 +182,11 @@ class EarlyRecords:
             blocked = waiting is not None and waiting.blocks(len(found.partitions))
             return None if blocked else found
 
-    def room(self, record: EarlyRecord) -> int:
+    def room(self, record: RecordWithoutMetadata) -> int:
         """Return the bytes of `buffer.memory` that a record needs while it waits here."""
-        return min(record.size + OVERHEAD, self._accumulator.limit)
+        return min(record.size + WAITING_RECORD_OVERHEAD, self._accumulator.limit)
 
-    def add(self, record: EarlyRecord, *, turn: bool) -> bool | None:
+    def add(self, record: RecordWithoutMetadata, *, turn: bool) -> bool | None:
         """Accept a record; False if it can go into a batch at once, None if memory is full.
 
         Memory that was reserved for it is used. With `turn`, it needn't wait for other callers that
@@ -209,7 +209,7 @@ class EarlyRecords:
                 self._due.append(name)
         return True
 
-    def withdraw(self, record: EarlyRecord) -> None:
+    def withdraw(self, record: RecordWithoutMetadata) -> None:
         """Withdraw a record of an interrupted or waiting caller, unless it is in a batch."""
         with self._accumulator.lock:
             if record.done.done:
@@ -266,7 +266,7 @@ class EarlyRecords:
             elif waiting.placing is not None:
                 continue
             elif self._failed_at == now:
-                self._again_at = now + PAUSE
+                self._again_at = now + PAUSE_AFTER_ERROR_S
                 self._due.append(name)
                 break
             else:
@@ -293,15 +293,15 @@ class EarlyRecords:
         self._accumulator.refuse(error)  # first, so that no more are accepted
         self._fail_all(error)
 
-    def ends_at(self, record: EarlyRecord) -> float:
+    def ends_at(self, record: RecordWithoutMetadata) -> float:
         """Return when a waiting record times out, as far as is known now."""
         return min(record.deadline, self._unreached_until(record.created_at))
 
-    def _oldest(self, waiting: _Waiting) -> EarlyRecord | None:
+    def _oldest(self, waiting: _Waiting) -> RecordWithoutMetadata | None:
         with self._accumulator.lock:
             return waiting.oldest
 
-    def _begin(self, name: str, waiting: _Waiting, oldest: EarlyRecord) -> None:
+    def _begin(self, name: str, waiting: _Waiting, oldest: RecordWithoutMetadata) -> None:
         placing = waiting.placing = self._engine.start(self._place(name, waiting))
         self._track(placing, f"metadata of topic {name}", self.ends_at(oldest))
 
@@ -331,7 +331,7 @@ class EarlyRecords:
                     error = self._unreached(f"metadata of topic {name}", now)
                 self._fail(waiting, error, now if late else math.inf)
                 del oldest  # otherwise it would count as kept by the program
-                now = yield Wait((), now + PAUSE)
+                now = yield Wait((), now + PAUSE_AFTER_ERROR_S)
 
     def _partition(self, topic: Topic, waiting: _Waiting, now: float) -> Flow[float]:
         """Wait for new metadata of a topic that lacks partitions which callers have named.
@@ -365,7 +365,7 @@ class EarlyRecords:
                     break
                 record = waiting.records[0]
                 place = record.partition.partition
-                if place == NOWHERE:
+                if place == NO_PARTITION:
                     place = lane.choose(*record.record[:2])
                 if place < count:
                     self._append(record, place, now)
@@ -377,7 +377,7 @@ class EarlyRecords:
             self._accumulator.close_all()
             waiting.flushes = self._accumulator.flushes
 
-    def _append(self, record: EarlyRecord, partition: int, now: float) -> None:
+    def _append(self, record: RecordWithoutMetadata, partition: int, now: float) -> None:
         target = TopicPartition(record.partition.topic, partition)
         self._metadata.use(target.topic, now)
         append = self._accumulator.append
@@ -429,7 +429,7 @@ class EarlyRecords:
             topic, count = over[0].partition.topic, len(over)
             if isinstance(error, NoBrokerAvailableError) and not error.reached_before:
                 self._unsent[topic] = self._unsent.get(topic, 0) + count
-                if self._engine.now >= self._told_at + SPACING:
+                if self._engine.now >= self._told_at + LOG_INTERVAL_S:
                     self._tell_unsent()
             error = saying(
                 error, f"{counted(count)} for topic {topic} {were(count)} not sent: {error}"

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 WINDOW = 1 << 14
 """Number of rows whose partitions are noted in one window."""
-WENT_WELL = -1
+NO_ERROR = -1
 
 
-class Window:
+class RowWindow:
     """The partitions of rows `first` and following."""
 
     __slots__ = ("first", "places", "stop")
@@ -37,7 +37,7 @@ class BatchRows(NamedTuple):
     partition: int
     start: int
     stop: int
-    windows: tuple[Window, ...]
+    windows: tuple[RowWindow, ...]
     """Windows that cover them, in order."""
     skip: int = 0
     """Number of its first rows that are in another part of a split batch."""
@@ -83,9 +83,9 @@ class RowErrors:
         self._failed.append((rows, number))
 
     def numbers(self, count: int) -> array[int]:
-        """Return each row's error number in `texts`, or `WENT_WELL`."""
-        numbers = array("i", [WENT_WELL]) * count
-        by_window: dict[int, tuple[Window, list[tuple[BatchRows, int]]]] = {}
+        """Return each row's error number in `texts`, or `NO_ERROR`."""
+        numbers = array("i", [NO_ERROR]) * count
+        by_window: dict[int, tuple[RowWindow, list[tuple[BatchRows, int]]]] = {}
         for failed, number in self._failed:
             rows = failed.found()
             for window in rows.windows:
@@ -95,7 +95,7 @@ class RowErrors:
         return numbers
 
 
-def _mark(numbers: array[int], window: Window, failed: Iterable[tuple[BatchRows, int]]) -> None:
+def _mark(numbers: array[int], window: RowWindow, failed: Iterable[tuple[BatchRows, int]]) -> None:
     """Note one window's errors, in one walk over its rows."""
     spans: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for rows, number in failed:

@@ -16,7 +16,7 @@ from functools import partial
 
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, ProducerBatch
-from odradek.clients.producer.batch_completion import Settling
+from odradek.clients.producer.batch_completion import BatchCompletion
 from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
 from odradek.clients.producer.produce_exchange import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -60,7 +60,7 @@ class Sender:
         check: ClusterCheck,
         accumulator: RecordAccumulator,
         identity: SenderIdentity,
-        settling: Settling,
+        batch_completion: BatchCompletion,
         queues: PartitionQueues,
         counts: SentCounts,
     ) -> None:
@@ -79,13 +79,13 @@ class Sender:
         self.queues = self._partitions.active
         """The queues of partitions that have a batch on its way."""
         self.counts = counts
-        self.settling = settling
-        self.batch_done = settling.batch_done
+        self.batch_completion = batch_completion
+        self.batch_done = batch_completion.batch_done
         self.sent_at: dict[Address, float] = {}
         """Time of the last request to each broker."""
         self._requests: dict[int, int] = {}  # by connection
         self._wake_at = math.inf
-        network.on_lost.append(self.settling.lost)
+        network.on_lost.append(self.batch_completion.lost)
 
     # Component
 
@@ -139,12 +139,12 @@ class Sender:
         self._accumulator.close_all()
         for queue in self.queues.values():
             for batch in [*queue.in_flight, *queue.waiting]:
-                self.settling.end(batch, error)
+                self.batch_completion.end(batch, error)
             queue.waiting.clear()
             queue.in_flight.clear()
             queue.out_of_order.clear()
         for batch in self._accumulator.untaken():
-            self.settling.end(batch, error)
+            self.batch_completion.end(batch, error)
         self._accumulator.take(now)
 
     def _drop(self, error: KafkaError) -> bool:
@@ -156,7 +156,7 @@ class Sender:
         for queue in self.queues.values():
             for batch in [*queue.waiting, *(queue.in_flight if everything else ())]:
                 if (everything or batch.sequence == NO_SEQUENCE) and not batch.done.done:
-                    self.settling.fail(batch, error)
+                    self.batch_completion.fail(batch, error)
                     moved = True
             if moved:
                 queue.leave_ended()
@@ -184,12 +184,12 @@ class Sender:
         for batch in queue.in_flight:
             if not batch.done.done:
                 if now >= batch.deadline:
-                    self.settling.expire(queue, batch)
+                    self.batch_completion.expire(queue, batch)
                     moved = True
                 else:
                     self._wake_at = min(self._wake_at, batch.deadline)
         while queue.waiting and now >= queue.waiting[0].deadline:
-            self.settling.expire(queue, queue.waiting.popleft())
+            self.batch_completion.expire(queue, queue.waiting.popleft())
             moved = True
         if queue.waiting:
             self._wake_at = min(self._wake_at, queue.waiting[0].deadline)
@@ -216,7 +216,7 @@ class Sender:
             leader = None
             if topic is not None:
                 if queue.waiting[0].placed.topic_id != topic.topic_id:
-                    self.settling.recreated(queue, topic)
+                    self.batch_completion.recreated(queue, topic)
                 if there is None and partition.partition >= topic.count:
                     self._absent(queue, topic.count, now)
                 if not queue.waiting:
@@ -254,7 +254,7 @@ class Sender:
         if now < until:
             self._wake_at = min(self._wake_at, until)
         else:
-            self.settling.absent(queue, count)
+            self.batch_completion.absent(queue, count)
 
     def _sendable(
         self, queue: PartitionQueue, identity: SenderIdentity, epoch: int, now: float
@@ -348,7 +348,7 @@ class Sender:
             if isinstance(error, MemoryError):  # buffers are freed, so a later attempt finds memory
                 error = SystemLimitError(ENOMEM, "no memory to compress or copy a record batch")
             for batch in batches:
-                self.settling.never_sent(batch, error)
+                self.batch_completion.fail_unsent(batch, error)
             return
         # acks=all waits for replicas; metadata requests don't wait for that
         request.held = self._acks == ALL_REPLICAS
@@ -369,7 +369,7 @@ class Sender:
             del self._requests[connection.id]
         if self._engine.ended is not None:
             return
-        settle, address = self.settling.settle, connection.address
+        settle, address = self.batch_completion.settle, connection.address
         if reply.error is not None:
             for batch in batches:
                 settle(batch, None, reply.error, address=address)

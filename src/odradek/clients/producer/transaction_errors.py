@@ -43,7 +43,7 @@ decides when the transaction is aborted.
 """
 NEW_EPOCH = (UnknownProducerIdError, InvalidProducerIdMappingError)
 """Errors that an abort and a new epoch cure (KIP-360)."""
-MENDED_BY_ABORT = (
+ABORTABLE_ERRORS = (
     *NEW_EPOCH,
     TopicAuthorizationError,
     GroupAuthorizationError,
@@ -69,7 +69,7 @@ FATAL_FOR_BATCHES = (
     UnsupportedVersionError,
 )
 """Fatal errors of batches; an abort cures the others."""
-PERHAPS_COMMITTED = (
+MAYBE_COMMITTED = (
     "; an earlier request to commit the transaction may have been carried out, so the transaction "
     "may have been committed: check the output, or the group's committed offsets, before you "
     "repeat its work"
@@ -78,7 +78,7 @@ PERHAPS_COMMITTED = (
 
 They mustn't be reported as aborted, or the work would be repeated.
 """
-PERHAPS_OWN = "; or a request of this producer that had no answer was carried out late"
+MAYBE_OWN_REQUEST = "; or a request of this producer that had no answer was carried out late"
 """Text for the case that a late request of this producer caused the error.
 
 An AddPartitionsToTxn that arrives after EndTxn opens a transaction, which the request for a new

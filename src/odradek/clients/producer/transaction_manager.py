@@ -23,7 +23,7 @@ from odradek.clients.producer import transaction_errors as errors
 from odradek.clients.producer.batch import ProducerBatch, all_over
 from odradek.clients.producer.batch_timeouts import BatchTimeouts
 from odradek.clients.producer.offset_topics import OffsetTopics
-from odradek.clients.producer.producer_id import NOBODY, quick_backoff
+from odradek.clients.producer.producer_id import NO_IDENTITY, quick_backoff
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.transaction_requests import (
     WITHOUT_EPOCHS,
@@ -119,7 +119,7 @@ class TransactionManager:
         self.requests = self._new_requests()
         self.idempotent = True
         self.state = _S.UNINITIALIZED
-        self.current = NOBODY
+        self.current = NO_IDENTITY
         self.bumps = 0
         self.error: KafkaError | None = None
         """The error of the two error states."""
@@ -286,7 +286,7 @@ class TransactionManager:
         if self._incomplete() or self._asking or self._adding or self._missing_offsets:
             raise IllegalStateError("the transaction isn't prepared: its requests are unanswered")
         self._move(_E.LEFT)
-        self.transactional_id, self.current = transactional_id, NOBODY
+        self.transactional_id, self.current = transactional_id, NO_IDENTITY
         self.requests = self._new_requests()
         self._forget()
         self._refuse(_WHY_NOT[self.state])
@@ -349,7 +349,7 @@ class TransactionManager:
         yield START
         self._check("init_transactions", _S.UNINITIALIZED)
         self._move(_E.INITIALIZE)
-        yield from self._obtain(NOBODY)
+        yield from self._obtain(NO_IDENTITY)
         self._ready()
 
     def _obtain(self, identity: tuple[int, int]) -> Flow[None]:
@@ -360,13 +360,13 @@ class TransactionManager:
             if self._engine.ended is not None:
                 raise
             if isinstance(error, errors.FENCED):
-                late = errors.PERHAPS_OWN if self.requests.unanswered else ""
+                late = errors.MAYBE_OWN_REQUEST if self.requests.unanswered else ""
                 self._broken(errors.fenced(self.transactional_id, error, late))
-            if identity != NOBODY or not isinstance(error, errors.REFUSALS):
+            if identity != NO_IDENTITY or not isinstance(error, errors.REFUSALS):
                 self._broken(errors.fatal(error))
             self._move(_E.REFUSED)  # it may be allowed later: the application may call again
             raise
-        self.bumps += identity != NOBODY
+        self.bumps += identity != NO_IDENTITY
         self.version_2 = self._speaks_version_2()
 
     def _commit(self) -> Flow[None]:
@@ -515,7 +515,7 @@ class TransactionManager:
         except KafkaError as error:
             if self._engine.ended is not None:
                 raise
-            doubt = errors.PERHAPS_COMMITTED if commit and self.requests.in_doubt else ""
+            doubt = errors.MAYBE_COMMITTED if commit and self.requests.in_doubt else ""
             if isinstance(error, errors.FENCED):
                 self._broken(errors.fenced(self.transactional_id, error, doubt))
             if isinstance(error, InvalidTxnStateError):
@@ -523,7 +523,7 @@ class TransactionManager:
             if doubt and isinstance(error, errors.NEW_EPOCH):
                 # An abort would have no effect, and the records may be committed.
                 self._broken(errors.fatal(type(error)(f"{error}{doubt}")))
-            if not isinstance(error, errors.MENDED_BY_ABORT):
+            if not isinstance(error, errors.ABORTABLE_ERRORS):
                 self._broken(errors.fatal(error))
             failure = errors.abortable(error)
             self._fail(failure)

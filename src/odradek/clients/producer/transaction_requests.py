@@ -68,7 +68,7 @@ NOT_BEGUN = (ConcurrentTransactionsError, CoordinatorLoadInProgressError)
 After others its log may contain the request: they also mean that a write to that log wasn't
 replicated in time.
 """
-NOT_NOW = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
+BUSY_ERRORS = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
 """Errors of a working coordinator whose cause may end soon, or never (a deleted topic)."""
 
 
@@ -394,7 +394,7 @@ class TransactionRequests:
         engine, what = self._engine, asked.what
         quick = Backoff(self._quick, self._brokers.rng)
         usual = Backoff(self._brokers.retry, self._brokers.rng)
-        mine = NOT_NOW if wanted is not None else ConcurrentTransactionsError
+        mine = BUSY_ERRORS if wanted is not None else ConcurrentTransactionsError
         self._ending.clear()
         self.in_doubt = False
 

@@ -56,13 +56,13 @@ _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
     errors.NotCoordinatorError,
 )
 
-PROOFS = frozenset(kind.code for kind in _BEFORE_THE_APPEND if kind.code is not None)
+NOT_APPENDED_CODES = frozenset(kind.code for kind in _BEFORE_THE_APPEND if kind.code is not None)
 """Codes which prove that this attempt wasn't appended, and never will be."""
 
 
 def leaves_doubt(code: int | None) -> bool:
     """Return whether an attempt with this error (None: no response) may have been appended."""
-    return code not in PROOFS
+    return code not in NOT_APPENDED_CODES
 
 
 def in_doubt(

@@ -23,13 +23,13 @@ logger = logging.getLogger("odradek")
 
 GATHERED = 1.0
 """Seconds from the first such record to the log line, which counts all until then."""
-SPACING = 60.0
+LOG_INTERVAL_S = 60.0
 """Seconds between two lines."""
 MOST_KEPT = 10_000
 """Maximum number of failures that are watched; of more, the oldest aren't logged."""
 
 
-class UnnoticedFailures:
+class UnobservedFailures:
     """A component of a producer's engine; other threads may call `watch` and `report`."""
 
     def __init__(self, engine: Engine, client_id: str) -> None:
@@ -67,7 +67,7 @@ class UnnoticedFailures:
                 self._watched.append((alive, count, error))
             elif count[0]:
                 total, first = total + count[0], first or error
-        self._next = self._engine.now + SPACING
+        self._next = self._engine.now + LOG_INTERVAL_S
         if self._watched:
             self.resting = False
         if first is not None:

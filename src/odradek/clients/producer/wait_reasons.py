@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from odradek.clients.producer.batch import NO_SEQUENCE, OPEN, ProducerBatch
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.producer_id import SenderIdentity
-from odradek.clients.producer.records_without_metadata import EarlyRecord
+from odradek.clients.producer.records_without_metadata import RecordWithoutMetadata
 from odradek.common.errors.kafka import error_for
 from odradek.common.outage import number
 from odradek.common.types import Address, TopicPartition
@@ -56,7 +56,7 @@ class WaitReasons:
         code = metadata.topic_errors.get(topic, 0)
         if code and snapshot.topic(topic) is None:
             return f"the metadata of its topic ({error_for(code, f'topic {topic}')})"
-        if isinstance(batch, EarlyRecord):
+        if isinstance(batch, RecordWithoutMetadata):
             found = snapshot.topic(topic)
             if found is None or not found.partitions:
                 return "the metadata of its topic"

@@ -26,16 +26,16 @@ STAGES = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER"}
 """Connect's names for the stage in which a record failed: reading one of its fields …"""
 WORK_STAGE = "TASK_PUT"
 """… or processing it."""
-TOLD = (
+FAILURE_HEADERS = (
     *("topic", "partition", "offset", "connector.name", "task.id", "stage"),
     *("class.name", "exception.class.name", "exception.message"),
 )
 """Headers that describe a failure, in order."""
-LEFT_OUT = "odradek.errors.left.out"
+OMITTED_FIELDS_HEADER = "odradek.errors.left.out"
 """Header with the names of the record's fields that a letter lacks because of its size."""
 UNREADABLE = "odradek.RecordDeserializationError"
 """Error class of deserializers, named here because its module is in a higher layer."""
-SAID = 1000
+MAX_REASON = 1000
 """Maximum number of characters of a reason in a header."""
 TOO_LARGE = (RecordTooLargeError, RecordListTooLargeError)
 """Errors of producers and brokers for a record that may be written once it is smaller."""
@@ -80,7 +80,7 @@ def said(error: BaseException, *, named: bool = True) -> str:
     name = type(error).__name__
     try:
         words = vars(error)["why"] if called(type(error)) == UNREADABLE else error
-        return printable((f"{name}: {words}" if named else str(words))[:SAID])
+        return printable((f"{name}: {words}" if named else str(words))[:MAX_REASON])
     except Exception:
         return name
 
@@ -95,11 +95,11 @@ def failure_headers(
     """
     name, number = task
     worker, error, message = why
-    said = printable(message[:SAID])
+    said = printable(message[:MAX_REASON])
     texts = (*tp, offset, name, number, stage, worker, error, said)
     return [
         (PREFIX + name, f"{text}".encode(errors="replace"))
-        for name, text in zip(TOLD, texts, strict=True)
+        for name, text in zip(FAILURE_HEADERS, texts, strict=True)
     ]
 
 
@@ -148,7 +148,7 @@ def smaller(
         return None
     lacking = (*left_out, max(there, key=there.__getitem__))
     own = () if "headers" in lacking else record.headers
-    marked = (LEFT_OUT, ",".join(lacking).encode())
+    marked = (OMITTED_FIELDS_HEADER, ",".join(lacking).encode())
     cut: dict[str, Any] = {name: None for name in ("key", "value") if name in lacking}
-    headers = [*own, marked, *letter["headers"][-len(TOLD) :]]
+    headers = [*own, marked, *letter["headers"][-len(FAILURE_HEADERS) :]]
     return {**letter, **cut, "headers": headers}, lacking

@@ -25,7 +25,7 @@ from inspect import GEN_RUNNING, GEN_SUSPENDED, getgeneratorstate
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
-from odradek.clients.caller_flow import whatever_happens
+from odradek.clients.caller_flow import run_always
 from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.fetching.delivery import Convert
@@ -64,7 +64,7 @@ LONGEST_POLL = 1.0
 """Maximum number of seconds between two iterations of the loop."""
 BUSY_POLL = 0.1
 """Seconds without a call for records while no further one could start."""
-LOOK = 0.1
+RUNNING_CHECK_S = 0.1
 """Seconds between checks whether running records still run."""
 MOMENT = 0.001
 """The shortest wait in seconds: an earlier due time is delayed by less than that."""
@@ -74,11 +74,11 @@ END_TIMEOUT = 10.0
 """Maximum number of seconds for the last commit, and again for leaving the group."""
 SLOW = 60.0
 """Seconds in progress after which a record is logged."""
-SPOKEN_EVERY = 5.0
+LOG_INTERVAL_S = 5.0
 """Seconds between two log lines about failures."""
 
 
-class Hands(Protocol):
+class WorkerPool(Protocol):
     """Threads, or tasks of a loop, that process records. Only `done` waits."""
 
     @property
@@ -144,7 +144,7 @@ class WorkRun:
         consumer: Any,
         calls: ConsumerCalls,
         options: WorkOptions,
-        make_hands: Callable[[Convert | None, Callable[[], None], Traces | None], Hands],
+        make_hands: Callable[[Convert | None, Callable[[], None], Traces | None], WorkerPool],
         producer: Any = None,
     ) -> None:
         """Set the clients and the hands.
@@ -256,8 +256,8 @@ class WorkRun:
         listeners = {"on_revoked": hands.callback(self._revoked), "on_lost": lost}
         self._remember_positions(True)
         yield partial(self._consumer.subscribe, topics, pattern, **listeners)
-        rest = whatever_happens(self._last_commit(), self._leave())
-        yield from whatever_happens(self._work(idle), whatever_happens(self._drained(None), rest))
+        rest = run_always(self._last_commit(), self._leave())
+        yield from run_always(self._work(idle), run_always(self._drained(None), rest))
 
     def _look_for_letters(self) -> WorkFlow[None]:
         """Check that the topic of dead letters exists, before any record needs it.
@@ -369,7 +369,7 @@ class WorkRun:
             self._failures += 1
             if now >= self._speak_at:
                 self._speak_of(item, error, letter=letter)
-                self._speak_at, self._failures = now + SPOKEN_EVERY, 0
+                self._speak_at, self._failures = now + LOG_INTERVAL_S, 0
         if self._ended_by is None:
             self._ended_by = queue.failure
         return now
@@ -480,7 +480,7 @@ class WorkRun:
         until = now + self._options.drain_timeout
         while (left := self._in_work(partitions)) and now < until:
             self._begin(now)  # of other partitions
-            wait = min(self._until_retry(until) - now, LOOK)
+            wait = min(self._until_retry(until) - now, RUNNING_CHECK_S)
             now = yield from self._settled(partial(self._hands.done, max(wait, MOMENT)))
         yield from self._settled(self._hands.taken)
         if left:
@@ -511,7 +511,7 @@ class WorkRun:
     def _leave(self) -> WorkFlow[None]:
         """Leave the group; records that still run belong to other members."""
         self._drop(None)
-        yield from whatever_happens(self._unsubscribed(), self._closed())
+        yield from run_always(self._unsubscribed(), self._closed())
 
     def _unsubscribed(self) -> WorkFlow[None]:
         try:

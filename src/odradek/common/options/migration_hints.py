@@ -347,7 +347,7 @@ class _OfAnother:
         raise missing_method(of, self._name, cls)
 
 
-def answer_habits(cls: type) -> None:
+def add_migration_hints(cls: type) -> None:
     """Let a class raise the errors of `missing_method` for the names of its row in `METHODS`.
 
     For records: under Python 3.11 a `__getattr__` would make reading a field four times slower.

@@ -91,7 +91,7 @@ def dotted(name: object) -> str:
     return str(name).replace("_", ".")
 
 
-def spelled(name: str, value: Any) -> tuple[str, Any]:
+def canonical_option(name: str, value: Any) -> tuple[str, Any]:
     """Return Kafka's name of an option, and the value in Kafka's form."""
     if name in REFUSED:
         raise UnsupportedOptionError(f"{name} isn't supported in this release: {REFUSED[name]}")

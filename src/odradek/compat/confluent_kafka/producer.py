@@ -34,7 +34,7 @@ from odradek.compat.confluent_kafka.topic_partition import (
     to_commit,
 )
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
-from odradek.compat.confluent_kafka.wrapped_clients import Producer as PlacingProducer
+from odradek.compat.confluent_kafka.wrapped_clients import Producer as BatchPositionProducer
 
 PATIENCE = 0.05
 """Seconds that `flush()` waits for deliveries before it runs queued callbacks."""
@@ -63,14 +63,14 @@ class Producer:
         self._producer = self._made()
         tell_regularly(self._queue, PRODUCER, self._given, self, lambda own: own._producer)
 
-    def _made(self) -> PlacingProducer:
+    def _made(self) -> BatchPositionProducer:
         with translating():
-            made = PlacingProducer(self._given.ours)
+            made = BatchPositionProducer(self._given.ours)
         if self._queue.hears:
             made.listen(self._queue.hear)
         return made
 
-    def _open(self) -> PlacingProducer:
+    def _open(self) -> BatchPositionProducer:
         if self._closed:
             raise RuntimeError("Producer has been closed")
         return self._producer

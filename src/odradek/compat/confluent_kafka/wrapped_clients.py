@@ -6,12 +6,12 @@ In: options. Out: Odradek's clients. Must not: add anything but what the wrapper
 from __future__ import annotations
 
 from odradek.common.types import TopicPartition
-from odradek.compat.batch_positions import PlacingProducer
+from odradek.compat.batch_positions import BatchPositionProducer
 from odradek.compat.buffered_records import ThreadConsumer
 from odradek.compat.confluent_kafka.message import Message
 
 
-class Producer(PlacingProducer):
+class Producer(BatchPositionProducer):
     """`odradek.Producer`; error messages and warnings use the name of this class."""
 
 

@@ -35,7 +35,7 @@ from odradek.network.sasl.mechanism import (
     MAX_CHALLENGE,
     HiddenBytes,
     Mechanism,
-    Outside,
+    WorkerCall,
     cut,
 )
 from odradek.network.sasl.renewal import keep_renewed
@@ -113,7 +113,7 @@ class Authentication:
         engine, connection = self._network.engine, self._connection
         wanted = self._go_on(heard)
         heard = None
-        while isinstance(wanted, Outside):
+        while isinstance(wanted, WorkerCall):
             call = engine.call(wanted.function, wanted.arguments, deadline=deadline, where="worker")
             connection.outside(True, engine.now)
             yield Wait((call,))
@@ -124,7 +124,7 @@ class Authentication:
             wanted = self._go_on(call.result() if call.error is None else _tame(call.error))
         return wanted
 
-    def _go_on(self, heard: Any) -> bytes | Outside | None:
+    def _go_on(self, heard: Any) -> bytes | WorkerCall | None:
         talk, name = self._talk, self._mechanism.name
         try:
             if isinstance(heard, Heard) and heard.refusal is not None:
@@ -135,7 +135,7 @@ class Authentication:
                 wanted = talk.throw(heard)
             else:
                 wanted = talk.send(heard)
-            return wanted if isinstance(wanted, Outside) else HiddenBytes(wanted)
+            return wanted if isinstance(wanted, WorkerCall) else HiddenBytes(wanted)
         except StopIteration:
             return None
         except KafkaError:

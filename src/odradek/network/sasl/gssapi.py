@@ -13,7 +13,7 @@ from typing import Protocol
 
 from odradek.common.errors import ServerNotTrustedError, TokenError
 from odradek.common.types import Address, Rng
-from odradek.network.sasl.mechanism import Conversation, Outside, expect_nothing
+from odradek.network.sasl.mechanism import Conversation, WorkerCall, expect_nothing
 
 NO_LAYER = 1
 """The bit of RFC 4752, 3.3, for "authentication only"."""
@@ -50,9 +50,9 @@ class Gssapi:
         """Exchange the context's tokens, then refuse a security layer."""
         heard: bytes | None = None
         try:
-            context: SecurityContext = yield Outside(self._new_context, (address,))
+            context: SecurityContext = yield WorkerCall(self._new_context, (address,))
             for _ in range(MOST_STEPS):
-                token: bytes | None = yield Outside(context.step, (heard,))
+                token: bytes | None = yield WorkerCall(context.step, (heard,))
                 heard = yield token or b""
                 if context.complete:
                     break

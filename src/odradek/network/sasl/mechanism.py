@@ -2,10 +2,10 @@
 
 In: the mechanism's settings. Out: the protocol that `authenticate` runs, and the helpers that
 mechanisms share. A conversation is one authentication of one connection: it yields a token to send
-and receives the broker's bytes, or yields an `Outside`, a slow function that a worker thread runs
-within the setup timeout, and receives its result. It returns when the broker has proved itself, as
-far as the mechanism requires that, and raises `AuthenticationError`s. Must not: put a secret into
-an error.
+and receives the broker's bytes, or yields an `WorkerCall`, a slow function that a worker thread
+runs within the setup timeout, and receives its result. It returns when the broker has proved
+itself, as far as the mechanism requires that, and raises `AuthenticationError`s. Must not: put a
+secret into an error.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class HiddenBytes(bytes):
     __str__ = __repr__
 
 
-class Outside(NamedTuple):
+class WorkerCall(NamedTuple):
     """A slow function that a worker thread runs; its error is raised in the generator."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
 
 
-Conversation = Generator[bytes | Outside, Any, None]
+Conversation = Generator[bytes | WorkerCall, Any, None]
 
 
 class Mechanism(Protocol):
@@ -60,7 +60,7 @@ class Credentials(NamedTuple):
     password: Secret
 
 
-SAID = 300
+MAX_ERROR_TEXT = 300
 """Maximum number of characters of a broker's text in an error."""
 CUT = "\u2026"
 """Replaces the rest of a text that was cut."""
@@ -68,7 +68,7 @@ CUT = "\u2026"
 
 def cut(words: str) -> str:
     """Return a broker's text, cut to `SAID` characters."""
-    return words if len(words) <= SAID else words[:SAID] + CUT
+    return words if len(words) <= MAX_ERROR_TEXT else words[:MAX_ERROR_TEXT] + CUT
 
 
 def unechoed(error: AuthenticationError, secret: Secret) -> AuthenticationError:
@@ -88,14 +88,16 @@ def without(words: str, secret: Secret) -> str:
     # Imported here, because most clients start without it.
     from base64 import b64encode
 
-    from odradek.common.secret_redaction import LEAST, plain_forms, without_echo
+    from odradek.common.secret_redaction import MIN_ENCODED_LENGTH, plain_forms, redact_secret
 
-    words = without_echo(words, secret)
+    words = redact_secret(words, secret)
     if not words.endswith(CUT):
         return words
     kept = words.removesuffix(CUT)
     for form in (text, *sorted(plain_forms(text)), b64encode(text.encode()).decode()):
-        for count in range(min(len(form), len(kept)), 0 if form == text else LEAST - 1, -1):
+        for count in range(
+            min(len(form), len(kept)), 0 if form == text else MIN_ENCODED_LENGTH - 1, -1
+        ):
             if kept.endswith(form[:count]):
                 return kept[:-count] + HIDDEN + CUT
     return words

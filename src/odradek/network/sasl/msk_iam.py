@@ -22,7 +22,7 @@ from urllib.parse import quote
 from odradek.common.errors import ServerNotTrustedError, TokenError
 from odradek.common.secret import Secret
 from odradek.common.types import Address, Rng
-from odradek.network.sasl.mechanism import Conversation, Outside
+from odradek.network.sasl.mechanism import Conversation, WorkerCall
 
 VERSION = "2020_10_22"
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -141,7 +141,7 @@ class MskIam:
     def conversation(self, address: Address, rng: Rng) -> Conversation:
         """Send one signed payload; the response contains the version and the request id."""
         try:
-            signed: Secret = yield Outside(self._sign, (address,))
+            signed: Secret = yield WorkerCall(self._sign, (address,))
         except TimeoutError as error:
             raise TokenError(
                 "no AWS credentials before the timeout",

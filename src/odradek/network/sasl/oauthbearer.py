@@ -29,7 +29,7 @@ from odradek.common.types import Address, Rng
 from odradek.network.sasl.mechanism import (
     Conversation,
     HiddenBytes,
-    Outside,
+    WorkerCall,
     cut,
     unechoed,
     without,
@@ -128,9 +128,9 @@ class Oauthbearer:
             return None
         return max(0.0, self._due - self._wall_clock())
 
-    def renewal(self, rng: Rng) -> Generator[bytes | Outside, Any, Token]:
+    def renewal(self, rng: Rng) -> Generator[bytes | WorkerCall, Any, Token]:
         """Fetch a newer token."""
-        return self._take(read_token((yield Outside(self._fetched, (self._newest,)))), rng)
+        return self._take(read_token((yield WorkerCall(self._fetched, (self._newest,)))), rng)
 
     def _refused(self, token: Token, answer: bytes) -> AuthenticationError:
         said = _status(answer, token.value)

@@ -14,7 +14,7 @@ from odradek.common.backoff import Backoff
 from odradek.common.types import Rng
 from odradek.network.client_connections import ClientConnections
 from odradek.network.flow import START, Flow, Wait
-from odradek.network.sasl.mechanism import Conversation, Mechanism, Outside
+from odradek.network.sasl.mechanism import Conversation, Mechanism, WorkerCall
 
 LONGEST_CALL = 30.0
 """Maximum time for a call that returns credentials, in seconds.
@@ -55,7 +55,7 @@ def _renew(network: ClientConnections, mechanism: Renewing) -> Flow[None]:
             continue
         talk = mechanism.renewal(network.rng)
         wanted = next(talk)
-        if not isinstance(wanted, Outside):
+        if not isinstance(wanted, WorkerCall):
             return
         deadline = now + LONGEST_CALL
         call = engine.call(wanted.function, wanted.arguments, deadline=deadline, where="worker")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from odradek.common.errors import CredentialsRefusedError, ServerNotTrustedError
 from odradek.common.secret import Secret
 from odradek.common.types import Address, Rng
-from odradek.network.sasl.mechanism import Conversation, Credentials, HiddenBytes, Outside
+from odradek.network.sasl.mechanism import Conversation, Credentials, HiddenBytes, WorkerCall
 
 FEWEST_ITERATIONS = 4096
 MOST_ITERATIONS = 1 << 20
@@ -82,7 +82,7 @@ class Scram:
         if salted is None:
             work = (self._hash, credentials.password, challenge.salt, challenge.iterations)
             if challenge.iterations > INLINE_ITERATIONS:
-                salted = yield Outside(salted_password, work)
+                salted = yield WorkerCall(salted_password, work)
             else:
                 salted = salted_password(*work)
         final = f"c=biws,r={challenge.nonce}"

@@ -28,7 +28,7 @@ from odradek.runtime.system_clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
+class ExchangeDeadline:
     """When an exchange is over, and how long its single waits may be, in seconds."""
 
     clock: SystemClock
@@ -49,7 +49,7 @@ class Until:
 class _Incoming(io.RawIOBase):
     """A server's response, which owns the socket: urllib drops the connection before it is read."""
 
-    def __init__(self, sock: socket.socket, until: Until) -> None:
+    def __init__(self, sock: socket.socket, until: ExchangeDeadline) -> None:
         self._sock = sock
         self._until = until
 
@@ -72,7 +72,7 @@ class _Incoming(io.RawIOBase):
 class _Socket:
     """The part of a socket that `http.client` uses."""
 
-    def __init__(self, sock: socket.socket, until: Until) -> None:
+    def __init__(self, sock: socket.socket, until: ExchangeDeadline) -> None:
         self._sock = sock
         self._until = until
         self._given_away = False
@@ -98,7 +98,7 @@ class _Connection(http.client.HTTPConnection):
     def __init__(
         self,
         host: str,
-        until: Until,
+        until: ExchangeDeadline,
         resolver: Resolver,
         context: ssl.SSLContext | None = None,
         **rest: Any,
@@ -184,7 +184,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, until: Until, resolver: Resolver) -> None:
+    def __init__(self, until: ExchangeDeadline, resolver: Resolver) -> None:
         super().__init__()
         self._connection = partial(_Connection, until=until, resolver=resolver)
 
@@ -193,7 +193,9 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, until: Until, resolver: Resolver, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, until: ExchangeDeadline, resolver: Resolver, context: ssl.SSLContext
+    ) -> None:
         super().__init__(context=context)
         self._connection = partial(_Connection, until=until, resolver=resolver, context=context)
 
@@ -202,7 +204,7 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 def opener(
-    context: ssl.SSLContext, until: Until, resolver: Resolver
+    context: ssl.SSLContext, until: ExchangeDeadline, resolver: Resolver
 ) -> urllib.request.OpenerDirector:
     """Return an opener for http and https alone.
 

@@ -21,7 +21,7 @@ from odradek.common.secret import Secret
 from odradek.common.types import Address
 from odradek.network.sasl.msk_iam import AwsCredentials, MskIam, bearer_token, payload, region_of
 from odradek.network.sasl.oauthbearer import Token
-from odradek.runtime.credentials.single_flight import OneAtATime
+from odradek.runtime.credentials.single_flight import SingleFlight
 from odradek.runtime.locks import new_lock
 
 OPTIONS = "sasl.aws.msk.iam"
@@ -65,7 +65,7 @@ class CredentialSource:
         self._config = config
         self._environment = os.environ if environment is None else environment
         self._lock = new_lock()
-        self._shared = OneAtATime(self._credentials)
+        self._shared = SingleFlight(self._credentials)
         self._session: Any = None
         self._found: Any = None
         self._role: tuple[AwsCredentials, float] | None = None

@@ -25,17 +25,17 @@ from urllib.parse import parse_qs, quote_plus, unquote_plus, urlencode
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import TokenError
 from odradek.common.secret import Secret
-from odradek.common.secret_redaction import without_echo
+from odradek.common.secret_redaction import redact_secret
 from odradek.common.types import Rng
 from odradek.network.sasl.oauthbearer import Token, end_of_jwt
 from odradek.runtime.credentials.allowed_sources import shown
-from odradek.runtime.credentials.http_deadlines import Until, opener
+from odradek.runtime.credentials.http_deadlines import ExchangeDeadline, opener
 from odradek.runtime.resolver import Resolver
 from odradek.runtime.system_clock import SystemClock
 
 LONGEST_ANSWER = 1 << 20
 """Maximum size of a token server's response in bytes."""
-SAID = 300
+MAX_ERROR_TEXT = 300
 """Maximum number of characters of the server's text in an error."""
 RETRIED = frozenset((408, 425, 429))
 """Statuses that may pass by themselves, besides all 5xx; other 4xx are the client's fault."""
@@ -116,7 +116,7 @@ class TokenServer:
         request.add_header("User-Agent", "odradek")
         if authorization is not None:
             request.add_unredirected_header("Authorization", authorization.reveal())
-        until = Until(self._clock, deadline, self._limits.connect, self._limits.read)
+        until = ExchangeDeadline(self._clock, deadline, self._limits.connect, self._limits.read)
         try:
             with opener(self._tls(), until, self._resolver).open(request) as answer:
                 body = self._body(answer)
@@ -187,7 +187,7 @@ class TokenServer:
         else:
             words = str(reason) or type(reason).__name__
         failed = TokenError(
-            f"{self.place} can't be reached: {words[:SAID]}",
+            f"{self.place} can't be reached: {words[:MAX_ERROR_TEXT]}",
             cure="Check sasl.oauthbearer.token.endpoint.url and the network (firewalls; the "
             "proxy variables of the environment aren't used).",
         )
@@ -222,8 +222,8 @@ def _said(error: urllib.error.HTTPError, secrets: Iterable[Secret]) -> str:
     words = found.get("error_description") or found.get("errorSummary")
     said = ": ".join(part for part in (code, words) if isinstance(part, str))
     for secret in secrets:
-        said = without_echo(said, secret)
-    return "".join(c if c.isprintable() else " " for c in said[:SAID])
+        said = redact_secret(said, secret)
+    return "".join(c if c.isprintable() else " " for c in said[:MAX_ERROR_TEXT])
 
 
 def _cure(code: int, said: str) -> str:

@@ -30,7 +30,7 @@ class _Run(Generic[T]):
     error: BaseException | None = None
 
 
-class OneAtATime(Generic[T]):
+class SingleFlight(Generic[T]):
     """Wraps a function without arguments."""
 
     def __init__(

@@ -41,7 +41,7 @@ from odradek.runtime.credentials.oidc import (
     token_of,
 )
 from odradek.runtime.credentials.provider_loop import result_in
-from odradek.runtime.credentials.single_flight import OneAtATime
+from odradek.runtime.credentials.single_flight import SingleFlight
 from odradek.runtime.tls.tls_context import https_source
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def token_function(config: Config, loop: ClientLoop = lambda: None) -> TokenFunc
     `loop` returns the event loop in which the client is used, if there is one: coroutines of a
     user's function run there.
     """
-    return OneAtATime(_function(config, loop))
+    return SingleFlight(_function(config, loop))
 
 
 def _function(config: Config, loop: ClientLoop) -> TokenFunction:

@@ -311,7 +311,7 @@ class AsyncioHost(EngineHost):
         self._timer = None
         now = self._turned = self._clock()
         self._early = self._due is not None and now < self._due - EXACT
-        self.outsiders.expire(now)
+        self.external_results.expire(now)
         if self._soon is not None:
             return  # the loop runs this host anyway, after the tasks that the last step has woken
         if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
@@ -344,8 +344,8 @@ class AsyncioHost(EngineHost):
             self._stepping = False
         if engine.inputs or self._deferred:
             self.wake()
-        if self.outsiders.owed:
-            late = self.outsiders.next_deadline()
+        if self.external_results.owed:
+            late = self.external_results.next_deadline()
             if wanted is None or (late is not None and late < wanted):
                 wanted = late
         self._wanted = wanted
@@ -454,4 +454,4 @@ class AsyncioHost(EngineHost):
     def call_here(self, call: Call) -> None:
         """Run a call within the step, as no caller's thread waits."""
         self.expect_call(call)
-        self.outsiders.run(call.token, call.function, call.arguments)
+        self.external_results.run(call.token, call.function, call.arguments)

@@ -17,7 +17,7 @@ from odradek.common.types import Lock, Rng
 from odradek.network.effects import Call, Close, Effect, Open, Resolve, Send
 from odradek.network.host import EngineInputs
 from odradek.runtime.fork import ForkGuard
-from odradek.runtime.hosts.external_results import Outsiders
+from odradek.runtime.hosts.external_results import ExternalResults
 from odradek.runtime.hosts.host_sockets import HostSockets
 from odradek.runtime.hosts.interrupt import from_outside
 from odradek.runtime.locks import new_lock
@@ -44,7 +44,7 @@ class EngineHost(HostSockets):
     ) -> None:
         self.lock: Lock = new_lock()
         self.guard = ForkGuard()
-        self.outsiders = Outsiders(self.wake)
+        self.external_results = ExternalResults(self.wake)
         self._clock = clock
         self.now = clock
         """Monotonic seconds, without a Python call in between."""
@@ -111,7 +111,7 @@ class EngineHost(HostSockets):
 
     def _release(self) -> None:
         """Close everything; after an interruption, calling it again does no harm."""
-        self.outsiders.clear()
+        self.external_results.clear()
         for transport in [*self._transports.values(), *self._leaving]:
             with suppress(OSError, KeyError, ValueError):
                 self._unwatch(transport)
@@ -140,12 +140,12 @@ class EngineHost(HostSockets):
                 self.call_here(effect)
             case Call():
                 self.expect_call(effect)
-                self.outsiders.run_in_thread(effect.token, effect.function, effect.arguments)
+                self.external_results.run_in_thread(effect.token, effect.function, effect.arguments)
 
     def expect_call(self, call: Call) -> None:
         """Note that a call's end has to be reported."""
         engine = self._attached()
-        self.outsiders.expect(
+        self.external_results.expect(
             call.token,
             call.deadline,
             lambda result, error: engine.called(call.token, result, error),
@@ -157,7 +157,7 @@ class EngineHost(HostSockets):
         A name server that doesn't answer would delay the end of `asyncio.run()`, which waits for
         the executor.
         """
-        engine, token, outsiders = self._attached(), effect.token, self.outsiders
+        engine, token, outsiders = self._attached(), effect.token, self.external_results
         if is_numeric(effect.host):
             engine.resolved(token, [effect.host])
             return

@@ -13,7 +13,7 @@ from typing import Any
 Report = Callable[[Any, BaseException | None], None]
 
 
-class Outsiders:
+class ExternalResults:
     """Pending results by token. Any thread may call `answer`; the other methods are the host's."""
 
     def __init__(self, wake: Callable[[], None]) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 READ_BUDGET = 2 << 20
 """Bytes that one connection reads before the other connections are read."""
-MUCH = 64 << 10
+LARGE_COPY = 64 << 10
 """Bytes whose copying takes long enough for more of a large response to arrive."""
 
 
@@ -202,7 +202,7 @@ class HostSockets:
                 self._lost(transport, None)
                 return
             budget -= count
-            if count < room and count < MUCH:
+            if count < room and count < LARGE_COPY:
                 # Nothing is left, or the stream has ended. The end is read at the next call, when
                 # the engine has processed the last bytes: a broker reports why it refuses a
                 # password, and closes the connection.

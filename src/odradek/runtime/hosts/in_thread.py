@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
 from odradek.common.errors.records import SchemaNotAtHandError
-from odradek.common.shared_deadline import one_patience
+from odradek.common.shared_deadline import share_deadline
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,7 +29,7 @@ async def at_hand(call: Callable[[], Awaitable[T]]) -> T:
 
     All fetches together share one time limit.
     """
-    with one_patience():
+    with share_deadline():
         while True:
             try:
                 return await call()

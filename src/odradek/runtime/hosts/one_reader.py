@@ -24,11 +24,11 @@ A = TypeVar("A")
 T = TypeVar("T")
 NAME = "claim"
 """Name of the local variable with the claim in a call."""
-NOBODY = -1
+NO_READER = -1
 """A number that no thread has."""
 
 
-class Claim:
+class ReaderCall:
     """The claim of one thread's call."""
 
     __slots__ = ("ident", "iterates")
@@ -45,7 +45,7 @@ class Claim:
         return next(there, f"{self.ident}")
 
     @property
-    def stands(self) -> bool:
+    def is_active(self) -> bool:
         """Whether the call is running: an interrupted one may not have released its claim.
 
         Without a GIL, CPython can't inspect a running thread: for another one the result is true
@@ -66,8 +66,8 @@ class OneReader:
 
     def __init__(self) -> None:
         self._lock = new_lock()
-        self._held: Claim | None = None
-        self._last: Claim | None = None
+        self._held: ReaderCall | None = None
+        self._last: ReaderCall | None = None
         self.woken = False
         """Whether the current reader, or the next one, must return without a record."""
 
@@ -76,17 +76,17 @@ class OneReader:
         self.woken = True
         last = self._last
         if last is not None:
-            last.iterates = NOBODY
+            last.iterates = NO_READER
 
-    def claim(self, what: str, callback: Callable[[], str | None] | None = None) -> Claim:
+    def claim(self, what: str, callback: Callable[[], str | None] | None = None) -> ReaderCall:
         """Enter, or raise; the caller keeps the claim in a variable called `claim`.
 
         `callback` returns the user's function that runs at this moment, if one does.
         """
-        mine = Claim()
+        mine = ReaderCall()
         with self._lock:
             held = self._held
-            if held is None or not held.stands:
+            if held is None or not held.is_active:
                 self._held = self._last = mine
                 return mine
         if held.ident == mine.ident:
@@ -98,7 +98,7 @@ class OneReader:
             "seek(), commit() and close()"
         )
 
-    def leave(self, claim: Claim) -> None:
+    def leave(self, claim: ReaderCall) -> None:
         """Release the claim."""
         if self._held is claim:
             self._held = None

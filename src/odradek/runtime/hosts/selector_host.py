@@ -328,7 +328,7 @@ class SelectorHost(EngineHost):
 
     def _patience(self, now: float, wanted: float | None, deadline: float | None) -> float | None:
         """Return how long to sleep; None for no limit."""
-        outsiders = self.outsiders
+        outsiders = self.external_results
         late = outsiders.next_deadline() if outsiders.owed else None
         first = math.inf if wanted is None else wanted
         if deadline is not None and deadline < first:
@@ -364,8 +364,8 @@ class SelectorHost(EngineHost):
             transport = key.data
             if self._transports.get(transport.connection) is transport:
                 self._serve(transport, mask)
-        if self.outsiders.owed:
-            self.outsiders.expire(self._clock())
+        if self.external_results.owed:
+            self.external_results.expire(self._clock())
         return bool(ready) and not woken
 
     def _sleep(
@@ -426,7 +426,7 @@ class SelectorHost(EngineHost):
 
     def _run_call(self, call: Call) -> None:
         self.expect_call(call)
-        self._safe(lambda: self.outsiders.run(call.token, call.function, call.arguments))
+        self._safe(lambda: self.external_results.run(call.token, call.function, call.arguments))
 
     # Closing
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek")
 
-NOBODY = 0
+NO_THREAD = 0
 """A number that no thread has."""
 JOIN_GRACE = 0.05
 """Seconds after the deadline of `close` in which the thread may still notice it."""
@@ -235,7 +235,7 @@ class ThreadHost:
             self._closing(deadline)
             thread = self._thread
             dead = thread is not None and not thread.is_alive()
-            if dead and self._runs.setdefault("thread", NOBODY) == NOBODY:
+            if dead and self._runs.setdefault("thread", NO_THREAD) == NO_THREAD:
                 thread = None  # its start was interrupted; if it runs nevertheless, it isn't needed
             if thread is None:
                 self._ended = True
@@ -337,7 +337,7 @@ class ThreadHost:
             waiter.wake()
 
     def _run_calls(self) -> None:
-        outsiders = self._inner.outsiders
+        outsiders = self._inner.external_results
         while self._calls:
             try:
                 call = self._calls.popleft()

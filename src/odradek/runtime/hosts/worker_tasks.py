@@ -29,7 +29,7 @@ CLOSE_TIMEOUT = 1.0
 
 
 class WorkerTasks:
-    """The tasks of one run (`Hands`)."""
+    """The tasks of one run (`WorkerPool`)."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ NOTHING = nullcontext()
 
 
 class WorkerThreads:
-    """The threads of one run (`Hands`)."""
+    """The threads of one run (`WorkerPool`)."""
 
     def __init__(
         self,

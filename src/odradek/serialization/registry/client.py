@@ -22,7 +22,7 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.printable import shell_quoted
 from odradek.common.secret import private
-from odradek.common.shared_deadline import one_patience
+from odradek.common.shared_deadline import share_deadline
 from odradek.runtime.fork import ForkSwitch
 from odradek.runtime.rest_client import (
     NoAnswerError,
@@ -350,7 +350,7 @@ class SchemaRegistryClient:
         gap. With `everywhere`, each server has to confirm that the schema is missing; the error
         then blames the record.
         """
-        with one_patience():
+        with share_deadline():
             deadline = self._servers.deadline()
             try:
                 return self._ask(method, path, body)

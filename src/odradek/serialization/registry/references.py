@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.common.shared_deadline import one_patience
+from odradek.common.shared_deadline import share_deadline
 from odradek.serialization.errors import InvalidSchemaError
 from odradek.serialization.registry.schemas import RegisteredSchema, Schema, SchemaReference
 
@@ -28,7 +28,7 @@ def referred(
     All look-ups together have the time limit of one. Raises `SchemaRegistryError`, and
     `InvalidSchemaError` for more than `MOST_REFERENCES`.
     """
-    with one_patience():
+    with share_deadline():
         return _referred(schema, registry)
 
 

@@ -18,7 +18,7 @@ from odradek.common.config import Config
 from odradek.common.events import Event, EventLog
 from odradek.common.types import TopicPartition
 from odradek.network.connection import SECONDARY
-from odradek.network.network_client import SUSPICION
+from odradek.network.network_client import SUSPECT_AFTER_S
 from odradek.simulation.brokers.broker_faults import disturbed, lost_values
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.checkers.history import History
@@ -63,7 +63,7 @@ class OneMetadataRequest:
     def __call__(self, event: Event) -> None:
         address = str(event.fields.get("address"))
         if event.kind == "metadata_request":
-            late = event.at >= self._sent_at + SUSPICION - SLACK and address != self._open
+            late = event.at >= self._sent_at + SUSPECT_AFTER_S - SLACK and address != self._open
             if self._open is not None and not late and not self._excused(self._open):
                 raise Violation(
                     f"{event.at}: a metadata request to {address} while the one to "

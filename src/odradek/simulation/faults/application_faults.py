@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.simulation.faults.fault_arguments import CLIENT, Act, Argument, Stage, Verb, is_number
+from odradek.simulation.faults.fault_arguments import (
+    CLIENT,
+    Act,
+    Argument,
+    FaultKind,
+    Stage,
+    is_number,
+)
 
 LENGTHS = (1.0, 3.0, 9.0, 14.0)
 """Durations in seconds: shorter than a session timeout, and longer."""
@@ -32,26 +39,28 @@ def _asks(name: str) -> Act:
     return act
 
 
-APPLICATION: dict[str, Verb] = {
-    "leave": Verb(
+APPLICATION: dict[str, FaultKind] = {
+    "leave": FaultKind(
         "let a member leave cleanly; another member replaces it after `back` seconds",
         {**WHO, "back": _BACK}, _asks("leave"),
     ),
-    "die": Verb(
+    "die": FaultKind(
         "kill a member; it is restarted after `back` seconds",
         {**WHO, "back": _BACK}, _asks("die"), 4,
     ),
-    "stop_polling": Verb(
+    "stop_polling": FaultKind(
         "keep a member's application from polling for `seconds`",
         {**WHO, "seconds": _LONG}, _asks("stop_polling"), 3,
     ),
-    "freeze": Verb(
+    "freeze": FaultKind(
         "stop a member's process as SIGSTOP does, and resume it",
         {**WHO, "seconds": _LONG}, _asks("freeze"), 4,
     ),
-    "rejoin": Verb("let a member ask for a rebalance", WHO, _asks("rejoin"), 1),
-    "subscribe_anew": Verb("let a member unsubscribe and subscribe", WHO, _asks("subscribe_anew")),
-    "quiet": Verb(
+    "rejoin": FaultKind("let a member ask for a rebalance", WHO, _asks("rejoin"), 1),
+    "subscribe_anew": FaultKind(
+        "let a member unsubscribe and subscribe", WHO, _asks("subscribe_anew")
+    ),
+    "quiet": FaultKind(
         "write no records to the group's topics for `seconds`",
         {"seconds": _LONG}, lambda stage, a: stage.be_quiet(**a), 0,
     ),

@@ -19,7 +19,7 @@ TOPIC = "t"
 """The first topic of each schedule."""
 BOOTSTRAP_NAME = "kafka.simulated"
 FRONT_DOOR = "front-door"
-NOWHERE = "10.255.255.1"
+UNUSED_ADDRESS = "10.255.255.1"
 """An address at which nothing ever listens."""
 
 
@@ -99,7 +99,7 @@ Act = Callable[[Stage, dict[str, Any]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class FaultKind:
     """One kind of fault: its effect, its arguments, how often it is drawn."""
 
     doc: str
@@ -115,7 +115,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def whole(value: Any, low: int, high: int) -> bool:
+def is_integer_between(value: Any, low: int, high: int) -> bool:
     """Return whether a value is a whole number of this range."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
@@ -141,7 +141,7 @@ def choice(*allowed: str) -> Argument:
 
 
 def _draw_addresses(rng: random.Random, scope: Scope) -> list[str]:
-    pool = [FRONT_DOOR, NOWHERE, *(f"broker-{i}" for i in range(1, scope.brokers + 1))]
+    pool = [FRONT_DOOR, UNUSED_ADDRESS, *(f"broker-{i}" for i in range(1, scope.brokers + 1))]
     return rng.sample(pool, rng.randint(0, min(3, len(pool))))
 
 
@@ -159,12 +159,12 @@ def _are_addresses(value: Any, scope: Scope) -> bool:
 
 BROKER = Argument(
     "a broker's id, from 1 on",
-    lambda v, scope: whole(v, 1, scope.brokers),
+    lambda v, scope: is_integer_between(v, 1, scope.brokers),
     lambda rng, scope: rng.randint(1, scope.brokers),
 )
 PARTITION = Argument(
     "a partition's number, from 0 on",
-    lambda v, scope: whole(v, 0, scope.partitions - 1),
+    lambda v, scope: is_integer_between(v, 0, scope.partitions - 1),
     lambda rng, scope: rng.randrange(scope.partitions),
 )
 CLIENT = Argument(

@@ -23,22 +23,22 @@ from odradek.simulation.faults.fault_arguments import (
     FLAG,
     FRONT_DOOR,
     NAME,
-    NOWHERE,
     ONE,
     PARTITION,
     SHARE,
+    UNUSED_ADDRESS,
     Act,
     Argument,
     Fault,
+    FaultKind,
     ScheduleError,
     Scope,
     Stage,
-    Verb,
     choice,
     is_number,
     seconds,
 )
-from odradek.simulation.faults.misrouting_faults import MISLED
+from odradek.simulation.faults.misrouting_faults import MISROUTING_FAULTS
 from odradek.simulation.faults.response_faults import HOSTILE
 
 __all__ = [
@@ -46,17 +46,17 @@ __all__ = [
     "BOOTSTRAP_NAME",
     "FRONT_DOOR",
     "HOSTILE",
-    "MISLED",
-    "NOWHERE",
+    "MISROUTING_FAULTS",
     "PLAIN",
     "SHORT",
+    "UNUSED_ADDRESS",
     "VERBS",
     "Argument",
     "Fault",
+    "FaultKind",
     "ScheduleError",
     "Scope",
     "Stage",
-    "Verb",
     "check",
     "describe",
     "draw",
@@ -99,49 +99,51 @@ def _exhaust(stage: Stage, a: dict[str, Any]) -> None:
 
 
 SHORTAGES = ("descriptors", "memory")
-PLAIN: dict[str, Verb] = {
-    "crash": Verb(
+PLAIN: dict[str, FaultKind] = {
+    "crash": FaultKind(
         "kill a broker; it stays down until it is restarted or the faults end",
         ONE, _on_broker("crash"), 3,
     ),
-    "stop": Verb(
+    "stop": FaultKind(
         "shut a broker down cleanly: it moves its leaderships to other brokers first",
         ONE, _on_broker("stop"),
     ),
-    "restart": Verb(
+    "restart": FaultKind(
         "start a broker that is down",
         {**ONE, "after": seconds(0, 2, optional=True), "new_address": FLAG},
         _on_broker("restart"),
     ),
-    "bounce": Verb(
+    "bounce": FaultKind(
         "kill a broker and start it again",
         {**ONE, "after": seconds(0.05, 3, optional=True)}, _on_broker("bounce"), 3,
     ),
-    "pause": Verb("stop a broker's process as SIGSTOP does", ONE, _on_broker("pause"), 3),
-    "blackhole": Verb("drop all packets from and to a broker", ONE, _on_broker("blackhole"), 3),
-    "accept_then_reset": Verb(
+    "pause": FaultKind("stop a broker's process as SIGSTOP does", ONE, _on_broker("pause"), 3),
+    "blackhole": FaultKind(
+        "drop all packets from and to a broker", ONE, _on_broker("blackhole"), 3
+    ),
+    "accept_then_reset": FaultKind(
         "let a broker accept connections and reset them", ONE, _on_broker("accept_then_reset"), 3
     ),
-    "ready_then_close": Verb(
+    "ready_then_close": FaultKind(
         "let a broker answer ApiVersions and then close the connection",
         ONE, _on_broker("ready_then_close"), 3,
     ),
-    "go_silent": Verb("let a broker read everything and answer nothing", ONE,
+    "go_silent": FaultKind("let a broker read everything and answer nothing", ONE,
                       _on_broker("go_silent"), 3),
-    "repair": Verb("end a broker's faults", ONE, _on_broker("repair"), 5),
-    "throttle": Verb(
+    "repair": FaultKind("end a broker's faults", ONE, _on_broker("repair"), 5),
+    "throttle": FaultKind(
         "let a broker throttle its clients in every response",
         {**ONE, "seconds": seconds(0.01, 1.0)}, _on_broker("throttle"),
     ),
-    "slow_handshake": Verb(
+    "slow_handshake": FaultKind(
         "let a broker answer ApiVersions late",
         {**ONE, "seconds": seconds(0.05, 5.0)}, _on_broker("slow_handshake"),
     ),
-    "stale_metadata": Verb(
+    "stale_metadata": FaultKind(
         "freeze a broker's metadata about brokers, leaders and epochs",
         {**ONE, "on": FLAG}, _on_broker("stale_metadata"), 3,
     ),
-    "zombie_leader": Verb(
+    "zombie_leader": FaultKind(
         "cut a broker off from the other brokers, but not from clients, for `seconds`: it first "
         "answers nothing for `frozen` seconds, then with its old metadata; the controller fences "
         "it after `fenced` seconds",
@@ -149,57 +151,57 @@ PLAIN: dict[str, Verb] = {
          "fenced": seconds(0, 2, optional=True)},
         _on_broker("zombie_leader"), 4,
     ),
-    "partition": Verb(
+    "partition": FaultKind(
         "cut one client off from one broker",
         {**ONE, "client": CLIENT}, _on_broker("partition"), 3,
     ),
-    "half_open": Verb(
+    "half_open": FaultKind(
         "let a broker's host lose its connections without a reset", ONE, _on_broker("half_open")
     ),
-    "move_leader": Verb(
+    "move_leader": FaultKind(
         "move the leadership of a partition to another in-sync broker",
         {"partition": PARTITION}, _move_leader, 4,
     ),
-    "move": Verb(
+    "move": FaultKind(
         "stop all brokers and restart them at other addresses",
         {"after": seconds(0.1, 8), "old": choice("refused", "blackholed")},
         _on_broker("move"), 4,
     ),
-    "replace_with_foreign": Verb(
+    "replace_with_foreign": FaultKind(
         "replace the cluster at the bootstrap address by another one",
         {"after": seconds(0, 1, optional=True), "recycle_addresses": FLAG}, _replace, 1,
     ),
-    "answer_empty_brokers": Verb(
+    "answer_empty_brokers": FaultKind(
         "answer metadata requests without any broker", {"on": FLAG},
         _on_broker("answer_empty_brokers"),
     ),
-    "answer_129": Verb(
+    "answer_129": FaultKind(
         "answer metadata requests with REBOOTSTRAP_REQUIRED", {"on": FLAG},
         _on_broker("answer_129"),
     ),
-    "close_front_door": Verb(
+    "close_front_door": FaultKind(
         "let the bootstrap address refuse connections", {"on": FLAG}, _on_broker("close_front_door")
     ),
-    "dns_change": Verb(
+    "dns_change": FaultKind(
         "let a name resolve to other addresses; with an empty list, it doesn't resolve",
         {"name": NAME, "addresses": ADDRESSES}, _dns_change,
     ),
-    "dns_silence": Verb(
+    "dns_silence": FaultKind(
         "let DNS queries for a name time out", {"name": NAME, "on": FLAG},
         lambda stage, a: stage.world.dns_silence(**a), 1,
     ),
-    "change_link": Verb(
+    "change_link": FaultKind(
         "change latency, jitter, loss or bandwidth of all connections",
         {"latency": seconds(0, 0.1, optional=True), "jitter": seconds(0, 0.05, optional=True),
          "loss": SHARE, "bandwidth": BANDWIDTH},
         _change_link,
     ),
-    "clock_jump": Verb("set the clients' wall clock forward or back", {"seconds": ANY_SECONDS},
+    "clock_jump": FaultKind("set the clients' wall clock forward or back", {"seconds": ANY_SECONDS},
                        lambda stage, a: stage.world.clock_jump(**a), 1),
-    "heal": Verb("end every fault", {}, lambda stage, a: heal(stage), 1),
+    "heal": FaultKind("end every fault", {}, lambda stage, a: heal(stage), 1),
 }  # fmt: skip
-SHORT: dict[str, Verb] = {
-    "exhaust": Verb(
+SHORT: dict[str, FaultKind] = {
+    "exhaust": FaultKind(
         "let the clients' machine have no descriptors for sockets or name lookups, or no memory "
         "for responses, for `seconds`",
         {**dict.fromkeys(SHORTAGES, FLAG), "seconds": seconds(0.05, 3.0)}, _exhaust,
@@ -207,7 +209,7 @@ SHORT: dict[str, Verb] = {
     **{name: HOSTILE[name] for name in ("trickle", "quota")},
 }  # fmt: skip
 """The faults that take resources from clients, or time from responses."""
-VERBS: dict[str, Verb] = {**PLAIN, **HOSTILE, **MISLED, **APPLICATION, **SHORT}
+VERBS: dict[str, FaultKind] = {**PLAIN, **HOSTILE, **MISROUTING_FAULTS, **APPLICATION, **SHORT}
 
 
 def check(fault: Fault, scope: Scope) -> None:
@@ -229,7 +231,9 @@ def check(fault: Fault, scope: Scope) -> None:
             raise ScheduleError(f"{fault.verb} needs {name}: {argument.words}")
 
 
-def draw(rng: random.Random, at: float, scope: Scope, verbs: Mapping[str, Verb] = PLAIN) -> Fault:
+def draw(
+    rng: random.Random, at: float, scope: Scope, verbs: Mapping[str, FaultKind] = PLAIN
+) -> Fault:
     """Draw a random fault of one of these kinds."""
     name = rng.choices(list(verbs), [v.weight for v in verbs.values()])[0]
     while True:

@@ -1,7 +1,7 @@
 """Define faults that misroute connections, to another broker or to another cluster.
 
-In: arguments of a schedule. Out: `MISLED`, a table that `faults` adds to its own. Metadata still
-contains the right addresses, but another broker answers there (KIP-1242, R-RB-5): a recycled
+In: arguments of a schedule. Out: `MISROUTING_FAULTS`, which `fault_table` adds to its own. Metadata
+still contains the right addresses, but another broker answers there (KIP-1242, R-RB-5): a recycled
 address, a misconfigured proxy, two brokers that swapped addresses. There is one other cluster for
 each kind of it, with topics of the same names; at the end it must contain nothing of our clients.
 Must not change the front door, which knows the right brokers.
@@ -19,8 +19,8 @@ from odradek.simulation.faults.fault_arguments import (
     ONE,
     TOPIC,
     Argument,
+    FaultKind,
     Stage,
-    Verb,
     seconds,
 )
 
@@ -40,12 +40,12 @@ def _swap(stage: Stage, a: dict[str, Any]) -> None:
         cluster.restart(number, after=max(a.get("after", 0.1), 1e-9))
 
 
-def _lead_astray(stage: Stage, a: dict[str, Any]) -> None:
+def _connect_to_other_broker(stage: Stage, a: dict[str, Any]) -> None:
     """Connect a broker's address to another broker of its cluster."""
     _divert(stage, a, stage.cluster.brokers[a["to"]])
 
 
-def _lead_abroad(stage: Stage, a: dict[str, Any]) -> None:
+def _connect_to_other_cluster(stage: Stage, a: dict[str, Any]) -> None:
     """Connect a broker's address to another cluster."""
     _divert(stage, a, _bystander(stage, a.get("older", False)).brokers[1])
 
@@ -79,22 +79,22 @@ def _bystander(stage: Stage, older: bool) -> SimulatedCluster:
 
 _SECONDS = seconds(0.2, 6.0)
 _AT_TIMES = Argument(FLAG.words, FLAG.allowed, lambda rng, _: rng.random() < 0.5, True)
-MISLED: dict[str, Verb] = {
-    "swap": Verb(
+MISROUTING_FAULTS: dict[str, FaultKind] = {
+    "swap": FaultKind(
         "kill two brokers and bring each back at the other one's address",
         {**ONE, "j": BROKER, "after": seconds(0.05, 2, optional=True)}, _swap, 3,
         lambda a: a["i"] != a["j"],
     ),
-    "lead_astray": Verb(
+    "lead_astray": FaultKind(
         "connect a broker's address to another broker of its cluster for `seconds`; with `kept` "
         "existing connections remain",
-        {**ONE, "to": BROKER, "seconds": _SECONDS, "kept": _AT_TIMES}, _lead_astray, 3,
+        {**ONE, "to": BROKER, "seconds": _SECONDS, "kept": _AT_TIMES}, _connect_to_other_broker, 3,
         lambda a: a["i"] != a["to"],
     ),
-    "lead_abroad": Verb(
+    "lead_abroad": FaultKind(
         "connect a broker's address to another cluster for `seconds`; with `older` that cluster "
         "runs an older Kafka version; with `kept` existing connections remain",
         {**ONE, "seconds": _SECONDS, "older": _AT_TIMES, "kept": _AT_TIMES},
-        _lead_abroad, 6,
+        _connect_to_other_cluster, 6,
     ),
 }  # fmt: skip

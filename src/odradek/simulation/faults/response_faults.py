@@ -28,11 +28,11 @@ from odradek.simulation.faults.fault_arguments import (
     Act,
     Argument,
     Fault,
+    FaultKind,
     Scope,
-    Verb,
+    is_integer_between,
     is_number,
     seconds,
-    whole,
 )
 
 CODES = tuple(sorted(code for code in ERRORS if code != 0))
@@ -54,7 +54,7 @@ def _draw_code(rng: random.Random, _: Scope) -> int:
 
 _EVERYBODY = Argument(
     "a broker's id, from 1 on; 0 for all brokers",
-    lambda v, scope: whole(v, 0, scope.brokers),
+    lambda v, scope: is_integer_between(v, 0, scope.brokers),
     lambda rng, scope: rng.randint(1, scope.brokers),
     optional=True,
 )
@@ -87,7 +87,7 @@ _YES = Argument(
 def _count(low: int, high: int, *, optional: bool = False) -> Argument:
     return Argument(
         "a whole number, 1 or more",
-        lambda v, _: whole(v, 1, 10_000),
+        lambda v, _: is_integer_between(v, 1, 10_000),
         lambda rng, _: rng.randint(low, high),
         optional,
     )
@@ -106,7 +106,9 @@ _SHARE = Argument(
     lambda rng, _: round(rng.random(), 2),
 )
 _SIZE = Argument(
-    "bytes", lambda v, _: whole(v, 1, 1 << 30), lambda rng, _: rng.choice((100, 150, 250, 400))
+    "bytes",
+    lambda v, _: is_integer_between(v, 1, 1 << 30),
+    lambda rng, _: rng.choice((100, 150, 250, 400)),
 )
 _RELEASE = Argument(
     " or ".join(broker_faults.RELEASES),
@@ -136,71 +138,71 @@ def honest(arguments: Mapping[str, Any]) -> bool:
     return code not in LIES.get(api, ())
 
 
-HOSTILE: dict[str, Verb] = {
-    "slow_api": Verb(
+HOSTILE: dict[str, FaultKind] = {
+    "slow_api": FaultKind(
         "delay the responses of one API; 0 seconds end the delay",
         {"api": _API, "seconds": _LATE, "i": _EVERYBODY}, _does("slow_api"), 3,
     ),
-    "answer_error": Verb(
+    "answer_error": FaultKind(
         "answer the next requests of an API with an error; with `done` the broker executes them "
         "anyway; with `same` only requests with one and the same batch are affected",
         {"api": _API, "code": _CODE, "count": _count(1, 4), "done": _YES, "same": _YES,
          "i": _EVERYBODY},
         _does("answer_error"), 14, honest,
     ),
-    "append_but_refuse": Verb(
+    "append_but_refuse": FaultKind(
         "append the next batches, but answer with an error; with `same` only one batch is affected",
         {"code": _DOUBT, "count": _count(1, 4), "same": _YES, "i": _EVERYBODY},
         _does("append_but_refuse"), 8,
     ),
-    "quota": Verb(
+    "quota": FaultKind(
         "let a broker throttle its clients in each response, and read nothing for `seconds`",
         {"seconds": _QUOTA, "i": _EVERYBODY}, _does("quota"),
     ),
-    "trickle": Verb(
+    "trickle": FaultKind(
         "deliver one byte of a broker's responses each `seconds`, and none of them whole; with "
         "`both` its requests don't arrive either; 0 seconds end it",
         {"seconds": seconds(0.1, 1.9), "both": FLAG, "i": _EVERYBODY}, _does("trickle"), 3,
     ),
-    "late_packets": Verb(
+    "late_packets": FaultKind(
         "delay the requests on a broker's connections until after those of the next connections",
         {"i": BROKER, "seconds": seconds(0.05, 3.0)}, _does("late_packets"), 3,
     ),
-    "late_requests": Verb(
+    "late_requests": FaultKind(
         "delay each of the next requests of an API until after its retry",
         {"api": _API, "seconds": seconds(0.05, 3.0), "count": _count(1, 4), "i": _EVERYBODY},
         _does("late_requests"), 3,
     ),
-    "release": Verb(
+    "release": FaultKind(
         "run a broker with another Kafka version; its connections are closed",
         {"i": BROKER, "name": _RELEASE}, _does("release"), 3,
     ),
-    "delete_topic": Verb(
+    "delete_topic": FaultKind(
         "delete the topic; it is created again when the faults end", {"topic": TOPIC_NAME},
         _to_topic("delete_topic"), 1,
     ),
-    "recreate_topic": Verb(
+    "recreate_topic": FaultKind(
         "delete the topic and create it again `after` seconds later",
         {"partitions": _count(1, 2, optional=True), "after": _AFTER, "topic": TOPIC_NAME},
         _to_topic("recreate_topic"), 2,
     ),
-    "grow_topic": Verb(
+    "grow_topic": FaultKind(
         "add partitions to the topic",
         {"count": _count(1, 3), "topic": TOPIC_NAME}, _to_topic("grow_topic"), 2,
     ),
-    "unclean_election": Verb(
+    "unclean_election": FaultKind(
         "let a replica that lacks the newest batches become the leader",
         {"partition": PARTITION, "lost": _count(1, 5)}, _to_topic("unclean_election"), 2,
     ),
-    "delete_records": Verb(
+    "delete_records": FaultKind(
         "delete the older records of a partition",
         {"partition": PARTITION, "share": _SHARE}, _to_topic("delete_records"), 2,
     ),
-    "max_message_bytes": Verb(
+    "max_message_bytes": FaultKind(
         "let the topic reject larger batches",
         {"size": _SIZE, "topic": TOPIC_NAME}, _to_topic("max_message_bytes"), 2,
     ),
-    "min_insync": Verb(
+    "min_insync": FaultKind(
         "let leaders accept batches only while that many replicas are alive",
         {"replicas": _count(1, 3)}, _does("min_insync"), 2,
     ),

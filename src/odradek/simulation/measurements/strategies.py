@@ -31,8 +31,8 @@ from odradek.metadata.metadata_updater import MetadataUpdater
 from odradek.metadata.round import PendingRequest
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import Connection
-from odradek.network.connection_limiter import DialGovernor
-from odradek.network.connection_policy import DialPolicy
+from odradek.network.connection_limiter import ConnectionLimiter
+from odradek.network.connection_policy import ConnectionPolicy
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.network_client import NetworkClient
@@ -56,7 +56,7 @@ class JavaStates(ClusterConnectionStates):
         self.state(address).failures = 0
 
 
-class NoGovernor(DialGovernor):
+class NoLimiter(ConnectionLimiter):
     """Limits connection attempts by the backoff of their addresses alone."""
 
     def wait(
@@ -79,7 +79,7 @@ class JavaNetwork(NetworkClient):
             config.backoff("socket.connection.setup.timeout"),
             rng,
         )
-        self.dials = DialPolicy(self.states, NoGovernor(rng))
+        self.dials = ConnectionPolicy(self.states, NoLimiter(rng))
 
     def _suspect(self, connection: Connection, now: float) -> None:
         connection.suspect = True  # set so that it isn't checked again; not used

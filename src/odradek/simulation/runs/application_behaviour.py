@@ -1,6 +1,6 @@
 """Define how an application uses its consumer: how long it polls and works, how it commits.
 
-In: a mapping of a schedule file, or random values. Out: `Habits`. Must not do anything.
+In: a mapping of a schedule file, or random values. Out: `ApplicationBehaviour`. Must not act.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 COMMIT_TIMEOUT = 3.0
-HASTY = (0.5, 3.0)
+SHORT_COMMIT_TIMEOUTS = (0.5, 3.0)
 """Timeouts of an application's commits in addition to its client's."""
 BY_HAND = ("positions", "record", "offsets", "async", "any")
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class ApplicationBehaviour:
     """Behaviour of one application. Times are in seconds."""
 
     poll: float = 1.0
@@ -49,8 +49,8 @@ class Habits:
 
 def complaint(plain: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the habits in a schedule file; None if they are valid."""
-    known = [item.name for item in fields(Habits)]
-    defaults = Habits()
+    known = [item.name for item in fields(ApplicationBehaviour)]
+    defaults = ApplicationBehaviour()
     for name, value in plain.items():
         if name not in known:
             return f"no {name!r} among {', '.join(known)}"

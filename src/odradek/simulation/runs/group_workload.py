@@ -27,7 +27,11 @@ from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.history import CallKind, CallResult, Operation
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.fault_table import Stage
-from odradek.simulation.runs.application_behaviour import COMMIT_TIMEOUT, HASTY, Habits
+from odradek.simulation.runs.application_behaviour import (
+    COMMIT_TIMEOUT,
+    SHORT_COMMIT_TIMEOUTS,
+    ApplicationBehaviour,
+)
 from odradek.simulation.runs.caller import Caller
 from odradek.simulation.runs.record_workload import ReadingDriver
 from odradek.simulation.runs.schedule import ScheduledClient
@@ -61,7 +65,7 @@ class MemberDriver(ReadingDriver):
     ) -> None:
         self.ledger = ledger
         self.topics = topics
-        self.habits = Habits(**client.habits)
+        self.habits = ApplicationBehaviour(**client.habits)
         self.serial = 0
         """Number of returned records."""
         self.violations: list[Violation] = []
@@ -361,7 +365,7 @@ class MemberDriver(ReadingDriver):
         elif records and self._besides():
             some = records[: self.rng.randint(1, len(records))]
             ends = {r.topic_partition: OffsetAndMetadata(r.offset + 1) for r in some}
-            commit = self.consumer.commit(ends, self.rng.choice(HASTY))
+            commit = self.consumer.commit(ends, self.rng.choice(SHORT_COMMIT_TIMEOUTS))
             self._before_next_poll("commit besides", commit)
         else:
             self._later(self.rng.uniform(0.0, self.habits.work))

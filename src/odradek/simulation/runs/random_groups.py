@@ -13,7 +13,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from odradek.simulation.faults.fault_table import APPLICATION, HOSTILE, PLAIN, Fault, Verb, draw
+from odradek.simulation.faults.fault_table import (
+    APPLICATION,
+    HOSTILE,
+    PLAIN,
+    Fault,
+    FaultKind,
+    draw,
+)
 from odradek.simulation.faults.response_faults import TRANSACTION_APIS, late_transaction_requests
 from odradek.simulation.runs.random_identities import with_identities
 from odradek.simulation.runs.random_ownership import with_ownership
@@ -207,11 +214,11 @@ def _removes(fault: Fault) -> bool:
     return said.get("api") == "ConsumerGroupHeartbeat" and said.get("code") in REMOVALS
 
 
-def _brokers() -> dict[str, Verb]:
+def _brokers() -> dict[str, FaultKind]:
     return {name: replace(PLAIN[name], weight=weight) for name, weight in BROKERS.items()}
 
 
-def _hostile(schedule: Schedule) -> dict[str, Verb]:
+def _hostile(schedule: Schedule) -> dict[str, FaultKind]:
     """Return the hostile faults that a group can survive: without truncated logs.
 
     Releases without KIP-848 have no such groups, and none may be older than the finalized

@@ -11,7 +11,14 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
-from odradek.simulation.faults.fault_table import HOSTILE, MISLED, NOWHERE, SHORT, Fault, draw
+from odradek.simulation.faults.fault_table import (
+    HOSTILE,
+    MISROUTING_FAULTS,
+    SHORT,
+    UNUSED_ADDRESS,
+    Fault,
+    draw,
+)
 from odradek.simulation.faults.misrouting_faults import OLDER
 from odradek.simulation.faults.response_faults import late_transaction_requests
 from odradek.simulation.runs.random_groups import random_group
@@ -31,7 +38,7 @@ from odradek.simulation.runs.schedule import (
 from odradek.simulation.world.link import LinkProfile, Mode
 from odradek.simulation.world.virtual_time import derived_rng
 
-TWO_SERVERS = f"{NOWHERE}:9092,{SERVERS}"
+TWO_SERVERS = f"{UNUSED_ADDRESS}:9092,{SERVERS}"
 """The first of them is dead."""
 _SHORT_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
     PRODUCER: (
@@ -258,7 +265,7 @@ def _misled(seed: int, *, short: bool) -> Schedule:
     schedule = replace(plain, brokers=max(2, plain.brokers))
     count = rng.randint(1, 3) if short else rng.randint(3, 12)
     times = sorted(round(rng.uniform(0.0, plain.heal_at * 0.9), 3) for _ in range(count))
-    faults = [draw(rng, at, schedule.scope, MISLED) for at in times]
+    faults = [draw(rng, at, schedule.scope, MISROUTING_FAULTS) for at in times]
     # Bootstrapping clients would reach the other cluster by a DNS name, which is another case.
     faults += [f for f in plain.faults if rng.random() < 0.5 and f.verb != "dns_change"]
     # Brokers of most clusters don't know KIP-1242 yet: they don't report misrouted clients.

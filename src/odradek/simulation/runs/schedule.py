@@ -86,7 +86,7 @@ class ScheduledClient:
     volume: int = 0
     """For producers: maximum number of records of one operation; 0: a few."""
     habits: Mapping[str, Any] = field(default_factory=dict)
-    """For members and transactional producers: the fields of `Habits`."""
+    """For members and transactional producers: the fields of `ApplicationBehaviour`."""
     writes: Mapping[str, Any] = field(default_factory=dict)
     """For processors: the settings of their producers."""
 

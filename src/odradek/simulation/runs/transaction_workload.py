@@ -33,7 +33,7 @@ from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.checkers.history import CallResult, Operation, Write
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.coordinators.committed_offsets import Committed
-from odradek.simulation.runs.application_behaviour import Habits
+from odradek.simulation.runs.application_behaviour import ApplicationBehaviour
 from odradek.simulation.runs.caller import pause
 from odradek.simulation.runs.record_workload import WritingDriver
 from odradek.simulation.runs.workload import TOPIC
@@ -236,7 +236,7 @@ class TransactionalDriver(WritingDriver):
                     sent.append((noted.wrote(place, value.decode()), batch, index))
 
                 yield from self.send(partition.partition, value, wrote)
-        habits = Habits(**{"work": 0.0, **self.client.habits})
+        habits = ApplicationBehaviour(**{"work": 0.0, **self.client.habits})
         if self.rng.random() < 0.5:
             made.offset = len(self.made) * habits.parts
             for part in reversed(range(habits.parts)):

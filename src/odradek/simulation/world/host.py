@@ -38,7 +38,7 @@ LOOKS_AGAIN = 0.2
 """Seconds by which a timer may be early; an earlier one costs more than a new one."""
 
 
-class Nobody:
+class NoLoop:
     """An event loop that never existed."""
 
     def is_closed(self) -> bool:
@@ -150,7 +150,7 @@ class SimulatedHost(StepCount):
         """
         driver = self._world.driver
         if closing and driver is self._driver is None:
-            self._driver = Nobody()  # it was never used, and no loop will run it
+            self._driver = NoLoop()  # it was never used, and no loop will run it
         if closing and self.gone:
             return self._time.now
         if self.gone or (self._driver and driver and driver is not self._driver):

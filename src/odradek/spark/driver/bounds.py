@@ -17,7 +17,7 @@ from typing import Any
 from odradek.common.types import TopicPartition
 from odradek.spark.checkpoint_errors import OptionError
 from odradek.spark.driver.offsets import EARLIEST, LATEST, Positions, is_own, positions_from_json
-from odradek.spark.options.option_values import choice, json_object, whole
+from odradek.spark.options.option_values import choice, integer_option, json_object
 
 logger = logging.getLogger("odradek.spark")
 
@@ -59,13 +59,13 @@ class OffsetSpec:
         """
         if not self.topics:
             return self
-        whole = {tp: self.topics[tp.topic] for tp in partitions if tp.topic in self.topics}
-        if unread := sorted(self.topics.keys() - {tp.topic for tp in whole}):
+        integer_option = {tp: self.topics[tp.topic] for tp in partitions if tp.topic in self.topics}
+        if unread := sorted(self.topics.keys() - {tp.topic for tp in integer_option}):
             raise OptionError(
                 f"option {self.option} names topics that the query doesn't read: "
                 f"{', '.join(unread[:10])}"
             )
-        return replace(self, offsets={**self.offsets, **whole}, topics={})
+        return replace(self, offsets={**self.offsets, **integer_option}, topics={})
 
 
 def starting_spec(plain: Mapping[str, str], default: str) -> OffsetSpec:
@@ -87,7 +87,7 @@ def _spec(
     for name in given[1:]:
         logger.warning("option %s has no effect: option %s takes precedence", name, given[0])
     if given and given[0] == names[0]:
-        time = whole(names[0], plain[names[0].lower()], least=0)
+        time = integer_option(names[0], plain[names[0].lower()], least=0)
         _warn_of_seconds(names[0], time)
         return OffsetSpec(names[0], time=time, else_latest=else_latest)
     if given and given[0] == names[1]:
@@ -179,8 +179,8 @@ def check_batch_bounds(starting: OffsetSpec, ending: OffsetSpec) -> None:
     for starts, ends in ((starting.offsets, ending.offsets), (starting.times, ending.times)):
         if not starts or not ends:
             continue
-        whole = starting.topics.keys() | ending.topics.keys()
-        differing = sorted(tp for tp in set(starts) ^ set(ends) if tp.topic not in whole)
+        integer_option = starting.topics.keys() | ending.topics.keys()
+        differing = sorted(tp for tp in set(starts) ^ set(ends) if tp.topic not in integer_option)
         if differing:
             raise OptionError(
                 f"options {starting.option} and {ending.option} must name the same partitions; "

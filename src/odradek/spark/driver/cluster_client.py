@@ -1,4 +1,4 @@
-"""Hold the driver's client, and retry its requests through outages (`Contact`).
+"""Hold the driver's client, and retry its requests through outages (`ClusterClient`).
 
 In: a function of the client, and the caller's time limit. Out: its result. In an outage it retries
 as long as the query tolerates, logs that every 30 s, and creates a new client after one has failed
@@ -31,7 +31,7 @@ FIRST_CONTACT_S = 20.0
 A wrong address must fail soon, and an outage is unlikely. With the start of Spark's processes a
 query fails within 30 s.
 """
-SHORT_PATIENCE_S = 10.0
+SHORT_WAIT_S = 10.0
 """Seconds for which `latest` waits in an outage before it returns "nothing new".
 
 So a query can be stopped.
@@ -48,11 +48,11 @@ class Clients(Protocol):
     def drop(self, client: Consumer) -> None: ...
 
 
-class StillOutError(Exception):
+class OutageContinuesError(Exception):
     """The outage continues and the caller's deadline (not the query's) has passed."""
 
 
-class Contact:
+class ClusterClient:
     """One client, used by one thread."""
 
     def __init__(
@@ -89,12 +89,12 @@ class Contact:
 
     def deadline(self) -> float:
         """Return the deadline of a caller that gives up before the query does."""
-        return self._clock.now() + SHORT_PATIENCE_S
+        return self._clock.now() + SHORT_WAIT_S
 
     def ask(self, what: str, question: Callable[[Consumer, float], T], until: float | None) -> T:
         """Call `question` with a client; in an outage, retry for as long as the query tolerates.
 
-        Raises `StillOutError` at `until`, if the caller's deadline is earlier.
+        Raises `OutageContinuesError` at `until`, if the caller's deadline is earlier.
         """
         begun = self._clock.now()
         # Stored here: `question` may call `ask` itself, whose success doesn't end this outage.
@@ -114,7 +114,7 @@ class Contact:
             self._outage_since, self._attempts = since, attempts
             self._go_on(what, last, begun, until)
             if until is not None and self._clock.now() >= until:
-                raise StillOutError
+                raise OutageContinuesError
             self.pause()
 
     def timeout(self, until: float | None, begun: float | None = None) -> float:
@@ -133,7 +133,7 @@ class Contact:
 
     def _patience(self) -> float:
         """Return the timeout of each call; after an outage, the last response may be hours old."""
-        return min(SHORT_PATIENCE_S, self._tolerance())
+        return min(SHORT_WAIT_S, self._tolerance())
 
     def _go_on(self, what: str, last: KafkaError, begun: float, until: float | None) -> None:
         """Raise if the outage is too long; otherwise log it now and then."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.cluster_client import Contact
+from odradek.spark.driver.cluster_client import ClusterClient
 from odradek.spark.driver.planning import TopicsSnapshot
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.options.topic_patterns import compiled
@@ -36,7 +36,7 @@ class Discovery:
     def __init__(
         self,
         options: SourceOptions,
-        contact: Contact,
+        contact: ClusterClient,
         clock: Clock,
         check_cluster: Callable[[str], None],
     ) -> None:
@@ -61,7 +61,7 @@ class Discovery:
         young = self._clock.now() - self._at < self._options.discovery_interval
         if self._topics is not None and young:
             return self._topics
-        doubt = Doubt(self._options, self._clock)
+        doubt = UnconfirmedObservation(self._options, self._clock)
         while True:
             topics = self._contact.ask("describing topics", self._describe, until)
             if set(topics.missing) <= self._absent or doubt.settled():
@@ -100,7 +100,7 @@ class Discovery:
         return TopicsSnapshot(cluster, ids, tuple(sorted(there)), tuple(missing))
 
 
-class Doubt:
+class UnconfirmedObservation:
     """An observation that only counts once it was repeated often and for long enough."""
 
     def __init__(self, options: SourceOptions, clock: Clock) -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 from odradek.api.log_ends import KnownEpoch, LogEnds
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.cluster_client import Contact
-from odradek.spark.driver.discovery import Discovery, Doubt
+from odradek.spark.driver.cluster_client import ClusterClient
+from odradek.spark.driver.discovery import Discovery, UnconfirmedObservation
 from odradek.spark.driver.loss_confirmation import DisagreementError, check_agreement
 from odradek.spark.driver.offsets import Positions, StreamOffset
 from odradek.spark.driver.planning import TopicsSnapshot
@@ -55,7 +55,7 @@ class LogView:
     """The logs of one query as the driver last saw them; used by one thread."""
 
     def __init__(
-        self, options: SourceOptions, contact: Contact, discovery: Discovery, clock: Clock
+        self, options: SourceOptions, contact: ClusterClient, discovery: Discovery, clock: Clock
     ) -> None:
         self._options, self._contact, self._discovery = options, contact, discovery
         self._clock = clock
@@ -79,7 +79,7 @@ class LogView:
     def is_believed(
         self,
         doubtful: Collection[TopicPartition],
-        doubt: Doubt,
+        doubt: UnconfirmedObservation,
         topics: TopicsSnapshot,
         until: float | None,
     ) -> bool:

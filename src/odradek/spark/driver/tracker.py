@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.clients.missing_topics import alike, like_it
+from odradek.clients.missing_topics import did_you_mean, similar_names
 from odradek.common.config import parse_address
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
@@ -33,8 +33,8 @@ from odradek.spark.checkpoint_errors import (
 from odradek.spark.driver import batch_sizing, data_loss, planning
 from odradek.spark.driver.bounds import OffsetSpec
 from odradek.spark.driver.byte_rates import ByteRates
-from odradek.spark.driver.cluster_client import Clients, Contact, StillOutError
-from odradek.spark.driver.discovery import Discovery, Doubt
+from odradek.spark.driver.cluster_client import Clients, ClusterClient, OutageContinuesError
+from odradek.spark.driver.discovery import Discovery, UnconfirmedObservation
 from odradek.spark.driver.log_view import LogView, OtherTopicError, PartitionEnds, is_from
 from odradek.spark.driver.offsets import Positions, StreamOffset, parse_offset
 from odradek.spark.driver.planning import KafkaOffsetRange, TopicsSnapshot
@@ -72,7 +72,7 @@ class OffsetTracker:
 
     def __init__(self, options: SourceOptions, clients: Clients, clock: Clock) -> None:
         self._options, self._clock = options, clock
-        self._contact = Contact(options, clients, clock, forget=lambda: self._logs.forget())
+        self._contact = ClusterClient(options, clients, clock, forget=lambda: self._logs.forget())
         self._discovery = Discovery(options, self._contact, clock, self._check_cluster)
         self._logs = LogView(options, self._contact, self._discovery, clock)
         self._rates = ByteRates(clients, clock)
@@ -123,7 +123,7 @@ class OffsetTracker:
 
         try:
             end = self._of_same_topics(found_end, until)
-        except StillOutError:
+        except OutageContinuesError:
             return dict(start_json)
         if end is None:
             self._idle = start_json
@@ -174,7 +174,7 @@ class OffsetTracker:
         If the description and the client's metadata name different ids, plan again with a new
         client until they agree, or until the difference has lasted for a while.
         """
-        doubt = Doubt(self._options, self._clock)
+        doubt = UnconfirmedObservation(self._options, self._clock)
         while True:
             plan = self._of_same_topics(lambda: self._resolved_batch(narrow), None)
             known = topic_ids(self._contact.client().bootstrap_hint() or {})
@@ -186,7 +186,7 @@ class OffsetTracker:
             self._clock.pause(RENEW_S)
 
     def _resolved_batch(self, narrow: Narrow | None) -> BatchPlan:
-        doubt = Doubt(self._options, self._clock)
+        doubt = UnconfirmedObservation(self._options, self._clock)
         while True:
             topics = self._discovery.topics(None)
             self._refuse_missing(topics.missing, topics)
@@ -314,7 +314,7 @@ class OffsetTracker:
         self._initial = initial | self._logs.beginnings(joined, view.topics, None)
         return {tp: self._initial[tp] for tp in view.topics.partitions}
 
-    def _is_resolved(self, view: PartitionEnds, doubt: Doubt) -> bool:
+    def _is_resolved(self, view: PartitionEnds, doubt: UnconfirmedObservation) -> bool:
         """Resolve startingOffsets, once; return False if the log may contain them after all."""
         if self._initial is None:
             beginnings = cache(
@@ -337,7 +337,7 @@ class OffsetTracker:
         """Return the state of the logs; check again for a while before a loss is accepted."""
         if self._freezing and self._frozen is None:
             self._frozen = self._logs.look(None)
-        doubt = Doubt(self._options, self._clock)
+        doubt = UnconfirmedObservation(self._options, self._clock)
         while True:
             view = self._frozen or self._logs.recent(until, idle=self._idle == start_json)
             if start is None:
@@ -360,7 +360,7 @@ class OffsetTracker:
         self, end: StreamOffset, found: list[KafkaOffsetRange]
     ) -> tuple[TopicsSnapshot, data_loss.Losses]:
         """Return the lost parts of a journalled batch, after several checks over a while."""
-        doubt = Doubt(self._options, self._clock)
+        doubt = UnconfirmedObservation(self._options, self._clock)
         planned = replace(end, positions={r.tp: r.until for r in found})
         while True:
             topics = self._discovery.last or self._discovery.topics(None)
@@ -430,7 +430,7 @@ class OffsetTracker:
     def _of_same_topics(self, look: Callable[[], T], until: float | None) -> T:
         """Call `look` until brokers agree about the topics' ids.
 
-        Raise `StillOutError` at `until`.
+        Raise `OutageContinuesError` at `until`.
         """
         begun = self._clock.now()
         while True:
@@ -439,7 +439,7 @@ class OffsetTracker:
             except OtherTopicError as error:
                 now = self._clock.now()
                 if until is not None and now >= until:
-                    raise StillOutError from error
+                    raise OutageContinuesError from error
                 if now - begun >= self._options.outage_tolerance:
                     raise OutageError(f"{error}, for {now - begun:.0f} s") from error
                 self._frozen = None
@@ -507,7 +507,7 @@ class OffsetTracker:
             raise MissingTopicError(
                 f"cluster {topics.cluster} doesn't have {', '.join(names)} "
                 f"(UNKNOWN_TOPIC_OR_PARTITION): check option {option} and kafka.bootstrap.servers"
-                f"{like_it(self._similar(names))}"
+                f"{did_you_mean(self._similar(names))}"
             )
 
     def _similar(self, names: Iterable[str]) -> Collection[str]:
@@ -516,7 +516,7 @@ class OffsetTracker:
             "listing topics", lambda client, timeout: client.list_topics(timeout=timeout), None
         )
         topics = [name for name in names if name in self._options.topics]
-        return dict.fromkeys(one for name in topics for one in alike(name, there))
+        return dict.fromkeys(one for name in topics for one in similar_names(name, there))
 
     def _lose(self, sentences: list[str]) -> None:
         if sentences and self._options.fail_on_data_loss:

@@ -38,7 +38,7 @@ def choice(plain: Mapping[str, str], name: str, *allowed: str) -> str:
     return text
 
 
-def whole(name: str, text: str, most: int = LONG_MAX, least: int = 1) -> int:
+def integer_option(name: str, text: str, most: int = LONG_MAX, least: int = 1) -> int:
     """Read a whole number of at least `least` and at most `most`."""
     value = text.strip()
     number = int(value) if value.isascii() and value.isdecimal() else None
@@ -55,7 +55,7 @@ def whole_or_none(
 ) -> int | None:
     """Read a whole number; None if the option isn't set."""
     text = plain.get(name.lower())
-    return None if text is None else whole(name, text, most, least)
+    return None if text is None else integer_option(name, text, most, least)
 
 
 def seconds(name: str, text: str, unit: str) -> float:

@@ -40,9 +40,9 @@ from odradek.spark.options.option_values import (
     boolean,
     byte_size,
     choice,
+    integer_option,
     json_object,
     seconds,
-    whole,
     whole_or_none,
 )
 from odradek.spark.options.registry_options import (
@@ -235,10 +235,10 @@ def _patience(texts: Mapping[str, str]) -> dict[str, Any]:
     timeout, interval = "kafkaConsumer.pollTimeoutMs", "fetchOffset.retryIntervalMs"
     attempts = "fetchOffset.numRetries"
     return {
-        "poll_timeout": whole(timeout, texts[timeout.lower()]) / 1000.0,
+        "poll_timeout": integer_option(timeout, texts[timeout.lower()]) / 1000.0,
         "outage_tolerance": seconds("outageTolerance", texts["outagetolerance"], unit="s"),
-        "fetch_attempts": whole(attempts, texts[attempts.lower()], INT_MAX),
-        "retry_interval": whole(interval, texts[interval.lower()], least=0) / 1000.0,
+        "fetch_attempts": integer_option(attempts, texts[attempts.lower()], INT_MAX),
+        "retry_interval": integer_option(interval, texts[interval.lower()], least=0) / 1000.0,
     }
 
 

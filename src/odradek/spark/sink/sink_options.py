@@ -29,8 +29,8 @@ from odradek.spark.options.option_table import OPTIONS as SOURCE_OPTIONS
 from odradek.spark.options.option_values import (
     INT_MAX,
     boolean,
+    integer_option,
     seconds,
-    whole,
     whole_or_none,
 )
 from odradek.spark.options.registry_options import (
@@ -276,7 +276,7 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
         transactional_id_prefix=_name(texts, "transactionalIdPrefix"),
         sink_name=_sink_name(texts),
         job_id=_name(plain, "jobId") if "jobid" in plain else None,
-        batch_id=whole("batchId", texts["batchid"], least=0),
+        batch_id=integer_option("batchId", texts["batchid"], least=0),
         encodings=_encodings(plain, _delivery(texts)),
     )
     _tell_of_less_patience(found)

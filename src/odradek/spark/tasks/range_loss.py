@@ -13,7 +13,7 @@ from odradek.api.log_ends import LogEnds
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.spark.checkpoint_errors import NoProgressError
-from odradek.spark.driver.discovery import CONFIRM_S, Doubt
+from odradek.spark.driver.discovery import CONFIRM_S, UnconfirmedObservation
 from odradek.spark.driver.loss_confirmation import DisagreementError, check_agreement
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import SourceOptions
@@ -36,11 +36,11 @@ class RangeLog:
         topic_id: str | None,
         options: SourceOptions,
         clock: Clock,
-        doubt: Doubt | None,
+        doubt: UnconfirmedObservation | None,
     ) -> None:
         self._consumer, self._tp, self._topic_id = consumer, wanted.tp, topic_id
         self._options, self._clock = options, clock
-        self._doubt = Doubt(options, clock) if doubt is None else doubt
+        self._doubt = UnconfirmedObservation(options, clock) if doubt is None else doubt
         self._newest_epoch = wanted.epoch
         self.is_doubtful = False
         """Whether the last request showed a loss that isn't accepted yet."""

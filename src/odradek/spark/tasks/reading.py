@@ -26,7 +26,7 @@ from odradek.spark.checkpoint_errors import (
     UndecodableValueError,
 )
 from odradek.spark.driver.data_loss import deleted, lost_in_election, with_lower_epoch
-from odradek.spark.driver.discovery import CONFIRM_S, Doubt
+from odradek.spark.driver.discovery import CONFIRM_S, UnconfirmedObservation
 from odradek.spark.driver.loss_confirmation import DisagreementError, check_agreement
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import SourceOptions
@@ -258,7 +258,7 @@ class RangeReader:
         clock: Clock,
         *,
         is_last: bool = False,
-        doubt: Doubt | None = None,
+        doubt: UnconfirmedObservation | None = None,
     ) -> None:
         """`is_last`: no later batch continues after this range, as in batch queries.
 

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from odradek.common.errors import KafkaError
 from odradek.runtime.system_clock import SystemClock
-from odradek.spark.driver.discovery import Doubt
+from odradek.spark.driver.discovery import UnconfirmedObservation
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan
 from odradek.spark.options.source_options import SourceOptions
@@ -86,7 +86,7 @@ def batch_partitions(plan: BatchPlan, planned_at: int) -> list[KafkaInputPartiti
     return found
 
 
-class Doubts:
+class LostRecordChecks:
     """Shared state of doubtful losses, for all ranges of a batch in one worker.
 
     A doubt ends after some seconds, so it must not outlive its batch.
@@ -94,20 +94,20 @@ class Doubts:
 
     def __init__(self) -> None:
         self._batch: tuple[object, ...] | None = None
-        self._doubt: Doubt | None = None
+        self._doubt: UnconfirmedObservation | None = None
 
     def of_batch(
         self, options: SourceOptions, clock: SystemClock, partition: KafkaInputPartition
-    ) -> Doubt:
+    ) -> UnconfirmedObservation:
         """Return the doubt of the running batch, or of this run of a batch query's plan."""
         planned_at = None if partition.share is None else partition.share.planned_at
         batch = _property(QUERY_ID), _property(BATCH_ID), planned_at, partition.cluster
         if self._doubt is None or batch != self._batch:
-            self._batch, self._doubt = batch, Doubt(options, clock)
+            self._batch, self._doubt = batch, UnconfirmedObservation(options, clock)
         return self._doubt
 
 
-_DOUBTS = Doubts()
+_DOUBTS = LostRecordChecks()
 _OLD_PLANS = OldPlans()
 
 

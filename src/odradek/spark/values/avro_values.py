@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.spark.checkpoint_errors import OptionError
-from odradek.spark.options.option_values import INT_MAX, choice, whole
+from odradek.spark.options.option_values import INT_MAX, choice, integer_option
 from odradek.spark.values.avro_resolution import clash
 from odradek.spark.values.avro_schema import AvroSchema, avro_schema
 from odradek.spark.values.decoding import ValueDecodeError, in_parts
@@ -88,7 +88,7 @@ def parse_avro_format(plain: Mapping[str, str], *, fail_fast: bool) -> AvroForma
         written,
         plain.get("avroschema", "").strip() or None,
         confluent,
-        tuple(whole("avroSchemaId", text, INT_MAX, least=0) for text in ids),
+        tuple(integer_option("avroSchemaId", text, INT_MAX, least=0) for text in ids),
         fail_fast,
     )
     made.schemas()  # raises for invalid schemas

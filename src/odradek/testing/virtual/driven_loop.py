@@ -1,4 +1,4 @@
-"""Run an event loop that the world drives, for programs that aren't coroutines: `TurnedLoop`.
+"""Run an event loop that the world drives, for programs that aren't coroutines: `DrivenLoop`.
 
 In: a world, callbacks. Out: each callback's run at its time, as one of the world's events, in their
 order: a caller that advances the world (`World.advance`, a sync client's call) also advances this
@@ -32,7 +32,7 @@ ROUND = 0.00001
 """
 
 
-class TurnedLoop(VirtualLoop):
+class DrivenLoop(VirtualLoop):
     """Loop of one simulated process; timers fire early by the seconds that `early` returns.
 
     Loops that count in milliseconds (uvloop) do so.

@@ -21,7 +21,7 @@ LENGTH = 4
 """Bytes before each frame that say how long it is."""
 
 
-class FarEnd(Protocol):
+class RemoteEnd(Protocol):
     """Remote end of a simulated connection."""
 
     def dial(self, ip: str, port: int) -> None:
@@ -133,7 +133,7 @@ class VirtualSocket:
     """Client end of a simulated TCP connection, with the methods that `Transport` uses."""
 
     def __init__(
-        self, files: Files, line: FarEnd, moods: Moods | None = None, later: Later | None = None
+        self, files: Files, line: RemoteEnd, moods: Moods | None = None, later: Later | None = None
     ) -> None:
         self.stamp = 0
         self._files = files

@@ -20,14 +20,14 @@ from odradek.network.effects import Close, Effect, IncomingResponse, Open, Send
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
 from odradek.runtime.hosts.asyncio_host import AsyncioHost
-from odradek.runtime.hosts.external_results import Outsiders
+from odradek.runtime.hosts.external_results import ExternalResults
 from odradek.runtime.hosts.transport import Transport
 from odradek.runtime.resolver import Resolver
 from odradek.simulation.world.link import Link, LinkProfile, Mode, Watcher
 from odradek.simulation.world.step_count import StepCount
 from odradek.simulation.world.trace import Trace
 from odradek.simulation.world.virtual_time import StuckError
-from odradek.testing.virtual.driven_loop import TurnedLoop
+from odradek.testing.virtual.driven_loop import DrivenLoop
 from odradek.testing.virtual.virtual_loop import VirtualLoop
 from odradek.testing.virtual.virtual_sockets import Moods, VirtualSocket
 
@@ -68,7 +68,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         self.trace = Trace(name)
         self.events: EventLog | None = None
         self.worker_delay = WORKER_DELAY
-        self.outsiders = _WorldOutsiders(self, world)
+        self.external_results = _WorldOutsiders(self, world)
         self.plain_transport = self._new_plain_transport
         self.world = world
         self._traced = traced
@@ -120,21 +120,21 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
 
     # Whichever loop there is
 
-    def _turned_loop(self) -> TurnedLoop:
+    def _turned_loop(self) -> DrivenLoop:
         """Return a loop of its own, which the world drives."""
         if self._loop is None:
             rng = self._mood_rng
             early = (lambda: EARLY * rng.random()) if self.moody else None
-            with TurnedLoop(self.world, early=early).running():
+            with DrivenLoop(self.world, early=early).running():
                 super().enter()
-        if not isinstance(self._loop, TurnedLoop):
+        if not isinstance(self._loop, DrivenLoop):
             raise AssertionError("this client is used by coroutines of another event loop")
         return self._loop
 
     def enter(self, *, closing: bool = False) -> float:
         """Begin a call, as `AsyncioHost` does, and move the client to the caller's loop."""
         loop = self._loop
-        other = isinstance(loop, TurnedLoop) and loop is not asyncio.get_running_loop()
+        other = isinstance(loop, DrivenLoop) and loop is not asyncio.get_running_loop()
         if other and not self._transports:
             self._release()
             self._loop = None
@@ -176,7 +176,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         if self._loop is None:
             self._turned_loop()
         super().drive()
-        if isinstance(self._loop, TurnedLoop):
+        if isinstance(self._loop, DrivenLoop):
             self.world.time.run_until(self.world.time.now)
 
     def close(self, deadline: float) -> Coroutine[Any, Any, None] | None:
@@ -188,7 +188,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
             self._closed = True
         ending = super().close(deadline)
         loop = self._loop
-        if ending is None or not isinstance(loop, TurnedLoop):
+        if ending is None or not isinstance(loop, DrivenLoop):
             return ending
         with loop.running():
             ended = loop.create_task(ending)
@@ -287,7 +287,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
 
     def heard(self) -> None:
         """Let the loop handle external input."""
-        if isinstance(self._loop, TurnedLoop):
+        if isinstance(self._loop, DrivenLoop):
             self._loop.hear()
 
 
@@ -359,7 +359,7 @@ class _WorldResolver(Resolver):
         self._world.resolve(host, come)
 
 
-class _WorldOutsiders(Outsiders):
+class _WorldOutsiders(ExternalResults):
     """Workers that take their time in virtual seconds."""
 
     def __init__(self, host: WorldAsyncioHost, world: World) -> None:

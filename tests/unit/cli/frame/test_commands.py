@@ -139,7 +139,7 @@ def test_a_shell_gets_names_and_none_that_it_would_run(monkeypatch: pytest.Monke
             return None
 
         def list_topics(self, timeout: float) -> list[str]:
-            assert timeout == completion.PATIENCE
+            assert timeout == completion.LIST_TIMEOUT_S
             return ["flights", "flo", "counts"]
 
         def list_groups(self, timeout: float) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.cli.groups.lag import LagSum, Pace, lag_rows, pace, wanted_partitions
-from odradek.cli.groups.lookup import Look
+from odradek.cli.groups.lookup import GroupSnapshot
 from odradek.cli.groups.rendering import read, sums
 from odradek.cli.groups.watching import left
 from odradek.clients.admin.group_offsets import ShareGroupOffset
@@ -33,16 +33,16 @@ def test_rows_are_of_what_was_committed_and_of_what_is_read() -> None:
 
 
 def test_a_lag_that_nobody_knows_is_not_0() -> None:
-    none = Look(GROUP, lag_rows(COMMITTED, GROUP, {}, {A: "refused"}))
-    some = Look(GROUP, lag_rows(COMMITTED, GROUP, {A: 15}, {}))
-    for look, lag, unknown in ((none, None, 3), (some, 5, 2), (Look(GROUP), 0, 0)):
+    none = GroupSnapshot(GROUP, lag_rows(COMMITTED, GROUP, {}, {A: "refused"}))
+    some = GroupSnapshot(GROUP, lag_rows(COMMITTED, GROUP, {A: 15}, {}))
+    for look, lag, unknown in ((none, None, 3), (some, 5, 2), (GroupSnapshot(GROUP), 0, 0)):
         found = read(look)
         assert (found["lag"], found["lag_unknown"]) == (lag, unknown)
         (row,) = sums([look]).rows
         assert row[4:6] == (unknown, lag)
     shared = {A: ShareGroupOffset(3), B: ShareGroupOffset(4, lag=2)}
-    assert read(Look(GROUP, (), shared))["lag"] == 2
-    (row,) = sums([Look(GROUP, (), {A: ShareGroupOffset(3)})]).rows
+    assert read(GroupSnapshot(GROUP, (), shared))["lag"] == 2
+    (row,) = sums([GroupSnapshot(GROUP, (), {A: ShareGroupOffset(3)})]).rows
     assert row[4:6] == (1, None)
 
 

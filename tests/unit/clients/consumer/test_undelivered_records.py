@@ -10,7 +10,7 @@ from tests.unit.clients.consumer.test_fetched import ALL, fetched
 
 from odradek.clients.consumer.completed_fetch import CompletedFetch, DecodingProgress
 from odradek.clients.consumer.subscription_state import SubscriptionState
-from odradek.clients.consumer.undelivered_records import HandOver
+from odradek.clients.consumer.undelivered_records import UndeliveredRecords
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import TopicPartition
 
@@ -36,7 +36,7 @@ def gone(entry: CompletedFetch, to: DecodingProgress) -> bool:
     return False
 
 
-def take(hand_over: HandOver, entry: CompletedFetch, most: int) -> list[int]:
+def take(hand_over: UndeliveredRecords, entry: CompletedFetch, most: int) -> list[int]:
     hand_over.note(entry)
     return [row[0] for row in entry.move(entry.peek(most))]
 

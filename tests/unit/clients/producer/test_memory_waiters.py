@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.clients.producer import memory_waiters
-from odradek.clients.producer.memory_waiters import PATIENCE_S, RoomLine
+from odradek.clients.producer.memory_waiters import NO_RELEASE_S, MemoryWaiters
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, RecordAccumulator
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import ClientClosedError
@@ -35,7 +35,7 @@ class Scene:
             "batch.size": BATCH,
         }
         self.accumulator = RecordAccumulator(Config(PRODUCER, options), new_lock())
-        self.line = RoomLine(self.accumulator)
+        self.line = MemoryWaiters(self.accumulator)
         self.engine = Engine(EventLog("c"))
         self.engine.components.append(self.line)
         self.in_flight = object()
@@ -148,9 +148,9 @@ def test_what_is_free_for_long_is_enough_if_it_is_all_that_is_needed() -> None:
     """The rest may be a dead leader's for minutes: healthy partitions don't wait for it."""
     scene = Scene(taken=LIMIT - SIZE)
     room = scene.engine.start(scene.line.room("small", SIZE, 60.0))
-    assert scene.engine.step(1.0) == 1.0 + PATIENCE_S
+    assert scene.engine.step(1.0) == 1.0 + NO_RELEASE_S
     assert not room.done
-    scene.engine.step(1.0 + PATIENCE_S)
+    scene.engine.step(1.0 + NO_RELEASE_S)
     assert room.result()
     assert scene.accumulator.granted["small"] == SIZE
 
@@ -161,7 +161,7 @@ def test_nothing_lingers_once_the_first_has_waited_for_a_while() -> None:
     assert scene.send() == 0
     scene.stand("large", 5000)
     assert not scene.accumulator._hurry
-    scene.engine.step(PATIENCE_S)
+    scene.engine.step(NO_RELEASE_S)
     assert scene.accumulator._hurry
 
 
@@ -171,16 +171,16 @@ def test_a_slow_broker_that_frees_memory_is_waited_for() -> None:
     room = scene.stand("small", SIZE)
     for turn in range(1, 6):
         scene.accumulator.released += 1  # a batch came back, and held little
-        scene.engine.step(turn * 0.9 * PATIENCE_S)
+        scene.engine.step(turn * 0.9 * NO_RELEASE_S)
         assert not room.done
-    scene.engine.step(6.0 * PATIENCE_S)
+    scene.engine.step(6.0 * NO_RELEASE_S)
     assert room.result()
 
 
 def test_what_was_waited_for_in_vain_is_not_hoped_for_again() -> None:
     scene = Scene(taken=LIMIT - 3 * SIZE)
     first = scene.stand("first", SIZE)
-    scene.engine.step(PATIENCE_S)
+    scene.engine.step(NO_RELEASE_S)
     assert first.result()
     assert scene.accumulator.granted["first"] == 3 * SIZE  # what is free, for those after it, too
     scene.accumulator.waive("first")
@@ -198,7 +198,7 @@ def test_the_patience_of_the_next_begins_when_it_is_first() -> None:
     large, small = scene.stand("large", LIMIT, 5.0), scene.stand("small", SIZE)
     scene.engine.step(5.0)
     assert (large.result(), small.done) == (False, False)
-    scene.engine.step(5.0 + PATIENCE_S)
+    scene.engine.step(5.0 + NO_RELEASE_S)
     assert small.result()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
 from odradek.clients.producer.partition_queue import PartitionQueue
-from odradek.clients.producer.uncertain_writes import PROOFS, in_doubt, leaves_doubt
+from odradek.clients.producer.uncertain_writes import NOT_APPENDED_CODES, in_doubt, leaves_doubt
 from odradek.common.errors.kafka import ERRORS, TopicAuthorizationError, error_for
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
@@ -182,11 +182,11 @@ AFTER_THE_APPEND = (-1, 3, 6, 7, 13, 20, 56, 100)
 
 
 def test_what_may_be_said_after_the_append_proves_nothing() -> None:
-    assert not PROOFS & set(AFTER_THE_APPEND)
+    assert not NOT_APPENDED_CODES & set(AFTER_THE_APPEND)
     assert all(leaves_doubt(code) for code in AFTER_THE_APPEND)
     assert leaves_doubt(None)
     assert leaves_doubt(30_000)
-    assert set(PROOFS) <= set(ERRORS)
+    assert set(NOT_APPENDED_CODES) <= set(ERRORS)
 
 
 @pytest.mark.parametrize("code", [2, 10, 19, 29, 45, 47, 59, 87])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from odradek.common.types import Address
-from odradek.network.sasl.mechanism import Mechanism, Outside
+from odradek.network.sasl.mechanism import Mechanism, WorkerCall
 
 BROKER = Address("b1", 9092)
 
@@ -27,7 +27,7 @@ def talk(mechanism: Mechanism, answers: Sequence[bytes], seed: int = 1) -> list[
         except StopIteration:
             assert not left, "the mechanism ended before the broker did"
             return sent
-        if isinstance(wanted, Outside):
+        if isinstance(wanted, WorkerCall):
             try:
                 heard = wanted.function(*wanted.arguments)
             except Exception as error:

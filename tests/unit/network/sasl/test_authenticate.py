@@ -38,7 +38,7 @@ SASL = {
 
 
 class Outside(SimulatedHost):
-    """Takes whatever a function raises, as `Outsiders.run` does."""
+    """Takes whatever a function raises, as `ExternalResults.run` does."""
 
     def _call(self, engine: EngineInputs, effect: Call) -> None:
         try:

@@ -14,7 +14,7 @@ import pytest
 from odradek.common.errors import ServerNotTrustedError, TokenError
 from odradek.common.secret import Secret
 from odradek.common.types import Address
-from odradek.network.sasl.mechanism import Outside
+from odradek.network.sasl.mechanism import WorkerCall
 from odradek.network.sasl.msk_iam import (
     AwsCredentials,
     MskIam,
@@ -118,11 +118,11 @@ def test_the_region_in_a_name(host: str, region: str | None) -> None:
     assert region_of(host) == region
 
 
-def begun(sign: Callable[[Address], Secret] = lambda _: Secret("{}")) -> tuple[Any, Outside]:
+def begun(sign: Callable[[Address], Secret] = lambda _: Secret("{}")) -> tuple[Any, WorkerCall]:
     """A conversation, and what it wants done outside of the engine."""
     talk = MskIam(sign).conversation(BROKER, random.Random(1))
     outside = next(talk)
-    assert isinstance(outside, Outside)
+    assert isinstance(outside, WorkerCall)
     return talk, outside
 
 

@@ -12,7 +12,7 @@ from tests.unit.network.sasl.conversations import BROKER, talk
 
 from odradek.common.errors import CredentialsRefusedError, TokenError, TokenExpiredError
 from odradek.common.secret import Secret
-from odradek.network.sasl.mechanism import Outside
+from odradek.network.sasl.mechanism import WorkerCall
 from odradek.network.sasl.oauthbearer import (
     LONGEST_TOKEN,
     Oauthbearer,
@@ -75,10 +75,10 @@ def test_connections_that_begin_side_by_side_share_what_the_first_was_given() ->
     issuer = Issuer()
     mechanism = issuer.mechanism()
 
-    def begun() -> tuple[Any, Outside]:
+    def begun() -> tuple[Any, WorkerCall]:
         conversation = mechanism.conversation(BROKER, random.Random(1))
         wanted = next(conversation)
-        assert isinstance(wanted, Outside)
+        assert isinstance(wanted, WorkerCall)
         return conversation, wanted
 
     (first, early), (second, late) = begun(), begun()
@@ -116,7 +116,7 @@ def test_while_a_token_counts_a_server_may_fail() -> None:
 
 def test_a_function_that_hangs() -> None:
     conversation = Issuer().mechanism().conversation(BROKER, random.Random(1))
-    assert isinstance(next(conversation), Outside)
+    assert isinstance(next(conversation), WorkerCall)
     with pytest.raises(TokenError, match="before the timeout"):
         conversation.throw(TimeoutError("no answer in time"))
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.spec.world import ClusterPicture, World
 
 from odradek.common.types import Address, Rng
-from odradek.network.sasl.mechanism import Conversation, Outside
+from odradek.network.sasl.mechanism import Conversation, WorkerCall
 from odradek.network.sasl.renewal import LONGEST_CALL
 from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import FetchRequest
@@ -33,7 +33,7 @@ class Tokens:
         world = self._world
         world.calls.append(world.now)
         world.host.worker_delay = world.takes.pop(0) if world.takes else 0.0
-        yield Outside(bytes, ())
+        yield WorkerCall(bytes, ())
         yield b"token"
 
     def session_lifetime(self) -> float | None:

@@ -10,7 +10,7 @@ from tests.unit.network.sasl.conversations import BROKER, talk
 
 from odradek.common.errors import CredentialsRefusedError, ServerNotTrustedError
 from odradek.common.secret import Secret
-from odradek.network.sasl.mechanism import Credentials, Outside
+from odradek.network.sasl.mechanism import Credentials, WorkerCall
 from odradek.network.sasl.scram import KEPT, MOST_ITERATIONS, Scram, read_challenge
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -74,7 +74,7 @@ def test_many_iterations_go_to_a_worker() -> None:
     conversation = rfc_7677().conversation(BROKER, random.Random(1))
     next(conversation)
     wanted = conversation.send(FIRST.replace(b"i=4096", b"i=65536"))
-    assert isinstance(wanted, Outside)
+    assert isinstance(wanted, WorkerCall)
     assert "pencil" not in repr(wanted)
 
 

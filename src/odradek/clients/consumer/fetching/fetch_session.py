@@ -45,7 +45,7 @@ FINAL_EPOCH = -1
 """Epoch that ends a session; without a session, it requests a response outside of any session."""
 
 
-class Said(TypedDict, total=False):
+class SessionFields(TypedDict, total=False):
     """The fields of a request that concern the session."""
 
     session_id: int
@@ -66,7 +66,9 @@ class FetchSession:
         self._known: Mapping[Key, Wanted] = {}
         self._by_id = False
 
-    def says(self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True) -> Said:
+    def says(
+        self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True
+    ) -> SessionFields:
         """Return the fields and the changes since the last request."""
         by_id = version >= TOPIC_IDS_FROM
         if version < SESSIONS_FROM:
@@ -74,7 +76,7 @@ class FetchSession:
         elif by_id != self._by_id:
             self.reset()
         self._by_id = by_id
-        said: Said = {}
+        said: SessionFields = {}
         if version >= SESSIONS_FROM:
             said["session_id"], said["session_epoch"] = self.id, self.epoch
         known = self._known if self.epoch else {}
@@ -86,9 +88,9 @@ class FetchSession:
             said["forgotten_topics_data"] = _forgotten(known, wanted, by_id)
         return said
 
-    def ends(self) -> Said:
+    def ends(self) -> SessionFields:
         """Return the fields that let the broker forget the session."""
-        said: Said = {"session_id": self.id, "session_epoch": FINAL_EPOCH}
+        said: SessionFields = {"session_id": self.id, "session_epoch": FINAL_EPOCH}
         self.id = 0
         self.reset()
         return said
@@ -125,7 +127,9 @@ class NoSession(FetchSession):
 
     __slots__ = ()
 
-    def says(self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True) -> Said:
+    def says(
+        self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True
+    ) -> SessionFields:
         """Return the fields and all requested partitions."""
         self.reset()
         said = super().says(wanted, version, changed=changed)

@@ -73,11 +73,11 @@ _GONE_ERRORS = (UnknownTopicOrPartitionError, UnknownTopicIdError, InconsistentT
 GONE = frozenset(error.code for error in _GONE_ERRORS)
 RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableError.code))
 """Errors that aren't retriable in Kafka's table, but after which its consumers continue."""
-MUCH = 64 << 10
+LARGE_RESPONSE = 64 << 10
 """Size of a response from which on the broker probably has more records: fetch again at once."""
-HOLDS = 0.02
+HELD_AFTER_S = 0.02
 """Seconds after which an unanswered fetch counts as held by its broker."""
-NOT_ASIDE = 0.25
+SECONDARY_RETRY_S = 0.25
 """Seconds after which the availability of a second connection is checked again."""
 
 
@@ -290,7 +290,7 @@ class Fetcher:
             return False
         if self.waiting.has_of(address) or (aside is not None and aside.under_way):
             return False
-        begin, end = held.sent_at + HOLDS, held.sent_at + self._max_wait - HOLDS
+        begin, end = held.sent_at + HELD_AFTER_S, held.sent_at + self._max_wait - HELD_AFTER_S
         if now < begin <= end:
             self._wake_at = min(self._wake_at, begin)
         if not begin <= now <= end:
@@ -299,7 +299,7 @@ class Fetcher:
         if connection is None or connection is first:
             again_at = network.prompt_at(address, now)
             if connection is first:
-                again_at = max(now + NOT_ASIDE, network.asides.allowed_at(address, ASIDE))
+                again_at = max(now + SECONDARY_RETRY_S, network.asides.allowed_at(address, ASIDE))
             self._wake_at = min(self._wake_at, again_at)
             return False
         if not self._trusted(connection, aside, parts, now):
@@ -311,9 +311,9 @@ class Fetcher:
     def _comes_aside(self, address: Address, now: float) -> bool:
         """Return whether a second request of this leader is in flight, for existing records."""
         aside = self._aside.get(address)
-        if aside is None or not aside.under_way or now >= aside.sent_at + HOLDS:
+        if aside is None or not aside.under_way or now >= aside.sent_at + HELD_AFTER_S:
             return False
-        self._wake_at = min(self._wake_at, aside.sent_at + HOLDS)
+        self._wake_at = min(self._wake_at, aside.sent_at + HELD_AFTER_S)
         return True
 
     def _release(self, snapshot: Cluster, now: float) -> None:
@@ -558,7 +558,7 @@ class Fetcher:
         if self._slow.limits and self.fetched_bytes > before:
             self._slow.answered(asked.address, now - asked.sent_at)
         if waits:
-            self._reader_first = 0 < self.fetched_bytes - before < MUCH
+            self._reader_first = 0 < self.fetched_bytes - before < LARGE_RESPONSE
         if asked.doubtful:
             for state in asked.without_news():
                 state.there()

@@ -41,7 +41,7 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 
 logger = logging.getLogger("odradek.consumer")
 
-WHOSE_AGAIN = 1.0
+CLUSTER_RECHECK_S = 1.0
 """Seconds until the client checks again whether a leader belongs to its cluster."""
 
 
@@ -151,7 +151,7 @@ class TruncationCheck:
                 if not self._send(connection, parts, now):
                     wake_at = math.nextafter(now, math.inf)
             else:  # the response of another cluster's broker would move a position (R-RB-5)
-                wake_at = min(wake_at, now + WHOSE_AGAIN)
+                wake_at = min(wake_at, now + CLUSTER_RECHECK_S)
         return wake_at
 
     def _send(

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, ClassVar
 from odradek.clients.consumer.group.announced_ownership import AskedCommit
 from odradek.clients.consumer.group.commit_queue import CommitQueue
 from odradek.clients.consumer.group.offset_lookup import (
-    AgainError,
     GroupIdentity,
     OffsetLookup,
     OnOffset,
+    StaleLookupError,
     graver,
 )
 from odradek.clients.consumer.records import OffsetAndMetadata
@@ -58,7 +58,7 @@ TOPIC_IDS_FROM = 10
 UNKNOWN_TOPIC_OR_PARTITION = 3
 UNKNOWN = (UNKNOWN_TOPIC_OR_PARTITION, 100)
 """Codes of UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID."""
-PERHAPS_STORED = (-1, 7, 15, 16)
+MAYBE_STORED_CODES = (-1, 7, 15, 16)
 """Codes with which a coordinator may have written the offsets nevertheless.
 
 UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE (too few replicas after its
@@ -69,13 +69,13 @@ UNKNOWN_FOR = 5.0
 
 The topic may be new. Other commits wait, so the retries don't take the caller's whole timeout.
 """
-LOOK_AGAIN = 0.1
+METADATA_CHECK_S = 0.1
 """Seconds between two checks of metadata that a commit by name waits for."""
 FORGOTTEN_AFTER = 30.0
 """Seconds after which a topic that was unknown to the coordinator may be new again."""
 Accepted = Callable[[TopicPartition, OffsetAndMetadata], object]
 NOT_A_MEMBER = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
-OVERTAKEN = (
+REBALANCED_ERRORS = (
     IllegalGenerationError,
     StaleMemberEpochError,
     FencedMemberEpochError,
@@ -360,7 +360,7 @@ class _Commit:
         while metadata.answered < self._doubted:
             if now >= deadline:
                 raise self._stored.timeout(f"{self.what} (metadata of its topics)", now)
-            now = yield Wait((metadata.changed,), min(deadline, now + LOOK_AGAIN))
+            now = yield Wait((metadata.changed,), min(deadline, now + METADATA_CHECK_S))
         for partition in list(self._left) if self._doubted else ():
             if partition in self._ids and self._stored.topic_id(partition.topic) == NO_ID:
                 self._stored.met_as_missing(partition.topic)
@@ -380,7 +380,7 @@ class _Commit:
                 if p.error_code in UNKNOWN and self._refuse_unknown(tp):
                     continue
                 if p.error_code:
-                    perhaps = perhaps or p.error_code in PERHAPS_STORED
+                    perhaps = perhaps or p.error_code in MAYBE_STORED_CODES
                     refusal = error_for(
                         p.error_code,
                         of_offset(p.error_code, f"{self.what}: {tp}", self._left[tp]),
@@ -396,7 +396,7 @@ class _Commit:
         if error is None:
             out = next((p for p in self._in_request if p in self._left), None)
             if out is not None:
-                return AgainError(f"{self.what}: {out} is missing from the response")
+                return StaleLookupError(f"{self.what}: {out} is missing from the response")
         self.in_doubt -= not perhaps
         return self._judged(error)
 
@@ -495,9 +495,9 @@ class _Commit:
         moved = now.generation >= 0 and (now.joining or now != sent)
         waiting = isinstance(error, StaleMemberEpochError | RebalanceInProgressError)
         again = moved or (waiting and now.generation >= 0)
-        if isinstance(error, OVERTAKEN) and self._still(now) and again:
-            return AgainError(str(error))
-        if isinstance(error, (*NOT_A_MEMBER, *OVERTAKEN)):
+        if isinstance(error, REBALANCED_ERRORS) and self._still(now) and again:
+            return StaleLookupError(str(error))
+        if isinstance(error, (*NOT_A_MEMBER, *REBALANCED_ERRORS)):
             self._stored.refused = sent
             failed = _refusal(self._stored.group_id, sent, error)
             failed.__cause__ = error

@@ -68,7 +68,7 @@ Listener = Callable[[list[TopicPartition]], object]
 LEAVING_SHARE = 0.2
 """Share of the time for leaving that the last commit leaves to callbacks and LeaveGroup."""
 
-UNTOLD = 5.0
+JOIN_NOTICE_S = 5.0
 """Seconds without an assignment after which a consumer warns (R-IN-6)."""
 JOINS = frozenset((MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE))
 JOINED_LATE = (
@@ -98,7 +98,7 @@ class Listeners(NamedTuple):
     on_lost: Listener | None = None
 
 
-NOBODY = Listeners()
+NO_LISTENERS = Listeners()
 
 
 class ConsumerGroup:
@@ -150,7 +150,7 @@ class ConsumerGroup:
         engine.events.listen(self.rebalances.note)
         self.auto_commit = self._auto_commit() if config["enable.auto.commit"] else None
         """None: the group only commits offsets that the caller passes."""
-        self._listeners = NOBODY
+        self._listeners = NO_LISTENERS
         self._goodbye: PendingCallback | None = None
         """The on_revoked callback of partitions that aren't dropped yet."""
         self._waits_since: float | None = None
@@ -369,11 +369,11 @@ class ConsumerGroup:
         if member.state in JOINS and self.coordinator.broker is not None:
             times = self.config["session.timeout.ms"], self.config["max.poll.interval.ms"]
             since, why = member.unsettled_since, JOINED_LATE % times
-        return None if why is None or since is None or now < since + UNTOLD else (since, why)
+        return None if why is None or since is None or now < since + JOIN_NOTICE_S else (since, why)
 
     def _tell_of_wait(self, since: float) -> Flow[None]:
         yield START
-        now = yield Wait((), since + UNTOLD)
+        now = yield Wait((), since + JOIN_NOTICE_S)
         found, member = self.waits_for(now), self.member.membership
         if found is None or found[0] != since or member is None:
             return
@@ -639,7 +639,7 @@ class ConsumerGroup:
         self.ownership.left(states)
         self.callbacks.clear()
         self._drop(states)
-        self._listeners = NOBODY
+        self._listeners = NO_LISTENERS
         if (refusal := self.member.error) is not None:  # no poll could raise it any more
             logger.warning("group %s refused this consumer: %s", self.group_id, refusal)
         self.member.has_left()

@@ -74,7 +74,7 @@ RENEW_AFTER = 600.0
 
 Brokers would otherwise expire it while its partition has no new records.
 """
-TELL_AFTER = 10.0
+WARN_AFTER_S = 10.0
 """Seconds for which a partition may wait for its committed offset before a warning."""
 OPEN_TRANSACTION = (
     ". An open transaction has sent an offset for it: that ends when its producer commits or "
@@ -82,7 +82,7 @@ OPEN_TRANSACTION = (
 )
 
 
-class Awaited:
+class AwaitedOffset:
     """A partition whose committed offset is unavailable."""
 
     __slots__ = ("since", "told", "why")
@@ -93,7 +93,7 @@ class Awaited:
         self.told = False
 
 
-class Told:
+class UnawaitedCommit:
     """A commit that its caller doesn't wait for, until the caller is notified of the result."""
 
     __slots__ = ("__weakref__", "callback", "offsets")
@@ -130,13 +130,13 @@ class GroupCommits:
         self._callbacks = callbacks
         self.stored = stored
         self._traces = traces
-        self.awaited: dict[TopicPartition, Awaited] = {}
+        self.awaited: dict[TopicPartition, AwaitedOffset] = {}
         """Partitions without a position, because their committed offset is unavailable."""
         self._rejoins = Backoff(config.backoff("retry.backoff"), rng)
         """Backoff of rejoins because of failed commits, since the last successful one (R-RT-1)."""
         self._rejoins_later = False
-        self._open: dict[Told, None] = {}
-        self._under_way: WeakSet[Told] = WeakSet()
+        self._open: dict[UnawaitedCommit, None] = {}
+        self._under_way: WeakSet[UnawaitedCommit] = WeakSet()
         """Commits in progress, also those whose callers wait for them.
 
         A commit that never begins, because its caller was interrupted, is freed with its flow.
@@ -235,7 +235,7 @@ class GroupCommits:
 
         A revocation that begins between this call and the flow's first step waits for the commit.
         """
-        under_way = Told(asked.offsets, None)
+        under_way = UnawaitedCommit(asked.offsets, None)
         self._under_way.add(under_way)
         return self._commit(asked, deadline, under_way, unknown_for, unasked=unasked)
 
@@ -243,7 +243,7 @@ class GroupCommits:
         self,
         asked: AskedCommit,
         deadline: float,
-        under_way: Told,
+        under_way: UnawaitedCommit,
         unknown_for: float,
         *,
         unasked: bool,
@@ -314,7 +314,7 @@ class GroupCommits:
                     continue
                 if not refused:
                     state.commit_in_doubt(chosen[partition])
-                state.unsay(chosen[partition], refused=refused)
+                state.forget_reported_commit(chosen[partition], refused=refused)
         return chosen
 
     def _not_a_member(self, state: MemberState) -> CommitFailedError:
@@ -377,7 +377,7 @@ class GroupCommits:
         """
         if self._closed:
             raise ClientClosedError("the consumer is being closed and no longer commits offsets")
-        told = Told(asked.offsets, callback)
+        told = UnawaitedCommit(asked.offsets, callback)
         self._open[told] = None
         commit = self.traced(self.commit(asked, deadline), asked.offsets)
         return self._committed(told, commit)
@@ -389,7 +389,7 @@ class GroupCommits:
             return commit
         return traces.settled(commit, offsets, self._member.group_id, asked=asked)
 
-    def _committed(self, told: Told, commit: Committing) -> Flow[None]:
+    def _committed(self, told: UnawaitedCommit, commit: Committing) -> Flow[None]:
         failure: KafkaError | None = None
         through = False
         try:
@@ -443,7 +443,7 @@ class GroupCommits:
         self._closed = True
         self.give_up(now)
 
-    def _tell(self, told: Told, failure: KafkaError | None) -> None:
+    def _tell(self, told: UnawaitedCommit, failure: KafkaError | None) -> None:
         if told not in self._open:
             return
         del self._open[told]
@@ -547,9 +547,9 @@ class GroupCommits:
     def _wait_for(self, partition: TopicPartition, why: KafkaError) -> None:
         """Note that a partition's offset is unavailable; warn once if that lasts long."""
         now = self._engine.now
-        waits = self.awaited.setdefault(partition, Awaited(now))
+        waits = self.awaited.setdefault(partition, AwaitedOffset(now))
         waits.why = why
-        if not waits.told and now - waits.since >= TELL_AFTER:
+        if not waits.told and now - waits.since >= WARN_AFTER_S:
             waits.told = True
             logger.warning(
                 "group %s: not reading %s: its committed offset has been unavailable for %.0f s "

@@ -39,7 +39,7 @@ BATCHED_FROM = 8
 STABLE_FROM = 7
 """First version of OffsetFetch that can wait for open transactions (KIP-447)."""
 TOPIC_IDS_FROM = 10
-MEMBERSHIP_SEES_TO_IT = (StaleMemberEpochError, UnknownMemberIdError, RebalanceInProgressError)
+HANDLED_BY_MEMBERSHIP = (StaleMemberEpochError, UnknownMemberIdError, RebalanceInProgressError)
 OnOffset = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None, bytes], bool]
 """Called with a partition, its offset or error, and the topic's id (`NO_ID` if unknown).
 
@@ -66,7 +66,7 @@ class GroupIdentity(NamedTuple):
     """Whether JoinGroup is in flight, or about to be: its response changes the generation."""
 
 
-class AgainError(KafkaError):
+class StaleLookupError(KafkaError):
     """The group has changed between request and response, or the response is incomplete."""
 
     retriable = True
@@ -167,7 +167,7 @@ class OffsetLookup:
             # If that counted as no committed offset, reading would start at auto.offset.reset.
             asked = out in self._asked_now
             why = "missing from the response" if asked else "it is in the next request"
-            return AgainError(f"{self._what}: {out}: {why}")
+            return StaleLookupError(f"{self._what}: {out}: {why}")
         return error
 
     def _read(self, answer: OffsetFetchResponse) -> KafkaError | None:
@@ -202,8 +202,8 @@ class OffsetLookup:
 
 
 def _meant(error: BrokerError, name: str, kind: str) -> KafkaError:
-    if isinstance(error, MEMBERSHIP_SEES_TO_IT):
-        return AgainError(str(error))
+    if isinstance(error, HANDLED_BY_MEMBERSHIP):
+        return StaleLookupError(str(error))
     return error.needing("READ", name, kind)
 
 

@@ -20,7 +20,7 @@ from odradek.clients.consumer.group.member import ThisMember
 from odradek.clients.consumer.group.membership import MemberState
 from odradek.clients.consumer.group.unmatched_pattern import pattern_cure, unmatched
 from odradek.clients.consumer.subscription_state import SubscriptionState
-from odradek.clients.missing_topics import TELL_AFTER
+from odradek.clients.missing_topics import WARN_AFTER_S
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, KafkaError, first_use
@@ -217,8 +217,8 @@ class TopicWatch:
     def _warn(self, since: float) -> Flow[None]:
         """Warn, unless a topic has matched meanwhile or the subscription has changed."""
         now = yield START
-        while now < since + TELL_AFTER:
-            now = yield Wait((self._asked,), since + TELL_AFTER)
+        while now < since + WARN_AFTER_S:
+            now = yield Wait((self._asked,), since + WARN_AFTER_S)
             if self.unmatched is None or self.unmatched[0] != since:
                 return
         if self.unmatched is not None:

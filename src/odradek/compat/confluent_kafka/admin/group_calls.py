@@ -22,7 +22,7 @@ from odradek.compat.confluent_kafka.admin.group_values import (
     group_metadata,
     listed,
 )
-from odradek.compat.confluent_kafka.admin.topic_calls import some_of, truth, whole
+from odradek.compat.confluent_kafka.admin.topic_calls import checked_topic_partition, some_of, truth
 from odradek.compat.confluent_kafka.admin.topic_values import nodes_of
 from odradek.compat.confluent_kafka.cluster_metadata import cluster_metadata
 from odradek.compat.confluent_kafka.kafka_error import KafkaException
@@ -251,5 +251,5 @@ def _partitions(request: ConsumerGroupTopicPartitions) -> list[TopicPartition]:
     for partition in given:
         if partition is None:
             raise ValueError("Element of 'topic_partitions' cannot be None")
-        whole(partition, "'topic_partitions'")
+        checked_topic_partition(partition, "'topic_partitions'")
     return given

@@ -159,7 +159,10 @@ class TopicCalls(AdminCalls):
         if not isinstance(topic_partition_offsets, dict):
             raise TypeError("expected a dict of OffsetSpec by TopicPartition")
         isolation = one_of("isolation_level", isolation_level, IsolationLevel)
-        specs = {ours(whole(p)): our_spec(s) for p, s in topic_partition_offsets.items()}
+        specs = {
+            ours(checked_topic_partition(p)): our_spec(s)
+            for p, s in topic_partition_offsets.items()
+        }
         return self._each(
             [at_offset(ours(p), number_of(s)) for p, s in topic_partition_offsets.items()],
             self._seconds(request_timeout),
@@ -181,7 +184,7 @@ class TopicCalls(AdminCalls):
     ) -> dict[TopicPartition, Future[DeletedRecords]]:
         """Delete the records before each partition's offset; all of them with `OFFSET_END`."""
         given = list_of("Request", topic_partition_offsets)
-        before = {ours(whole(p, "request")): p.offset for p in given}
+        before = {ours(checked_topic_partition(p, "request")): p.offset for p in given}
         return self._each(
             topic_partition_offsets,
             self._seconds(request_timeout, operation_timeout),
@@ -209,7 +212,7 @@ class TopicCalls(AdminCalls):
         wanted = None
         if partitions is not None:
             given = list_of("'partitions'", partitions)
-            wanted = [ours(whole(p, "'partitions'")) for p in given]
+            wanted = [ours(checked_topic_partition(p, "'partitions'")) for p in given]
 
         def elect(admin: odradek.Admin, left: Left) -> dict[TopicPartition, KafkaException | None]:
             failed: dict[Any, odradek.KafkaError] = {}
@@ -291,7 +294,7 @@ def once(item: K, of: Iterable[Any]) -> K:
     return item
 
 
-def whole(given: Any, of: str = "topic_partition_offsets") -> TopicPartition:
+def checked_topic_partition(given: Any, of: str = "topic_partition_offsets") -> TopicPartition:
     """Return a partition that has a number; raises `TypeError` and `ValueError`."""
     if not isinstance(given, TopicPartition):
         raise TypeError(

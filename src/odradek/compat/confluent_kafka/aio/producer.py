@@ -21,7 +21,7 @@ from odradek.common.secret import private
 from odradek.compat.clock import monotonic
 from odradek.compat.confluent_kafka.aio.loop_callbacks import in_loop, with_loop
 from odradek.compat.confluent_kafka.aio.topic_listing import AsyncClusterQuestions
-from odradek.compat.confluent_kafka.aio.wrapped_clients import AIOProducer as PlacingProducer
+from odradek.compat.confluent_kafka.aio.wrapped_clients import AIOProducer as BatchPositionProducer
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
 from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
@@ -69,14 +69,14 @@ class AIOProducer:
         self._producer = self._made()
         tell_regularly(self._queue, PRODUCER, self._given, self, lambda own: own._producer)
 
-    def _made(self) -> PlacingProducer:
+    def _made(self) -> BatchPositionProducer:
         with translating():
-            made = PlacingProducer(self._given.ours)
+            made = BatchPositionProducer(self._given.ours)
         if self._queue.hears:
             made.listen(self._queue.hear)
         return made
 
-    def _open(self) -> PlacingProducer:
+    def _open(self) -> BatchPositionProducer:
         if self._closed:
             raise RuntimeError("Producer has been closed")
         return self._producer

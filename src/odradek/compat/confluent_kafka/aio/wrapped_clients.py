@@ -12,20 +12,20 @@ from typing import Any
 from odradek.api.asyncio_producer import AsyncProducer
 from odradek.common.types import TopicPartition
 from odradek.compat.asyncio_buffered_records import LoopConsumer
-from odradek.compat.batch_positions import Place, never, place
+from odradek.compat.batch_positions import BatchPosition, batch_position, never
 from odradek.compat.confluent_kafka.message import Message
 
 
 class AIOProducer(AsyncProducer):
     """`odradek.AsyncProducer`; error messages and warnings use the name of this class."""
 
-    put: Callable[..., Place | Awaitable[Place]] = AsyncProducer._put
+    put: Callable[..., BatchPosition | Awaitable[BatchPosition]] = AsyncProducer._put
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
-        self._set_up_sending(self._calls, place, never)
+        self._set_up_sending(self._calls, batch_position, never)
 
-    async def send(self, *record: Any) -> Place:  # type: ignore[override]  # no future
+    async def send(self, *record: Any) -> BatchPosition:  # type: ignore[override]  # no future
         """Send one record; return its partition and offset."""
         found = self.put(*record)
         return found if isinstance(found, tuple) else await found
