@@ -437,7 +437,7 @@ class GroupLedger:
         self._check_kept()
         for partition, committed in shard.committed(self.group_id).stable.items():
             if not self._of_this_life(partition, committed):
-                continue  # its topic was deleted, and its offsets are about to be
+                continue  # its topic was deleted, and the offsets will be deleted soon
             place = self.place(partition)
             if place.topic != partition.topic and place not in self.taken:
                 continue  # a commit for the deleted topic that is being replicated

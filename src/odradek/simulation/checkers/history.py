@@ -140,7 +140,7 @@ class Operation:
         return write
 
     def acknowledged(self, offset: int | None = None, write: Write | None = None) -> None:
-        """Note that a record is acknowledged now, by default the only one, which ends a send."""
+        """Note that a record is acknowledged now; without `write`, the only record of a send."""
         write = write or self.writes[0]
         write.offset = None if offset is None or offset < 0 else offset
         write.returned = self.history.now()
