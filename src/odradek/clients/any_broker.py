@@ -36,7 +36,7 @@ from odradek.protocol.message import Message
 M = TypeVar("M", bound=Message)
 
 Timeout = Callable[[str, float, Sequence[Attempt]], KafkaTimeoutError]
-"""Returns the error of a call that timed out, for its description, the time and its attempts."""
+"""Returns a timeout error for what the call waited for, the time and the failed attempts."""
 
 ATTEMPTS_KEPT = 20
 """Maximum number of attempts that an error lists; the last ones are kept."""

@@ -1,7 +1,7 @@
 """Run a call with many items: which brokers to ask, and the result of each item.
 
 In: an `ApiCall` (one API, how items are put into a request and read from a response) and the items.
-Out: `ItemResults`: each item's result or its error, so that a failed item hides no other (R-RT-4).
+Out: an `Outcome`: each item's result or its error, so that a failed item hides no other (R-RT-4).
 The request is sent to any broker (a KRaft broker forwards requests for the controller), to one
 broker, to each partition's leader, or to a coordinator; if leaders or coordinators move, the new
 ones are asked (R-RT-5). Retriable errors are retried after a backoff, only for the remaining items
@@ -410,7 +410,8 @@ def gather(
 ) -> Flow[list[T]]:
     """Run flows concurrently and wait for all of them; raise a flow's error at the end.
 
-    At most `most` of them are younger than `SLOW_FLOW_S`. A caller that gives up cancels them all.
+    At most `most` of them are younger than `SLOW_FLOW_S`. If the caller gives up, all are
+    cancelled.
     """
     yield START
     waiting = list(flows)

@@ -269,7 +269,10 @@ class LastFlush:
         if not lost:
             return ""
         # Imported only if records were lost.
-        from odradek.clients.producer.uncertain_writes import counted, were
+        from odradek.clients.producer.uncertain_writes import (
+            counted,
+            were,
+        )
 
         if what.host.gone:
             blame = "its event loop had already ended; use an `async with` block"

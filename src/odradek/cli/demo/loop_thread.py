@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 END_S = 30.0
-"""Seconds in which a loop ends that is told to."""
+"""Maximum number of seconds that a stopped event loop takes to end."""
 
 
 class LoopThread(threading.Thread):

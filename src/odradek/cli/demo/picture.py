@@ -81,7 +81,7 @@ class PanelPicture:
 
     @property
     def end(self) -> float:
-        """The last second that anything is drawn at."""
+        """The latest time in the picture, in seconds."""
         at = [x for panel in self.panels for line in panel.lines for x, _ in line.points]
         at += [band.stop for band in self.bands] + [mark.at for mark in self.marks]
         return max(at, default=0.0) or 1.0

@@ -201,7 +201,7 @@ def _watch(
 ) -> str:
     started = time.monotonic()
     admin = Admin(given, background=True)
-    # Half of a short time, so that something is known of the cluster before its end.
+    # At most half of a short time, so that there is a result before its end.
     asker = _Asker(admin, topics, TIMEOUT if timeout is None else min(TIMEOUT, timeout / 2))
     end = None if timeout is None else started + timeout
     try:

@@ -142,8 +142,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
     fenced = flag("include_fenced_brokers", include_fenced_brokers)
 
     def allowed(bits: int) -> frozenset[str] | None:
-        # Kafka 2.3 returns 0 although they weren't requested.
-        return authorized_operations(bits) if operations else None
+        return authorized_operations(bits) if operations else None  # Kafka 2.3 always sends 0
 
     def found(answer: d.DescribeClusterResponse) -> ClusterDescription:
         brokers = {b.broker_id: b for b in answer.brokers}

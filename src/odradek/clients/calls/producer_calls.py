@@ -250,8 +250,9 @@ class ProducerCalls(TransactionCalls):
         """Let the batch linger that an interrupted call created."""
         if owner is not None:
             self._out_of_line(owner)
-        # The record may have been accepted, but its future is lost.
-        if isinstance(owner, RecordWithoutMetadata):
+        if isinstance(
+            owner, RecordWithoutMetadata
+        ):  # The record may have been accepted, but its future is lost.
             self.engine.early.withdraw(owner)
         else:
             self.engine.accumulator.waive(owner)

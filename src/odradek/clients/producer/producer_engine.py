@@ -239,7 +239,7 @@ class ProducerEngine(ClientEngine):
             # Imported here: most producers have no failures.
             try:
                 from odradek.clients.producer.unobserved_failures import UnobservedFailures
-            except (OSError, ImportError):  # no free file descriptor (R-TI-2)
+            except (OSError, ImportError):  # no descriptor to import it with (R-TI-2)
                 return None
             self._failures = UnobservedFailures(self, self.config["client.id"])
             self.components.append(self._failures)

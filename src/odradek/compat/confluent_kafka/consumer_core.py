@@ -309,7 +309,7 @@ class ConsumerCore(AssignedConsumer):
             found = yield consumer.offsets_for_times(times, checked_seconds(timeout))
         return [found_at(place, found[place]) for place in map(ours, wanted)]
 
-    # The cluster, and the end
+    # Cluster metadata and closing
 
     def list_topics(self, topic: str | None, timeout: float) -> Flow[ClusterMetadata]:
         """Return the cluster's brokers and topics, or one topic; doesn't create topics."""

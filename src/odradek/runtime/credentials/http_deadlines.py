@@ -1,16 +1,11 @@
 """Open HTTP connections that end at a deadline, whatever the server does: for token servers.
 
-In: an `ExchangeDeadline`, the time at which everything about one exchange is over. Out: an
-opener for http and
-https. Each wait for the other side (the name server, TCP, TLS, a piece of the
-request, of the head
-or the body, of an error's body or of "100 Continue" without end) gets the
-remaining time, and
+In: an `Until`, the time at which everything about one exchange is over. Out: an opener for http and
+https. Each wait for the other side (the name server, TCP, TLS, a piece of the request, of the head
+or the body, of an error's body or of "100 Continue" without end) gets the remaining time, and
 without remaining time none starts. So a server that sends one byte now and then holds neither
-thread nor
-socket. Must not: follow a redirect or the environment's proxies (both would send the
-client's secret
-to another place).
+thread nor socket. Must not: follow a redirect or the environment's proxies (both would send the
+client's secret to another place).
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class BrokerSession:
             self.peer.close(reset=reset)
 
     def forget(self) -> None:
-        """Forget the connection without notice (half-open); later bytes are answered by a reset."""
+        """Forget the connection silently (half-open); the broker answers later bytes by a reset."""
         if not self.ended:
             self.forgotten = True
             self.closed()
@@ -307,7 +307,7 @@ class SimulatedBroker(BrokerState):
         return self.zombie
 
     def is_back(self) -> None:
-        """End being a zombie: the broker sees all changes since it was cut off."""
+        """Stop being a zombie: the broker sees all changes since it was cut off."""
         zombie, self.zombie = self.zombie, None
         held, self.held = self.held, []
         if zombie is None or not self.alive:

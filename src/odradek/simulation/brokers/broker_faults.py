@@ -19,7 +19,7 @@ from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 
 KEYS = {name: key for key, name in API_NAMES.items()}
 EVERYBODY = 0
-"""The `i` of a fault in all brokers."""
+"""Value of `i` for a fault of all brokers."""
 END_TXN, WITH_EPOCHS = 26, 5
 """From this version on, EndTxn returns the next epoch (KIP-890)."""
 RELEASES = {
@@ -125,7 +125,7 @@ def release(cluster: SimulatedCluster, i: int, name: str) -> None:
 
 
 def release_of_all(cluster: SimulatedCluster, name: str) -> None:
-    """Let a whole cluster have another release, from the beginning."""
+    """Set the release of all brokers of a cluster, from the beginning."""
     spoken = _spoken(cluster.versions, RELEASES[name])
     cluster.versions.clear()
     cluster.versions.update(spoken)
@@ -133,7 +133,7 @@ def release_of_all(cluster: SimulatedCluster, name: str) -> None:
 
 
 def limit(cluster: SimulatedCluster, name: str) -> None:
-    """Let all brokers be of a limited kind.
+    """Limit all brokers to the APIs of another kind of broker.
 
     Like Event Hubs, they close the connection on an ApiVersions request that they can't read.
     """
@@ -223,7 +223,7 @@ def delete_records(cluster: SimulatedCluster, topic: str, partition: int, share:
 
 
 def max_message_bytes(cluster: SimulatedCluster, topic: str, size: int) -> None:
-    """Let the leaders of a topic refuse batches that are larger."""
+    """Let the leaders of a topic refuse batches above this size."""
     if topic in cluster.topics:
         for partition in cluster.topics[topic].partitions:
             partition.log.limit_batches(size)

@@ -279,8 +279,8 @@ class SimulatedCluster(ClusterState):
     def move(self, *, after: float = 5.0, old: OldAddresses = "refused") -> None:
         """Stop all brokers and start them at other addresses, with the same data and cluster id.
 
-        `old` is how the old addresses behave from now on; with black holes, established connections
-        don't end.
+        `old` is the behaviour of the old addresses from now on; with black holes, established
+        connections don't end.
         """
         self._leave(old)
         for i in self.brokers:

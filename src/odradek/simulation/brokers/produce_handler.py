@@ -81,7 +81,7 @@ class _Produce:
         self._begun = self._failed = False
 
     def begin(self) -> p.ProduceResponse | None:
-        """Append the batches that need no answer of the coordinator.
+        """Append the batches for which the coordinator needn't be asked.
 
         Returns the response if nothing has to be waited for.
         """

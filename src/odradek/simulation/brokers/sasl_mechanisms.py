@@ -94,7 +94,7 @@ def oauthbearer(listener: SaslListener, name: str) -> Server:
 
 
 TOKENS_USER = "tokens"
-"""The user of all tokens: a new one is no other user."""
+"""The principal of all tokens, so that a new token doesn't change the user."""
 SERVERS: dict[str, Callable[[SaslListener, str], Server]] = {
     "PLAIN": plain,
     "SCRAM-SHA-256": scram,

@@ -1,1 +1,4 @@
-"""Check each run: invariants, ledgers of groups, and histories of transactions."""
+"""Checks of each run: invariants, ledgers of groups, and histories of transactions.
+
+In: events, calls and results of clients, the cluster's logs. Out: nothing, or a `Violation`.
+"""

@@ -1,8 +1,8 @@
-"""Checks of the commits of one group member whose client commits by itself (`enable.auto.commit`).
+"""Check the commits of one group member with `enable.auto.commit`.
 
-In: commits as the client begins them, the beginnings and ends of orderly closes. Out: violations.
-`GroupLedger` has the coordinator's side, which can't tell a renewal from a request that arrives
-late. Must not: make commits.
+In: commits as the client starts them, starts and ends of orderly closes. Out: violations.
+`GroupLedger` checks the coordinator's side, which can't distinguish a renewal from a request that
+arrives late. Must not: commit offsets.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ from odradek.simulation.checkers.group_checkers import GroupLedger, MemberView, 
 from odradek.simulation.checkers.invariants import Violation
 
 Holding = tuple[Stint | None, Ownership | None, bytes | None, bytes]
-"""The ownership that the application knows, the client's (another one if the member was removed and
-has joined again in the background, R-ID-1), the topic's id, and the one before: a broker that is
-cut off may name a deleted topic again, which the client then reads from its beginning."""
+"""Ownership known to the application, ownership known to the client, topic id, previous topic id.
+
+The client's ownership differs if the member was removed and has joined again in the background
+(R-ID-1). A broker that is cut off may name a deleted topic again, which the client then reads from
+its beginning.
+"""
 Begun = tuple[Holding, int, bool]
-"""The holding that a commit was for, its offset, whether it was the caller's, perhaps repeated by
-the client."""
+"""A commit's holding, its offset, and whether the caller requested it."""
 
 
 class OwnCommits:
     """The commits of one member, from its first one to its last close."""
 
     def __init__(self, ledger: GroupLedger, budget: float) -> None:
-        """`budget`: the seconds of an orderly close in which its commit must succeed."""
+        """Set `budget`, the seconds of an orderly close in which its commit must succeed."""
         self._ledger = ledger
         self._budget = budget
         self._begun: dict[TopicPartition, Begun] = {}
         """The last commit of each partition that the group may have."""
         self._replaced: dict[TopicPartition, tuple[AskedCommit, Begun | None]] = {}
-        """The commit that is the last one, and the one before it."""
+        """The last commit of each partition, and the one before it."""
         self._due: dict[TopicPartition, int] | None = None
         """While the member closes: the offsets after its last records, by the topic's life."""
         self._closing_since = 0.0
@@ -43,11 +45,11 @@ class OwnCommits:
     def begins(
         self, member: MemberView, commit: AskedCommit, renewed: Container[TopicPartition] | None
     ) -> Violation | None:
-        """Note a commit; return a violation if the client sets the group back by itself.
+        """Note a commit; return a violation if the client moves the group's offset back by itself.
 
-        `renewed`: None if the caller asked for the commit, else the partitions whose offset is the
-        last one that was committed (R-GR-3). After a commit of the caller that failed, the client
-        may go back to what the caller is through with, but no renewal may replace it.
+        `renewed`: None if the caller requested the commit, otherwise the partitions whose offset is
+        the last committed one (R-GR-3). After a failed commit of the caller, the client may go back
+        to the caller's processed offset, but no renewal may replace the failed one.
         """
         ledger = self._ledger
         stints = ledger.stints.get(member.name, {})
@@ -83,7 +85,10 @@ class OwnCommits:
                 self._begun[partition] = before
 
     def closes(self, member: MemberView) -> None:
-        """Note what an orderly close must commit: all that was returned and isn't lost."""
+        """Note the offsets that an orderly close must commit.
+
+        Of all returned records that aren't lost.
+        """
         ledger = self._ledger
         self._closing_since, self._warnings = ledger.now, ledger.warnings()
         fenced = not ledger.is_member(member.identity[0])
@@ -95,7 +100,7 @@ class OwnCommits:
         }
 
     def loses(self, partitions: Collection[TopicPartition]) -> None:
-        """Expect no commit of these any more."""
+        """Expect no more commits of these partitions."""
         due = self._due or {}
         for partition in partitions:
             due.pop(self._ledger.place(partition), None)
@@ -103,15 +108,15 @@ class OwnCommits:
     def goes_on(self) -> None:
         """Note that `unsubscribe()` has returned before LeaveGroup, as with refused credentials.
 
-        Leaving may still commit, or warn at its end.
+        The leaving member may still commit, or warn at its end.
         """
         self._due = None
 
     def closed(self, member: MemberView) -> Violation | None:
         """Return a violation if an orderly close has left out records that weren't fenced.
 
-        If the schedule has no faults that refuse commits, neither a WARNING nor time that is up is
-        an excuse.
+        If the schedule has no faults that refuse commits, neither a WARNING nor a timeout is an
+        excuse.
         """
         ledger, due = self._ledger, self._due
         self._due = None

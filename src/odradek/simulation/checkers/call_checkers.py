@@ -23,7 +23,10 @@ from odradek.simulation.world.virtual_time import VirtualTime
 GRACE = 0.1
 """R-RT-2: the longest time by which a call may exceed its timeout."""
 SPARE_TASKS = 32
-"""Flows of a client beyond those of callers and connections: resets, lookups, the updater."""
+"""Allowed flows of a client besides those of callers and connections.
+
+Resets, lookups, the updater.
+"""
 
 
 class CallsEnd:
@@ -55,7 +58,7 @@ class CallsEnd:
             self._late(what, deadline, "ended")
 
     def look(self, *, closed: bool = False) -> None:
-        """Find overdue calls; after the client was closed, all open calls."""
+        """Find overdue calls; after the client was closed, all open calls are overdue."""
         for what, deadline in self._open.values():
             if closed:
                 self.violations.append(Violation(f"{what} has no end, though its client has"))

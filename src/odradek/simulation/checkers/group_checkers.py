@@ -85,10 +85,9 @@ class GroupLedger:
     """The offset after the last one that any member returned, by partition."""
     values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
     in_hand: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """Records that members process and that their clients may commit: the first offset by
-    partition."""
+    """Records that members process and that their clients may commit: first offset by partition."""
     hands: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """How often these records had been returned by then, this time included."""
+    """Number of times that these records had been returned by then, this time included."""
     owed: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
     """Records that dead members had processed: another member must get them again."""
     times: Counter[tuple[TopicPartition, int]] = field(default_factory=Counter)
@@ -109,7 +108,7 @@ class GroupLedger:
     """The last committed offset that the coordinator accepted, and the member id of the sender;
     None if it was committed by a transaction."""
     committers: dict[TopicPartition, dict[str, float]] = field(default_factory=dict)
-    """Time of the last commit of each member id."""
+    """Time of the last commit by member id."""
     given_back: dict[tuple[str, TopicPartition], float] = field(default_factory=dict)
     """When a member last lost a partition or revoked it."""
     born: dict[tuple[str, TopicPartition], str] = field(default_factory=dict)
@@ -124,11 +123,11 @@ class GroupLedger:
     hits: Counter[str] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
     gentle: bool = False
-    """No fault refuses commits, or makes the group forget a member that lives."""
+    """Whether no fault refuses commits, or makes the group forget a live member."""
     warnings: Callable[[], int] = lambda: 0
     """How often clients have warned that records will be read again."""
     kept: dict[TopicPartition, float] = field(default_factory=dict)
-    """When a member with auto-commit last owned a partition, as far as its coordinator knew."""
+    """Last time when a member with auto-commit owned a partition, according to the coordinator."""
     expired: set[TopicPartition] = field(default_factory=set)
     """Partitions whose committed offset has expired, without a member that had to renew it."""
     _known_lives: dict[str, str] = field(default_factory=dict)
@@ -158,7 +157,7 @@ class GroupLedger:
         return topic.partitions[place.partition].log.start_offset
 
     def place(self, partition: TopicPartition, value: bytes | None = None) -> TopicPartition:
-        """Return the partition with the name of the life of a value, or of now."""
+        """Return the partition in the life in which a value was written, or in the current one."""
         born = self.births.get(value) if value is not None else None
         return born or TopicPartition(self.life(partition.topic), partition.partition)
 
@@ -221,7 +220,7 @@ class GroupLedger:
         if other.lost(partition):
             return
         if self.by_id and stint.born != self.life(partition.topic):
-            return  # it owns the deleted topic's, and learns that with its next heartbeat
+            return  # it owns the deleted topic's partition, and learns that with its next heartbeat
         if other.static and other.identity[1] < member.identity[1]:
             return  # a late static member keeps its assignment without a part in the rebalance
         if other.identity[1] == member.identity[1]:
@@ -451,7 +450,7 @@ class GroupLedger:
         self._check_kept()
         for partition, committed in shard.committed(self.group_id).stable.items():
             if not self._of_this_life(partition, committed):
-                continue  # its topic was deleted, and its offsets are about to be
+                continue  # its topic was deleted, and the offsets will be deleted soon
             place = self.place(partition)
             if place.topic != partition.topic and place not in self.taken:
                 continue  # a commit for the deleted topic that is being replicated

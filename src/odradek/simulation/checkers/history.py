@@ -87,7 +87,7 @@ class Operation:
     """Position in the history."""
     call: CallKind
     client: str
-    """For writes a transactional id, or the name of one idempotent producer."""
+    """A transactional id for writes, or the name of an idempotent producer."""
     incarnation: int
     """Counts the instances; of a transactional producer its `init_transactions`: a higher one has
     fenced the lower ones."""
@@ -124,7 +124,7 @@ class Operation:
 
     @property
     def aborted(self) -> bool:
-        """Whether none of its records may be visible: a commit was never invoked, or it failed."""
+        """Whether none of its records may be visible: its commit wasn't invoked, or it failed."""
         never = self.call is CallKind.TXN and self.committing is None
         return self.result is CallResult.FAIL or never
 
@@ -140,7 +140,7 @@ class Operation:
         return write
 
     def acknowledged(self, offset: int | None = None, write: Write | None = None) -> None:
-        """Note that a record is acknowledged now, by default the only one, which ends a send."""
+        """Note that a record is acknowledged now; without `write`, the only record of a send."""
         write = write or self.writes[0]
         write.offset = None if offset is None or offset < 0 else offset
         write.returned = self.history.now()
@@ -175,7 +175,7 @@ class History:
     """All operations, in the order in which they were invoked."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock`: returns seconds, the same for all processes of the history."""
+        """Set `clock`, which returns seconds and is the same for all processes of the history."""
         self.operations: list[Operation] = []
         self._clock = clock
         self._instances: Counter[str] = Counter()

@@ -243,7 +243,7 @@ class DialsLimited:
         while recent and now - recent[0] >= 1.0 - NAME_DELAY:
             recent.popleft()
         if self._engaged or address in self._failing:
-            # A proof releases other attempts while this one's name is resolved: those don't count.
+            # A proof allows other attempts while this one's name is resolved: those don't count.
             if sum(now - at >= NAME_DELAY for at in recent) >= self._most:
                 raise Violation(
                     f"{now}: more than {self._most} connection attempts within a second "

@@ -19,7 +19,7 @@ from odradek.simulation.faults.fault_arguments import (
 )
 
 LENGTHS = (1.0, 3.0, 9.0, 14.0)
-"""Seconds: shorter than a session timeout, and longer."""
+"""Durations in seconds: shorter than a session timeout, and longer."""
 
 _LONG = Argument(
     "seconds, 0 or more",

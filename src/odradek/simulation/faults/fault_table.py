@@ -91,7 +91,7 @@ def _change_link(stage: Stage, a: dict[str, Any]) -> None:
 
 
 def _exhaust(stage: Stage, a: dict[str, Any]) -> None:
-    """Take resources from all clients for a while; two that overlap end with the first."""
+    """Take resources from all clients for a while; overlapping faults end with the first one."""
     world, names = stage.world, [f"no_{name}" for name in SHORTAGES if a.get(name)]
     for at, on in ((world.now, True), (world.now + a["seconds"], False)):
         change: dict[str, Any] = dict.fromkeys(names, on)

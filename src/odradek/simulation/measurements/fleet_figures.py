@@ -21,7 +21,7 @@ DIALS = ("accepted", "refused")
 CAP = 20.0
 """Seconds after which every backoff has reached its maximum."""
 TRIES = 4
-"""KIP-580: in the first second, instead of ten."""
+"""Goal for the number of attempts in the first second (KIP-580), instead of ten."""
 PEAK = 2.0
 """Goal for attempts in the fullest 10 ms over their mean, with the maximum backoff."""
 CHANCE = 1.25

@@ -1,4 +1,4 @@
-"""Divide a large fleet into slices, for one worker each: here, in a process or on Spark.
+"""Divide a large fleet into slices for workers: in this process, in others, or on Spark.
 
 In: cases, the number of clients, the size of a slice. Out: numbered slices, each with its `Load`;
 all loads add up to the fleet's. A plan describes itself completely, so that interrupted work is

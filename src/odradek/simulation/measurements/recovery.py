@@ -37,7 +37,10 @@ TOPIC = "records"
 INTERVAL = 0.05
 """Seconds between two records."""
 SLOWLY = 1.0
-"""The same in a total outage: in five minutes, more records would only expire."""
+"""Seconds between two records in a total outage.
+
+In five minutes, more records would only expire.
+"""
 WARM_UP = 3.0
 OUTAGE = 300.0
 """Seconds of a total outage in which connection attempts are counted. It ends at a random time in

@@ -11,7 +11,7 @@ from typing import Any
 
 COMMIT_TIMEOUT = 3.0
 SHORT_COMMIT_TIMEOUTS = (0.5, 3.0)
-"""Timeouts of commits besides those of the client."""
+"""Timeouts of an application's commits in addition to its client's."""
 BY_HAND = ("positions", "record", "offsets", "async", "any")
 
 
@@ -51,7 +51,7 @@ class ApplicationBehaviour:
 
 
 def complaint(plain: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with habits in a schedule file, None if they are valid."""
+    """Return what is wrong with the habits in a schedule file; None if they are valid."""
     known = [item.name for item in fields(ApplicationBehaviour)]
     defaults = ApplicationBehaviour()
     for name, value in plain.items():

@@ -1,7 +1,7 @@
-"""Say which kinds of trouble a search should have hit and didn't.
+"""Report kinds of trouble that a search should have hit and didn't.
 
-In: how many schedules of a family ran, how often each fault was drawn, and each effect counted.
-Out: what is missing. A search that never hits a kind says nothing about it. Must not run anything.
+In: the number of schedules of a family, counts of drawn faults and effects. Out: the missing kinds.
+A search that never hits a kind proves nothing about it. Must not run anything.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from odradek.simulation.runs.random_schedules import Family
 
 LONG = 1_000
-"""Schedules from which on nothing may be missing."""
+"""Number of schedules from which on no kind may be missing."""
 BROKERS = ("crash", "bounce", "stop", "pause", "blackhole", "half_open", "move", "stale_metadata")
 """Faults of brokers that plain schedules draw."""
 LOGS = ("answer_error", "append_but_refuse", "late_packets", "late_requests", "max_message_bytes")

@@ -39,11 +39,13 @@ from odradek.simulation.world.world import HostMaker
 SETTLED_WITHIN = 120.0
 """Virtual seconds after the last fault: a session, a rebalance and a request without a response."""
 LEFT_WITHIN = 20.0
-"""The current poll and commit end first."""
+"""Seconds for a member to leave; its current poll and commit end first."""
 LOOK_EVERY = 0.5
 OWNED_WITHIN = 35.0
-"""Virtual seconds beyond the members' timeouts until each partition of a stable group has an owner:
-the description that a static member asks for when it returns may be late by 25 s."""
+"""Seconds beyond the members' timeouts until each partition of a stable group has an owner.
+
+The description that a returned static member requests may be late by 25 s.
+"""
 ORDERLY = frozenset(("leave", "grow_topic", "quiet"))
 """Faults after which no record may be returned twice."""
 REPEATS = frozenset(("raises", "retries", "besides"))
@@ -53,8 +55,11 @@ GENTLE = ORDERLY | {"rejoin", "subscribe_anew", "slow_api"}
 more than `SLOW` seconds."""
 SLOW = 5.0
 BEATS = frozenset(("Heartbeat", "ConsumerGroupHeartbeat"))
-"""By their answers a member learns of a rebalance. If none arrives within `request.timeout.ms`, the
-group removes it after its rebalance timeout."""
+"""Requests whose responses report a rebalance.
+
+If none arrives within `request.timeout.ms`, the group removes the member after its rebalance
+timeout.
+"""
 
 
 class Seat:
@@ -146,7 +151,7 @@ class GroupRun(Run):
             warnings=lambda: self.complaints.repeats,
         )
         self._orphans: dict[TopicPartition, tuple[int, float]] = {}
-        """The generation in which a partition has no owner, and since when."""
+        """The generation in which a partition has no owner, and the time since when."""
         groups.observers.append(self.ledger.commits)
         self.members: list[MemberDriver] = []
         self.incarnations: Counter[str] = Counter()
@@ -439,7 +444,7 @@ class GroupRun(Run):
         return [c.writer for c in self.schedule.clients if c.kind == PROCESSOR]
 
     def _may_go_back(self) -> bool:
-        """Whether a coordinator that was cut off has returned old offsets.
+        """Return whether a coordinator that was cut off has returned old offsets.
 
         OffsetFetch has no epoch: a program that returns to these offsets after an abort processes
         records again, in Java as well.

@@ -39,7 +39,7 @@ from odradek.simulation.runs.workload import TOPIC
 from odradek.simulation.world.link import Mode
 
 LEAVE_TIMEOUT, PATIENT_LEAVE = 10.0, 30.0
-"""Timeouts of an orderly close: the second one if nothing but late answers can delay it."""
+"""Timeouts of an orderly close: the second one if only late responses can delay it."""
 COMMITTED_WITHIN = LEAVE_TIMEOUT * (1 - LEAVING_SHARE) - 0.5
 """Seconds of an orderly close for its last commit."""
 
@@ -124,7 +124,7 @@ class MemberDriver(ReadingDriver):
         return not self.over and (self._back or not self._leaving)
 
     def lost(self, partition: TopicPartition) -> bool:
-        """Return whether the client lost the partition and the application doesn't know."""
+        """Return whether the client lost the partition without the application's knowledge."""
         return partition in self._lost
 
     def position(self, partition: TopicPartition) -> int | None:
@@ -418,7 +418,7 @@ class MemberDriver(ReadingDriver):
         self._polling = True
         self.ledger.works_on(self, {})
         consumer = self.consumer
-        # An exception ends a `with` block before the application is through with its records.
+        # An exception ends a `with` block before the application has processed its records.
         through = self._back or not self._besides()
         if self.auto_commits and through:
             self.own_commits.closes(self)

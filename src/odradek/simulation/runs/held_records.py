@@ -116,7 +116,7 @@ class HeldRecords:
         return {p: other for p, other in found.items() if other is not None}
 
     def _went_well(self, what: str, broken: dict[TopicPartition, str]) -> None:
-        """Check R-ID-1: a call mustn't succeed if the ownership had ended before it."""
+        """Check R-ID-1: a call must fail if the ownership had ended before it."""
         driver = self._driver
         if broken:
             partition, other = next(iter(broken.items()))

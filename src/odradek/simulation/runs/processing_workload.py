@@ -137,7 +137,7 @@ class ProcessorDriver(MemberDriver):
     def _have(
         self, writer: Writer, what: str, flow: CallerFlow[T], then: Callable[[T], None]
     ) -> None:
-        """Let the producer do something; after a fatal error another one is needed."""
+        """Make a call of the producer; after a fatal error, create another producer first."""
 
         def failed(error: Exception) -> None:
             if not isinstance(error, KafkaError):

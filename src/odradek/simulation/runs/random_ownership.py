@@ -1,10 +1,10 @@
-"""Additions to random schedules of groups: partitions that could be left without an owner.
+"""Add situations to random schedules in which partitions could remain without an owner.
 
-In: a random schedule of a group of members, its seed. Out: the same, often with more in it: static
-members whose batches last too long while others join, and that restart meanwhile; topics that grow
-or are created while members are away; late answers beside joins and closes; an idle group whose
-offsets expire. Drawn from a generator of its own, so that the rest of a schedule doesn't depend on
-it. Must not: run anything.
+In: a random schedule of a group of members, its seed. Out: the same schedule, often with additions:
+static members whose batches take too long while others join, and that restart meanwhile; topics
+that grow or are created while members are away; late responses during joins and closes; an idle
+group whose offsets expire. A separate generator draws them, so that the rest of a schedule doesn't
+depend on it. Must not: run anything.
 """
 
 from __future__ import annotations
@@ -19,23 +19,29 @@ from odradek.simulation.runs.schedule import TOPIC, Schedule, ScheduledClient
 from odradek.simulation.world.virtual_time import derived_rng
 
 OVERLONG, GROWN, LATE, IDLE, BESIDES = 0.35, 0.25, 0.3, 0.05, 0.15
-"""Shares of the schedules that have it."""
+"""Shares of the schedules that have each addition."""
 MAX_POLL = 10.0
-"""`max.poll.interval.ms` of those with overlong batches, in seconds."""
+"""`max.poll.interval.ms` of members with overlong batches, in seconds."""
 LATE_APIS = {
     "classic": ("JoinGroup", "SyncGroup", "OffsetCommit"),
     "consumer": ("ConsumerGroupHeartbeat", "OffsetCommit"),
 }
 ASYNC = {"async", "any"}
-"""Ways to commit without waiting: each commit is a flow while its answer is late, without limit."""
+"""Ways to commit without waiting.
+
+Each commit is a flow while its response is late, without limit.
+"""
 SOON = (0.3, 1.0, 2.0, 3.0, 5.0)
-"""Seconds; a close has 8 s for its commit."""
+"""Durations in seconds; a close has 8 s for its commit."""
 QUIET = (60.0, 400.0, 1000.0, 1300.0)
-"""Seconds without records; offsets are renewed after 30 s at a close, else after 300 to 570 s."""
+"""Seconds without records.
+
+Offsets are renewed after 30 s at a close, otherwise after 300 to 570 s.
+"""
 RETENTION = 900.0
-"""`offsets.retention.minutes` of a group that is idle, in seconds."""
+"""`offsets.retention.minutes` of an idle group, in seconds."""
 AT_REST = {*APPLICATION, "grow_topic", "move_leader", "recreate_topic"}
-"""Verbs whose effect is over before a group becomes idle."""
+"""Faults whose effect ends before a group becomes idle."""
 
 
 def with_ownership(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
@@ -119,7 +125,7 @@ def _in(rng: random.Random, begin: float, seconds: float) -> float:
 
 
 def _grown(rng: random.Random, schedule: Schedule) -> Schedule:
-    """Topics grow or are created while a member is away, or a static leader."""
+    """Let topics grow or be created while a member, or a static leader, is away."""
     if rng.random() < 0.7:
         schedule = _static(rng, schedule)
     schedule = schedule.with_config({"metadata.max.age.ms": rng.choice([2000, 20000])})
@@ -140,7 +146,7 @@ def _grown(rng: random.Random, schedule: Schedule) -> Schedule:
 
 
 def _late(rng: random.Random, schedule: Schedule) -> Schedule:
-    """Answers of the group's coordinator are late while members join and close."""
+    """Delay the coordinator's responses while members join and close."""
     protocol = schedule.group_protocol
     at = _in(rng, 0.5, max(1.0, schedule.heal_at - 4.0))
     faults = [
@@ -162,7 +168,7 @@ def _late(rng: random.Random, schedule: Schedule) -> Schedule:
 
 
 def _idle(rng: random.Random, schedule: Schedule) -> Schedule:
-    """Let no records come for long, in the middle of the schedule; offsets expire."""
+    """Write no records for long, in the middle of the schedule, so that offsets expire."""
     begins = _in(rng, 1.0, schedule.heal_at - 1.0)
     seconds = rng.choice(QUIET)
 
@@ -200,7 +206,7 @@ def _idle(rng: random.Random, schedule: Schedule) -> Schedule:
 
 
 def _hasty(rng: random.Random, schedule: Schedule, at: float) -> tuple[Schedule, list[Fault]]:
-    """Applications commit besides their clients, aren't answered in time, and close."""
+    """Let applications commit besides their clients, time out, and close."""
     schedule = _with_habits(schedule, {"besides": 0.6})
     late = rng.choice((1.0, 2.0, 3.0))
     faults = [Fault(round(at, 3), "slow_api", {"api": "OffsetCommit", "seconds": late})]

@@ -67,9 +67,9 @@ EFFECTS: dict[tuple[CallKind, CallResult], str] = {
 }
 """Effects by operations of the history."""
 SOURCE, HEALER = "source", "cluster"
-"""Processes that are no clients: of the first records, and of the end of all faults."""
+"""Names of processes that aren't clients: of the first records, and of the end of all faults."""
 BEGINS_WITHIN = 2.0
-"""Seconds within which calls are made whose answers take their time."""
+"""Seconds within which calls with slow responses start."""
 EXPIRY_INTERVAL = 10.0
 """Seconds between two searches for offsets that have expired, if they expire at all."""
 WRITTEN_BEFORE = 3

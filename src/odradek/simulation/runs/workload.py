@@ -323,5 +323,5 @@ class AdminDriver(AskingDriver):
         self._described = {b.id for b in result.brokers} == living
 
     def finished(self) -> bool:
-        """Return whether the description had the live brokers."""
+        """Return whether the description contained the live brokers."""
         return self._described

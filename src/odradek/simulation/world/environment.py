@@ -24,9 +24,9 @@ class Verdict(Enum):
     """Outcome of a connection attempt that isn't accepted."""
 
     REFUSED = "refused"
-    """Nothing listens: the client learns that after a round trip."""
+    """No listener: the client learns that after a round trip."""
     DROPPED = "dropped"
-    """No answer at all."""
+    """No response at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Peer(Protocol):
         """
 
     def close(self, *, reset: bool) -> None:
-        """End the connection from the broker's side: in order, or by a reset."""
+        """End the connection from the broker's side, orderly or by a reset."""
 
     def hold(self, on: bool) -> None:
         """Keep all bytes in either direction until they are released (a black hole)."""

@@ -46,11 +46,11 @@ class LinkProfile:
     """Behaviour of a connection: seconds, bytes per second, and probabilities for each frame."""
 
     latency: float = 0.0005
-    """In one direction."""
+    """Seconds in one direction."""
     jitter: float = 0.0002
     """Maximum additional latency, drawn for each frame."""
     bandwidth: float | None = None
-    """In each direction; byte mode only."""
+    """Bytes per second in each direction; byte mode only."""
     loss: float = 0.0
     """Probability that a frame is lost and resets the connection."""
     no_descriptors: bool = False

@@ -262,7 +262,7 @@ class World:
         return found
 
     def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
-        """Look a name up; the answer has the addresses in `dns` at the time of the answer."""
+        """Look a name up; the result is the addresses in `dns` at the time of the response."""
         self.lookups[name] += 1
 
         def reply() -> None:

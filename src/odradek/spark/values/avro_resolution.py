@@ -1,4 +1,4 @@
-"""Check whether values of one Avro schema can be read as another one.
+"""Check whether values of one Avro schema can be read as another.
 
 In: two schemas in the plain form of `avro_schema`. Out: why they can't, as text; None if they can.
 Must not: read values: a union's branch or an enum's symbol that the reader lacks is found where it

@@ -130,7 +130,7 @@ class Keeper:
             self._send(do="quit")
         self._process.wait()
         self._listener.join(timeout=5)
-        for directory in self._directories:  # there still if the keeper itself was killed
+        for directory in self._directories:  # they still exist if the keeper itself was killed
             shutil.rmtree(directory, ignore_errors=True)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:

@@ -45,7 +45,7 @@ COUNTED_EVERY = 100
 COMPACTED_FROM = 1_000
 """Batches of a coordinator's partition."""
 TRIMMED_EVERY = 1 << 20
-"""Bytes that are produced between two looks at what the logs hold."""
+"""Bytes that are produced between two checks of the logs' size."""
 
 
 class MemoryLimits:
