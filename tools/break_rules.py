@@ -44,16 +44,6 @@ for n, outcome in enumerate(explore(range(int(sys.argv[2])), family=sys.argv[1])
 else:
     sys.exit(f"SURVIVED {n} schedules")
 """
-SEARCH = """
-import sys
-from odradek.simulation.runs.explore import explore
-for n, outcome in enumerate(explore(range(int(sys.argv[2])), family=sys.argv[1]), 1):
-    if outcome.violation is not None:
-        print(f"found by schedule {n}: {outcome.violation}")
-        break
-else:
-    sys.exit(f"SURVIVED {n} schedules")
-"""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Driver:
 
 
 class Bench:
-    """A soak with stand-in drivers, which records signals and sends none."""
+    """A soak whose drivers are fake; it records signals instead of sending them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.killed: list[tuple[int, int]] = []

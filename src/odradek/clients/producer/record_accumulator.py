@@ -83,7 +83,7 @@ class RecordAccumulator:
         self.released = 0
         """Number of batches whose memory was released."""
         self.starved = False
-        """Whether no memory was released for a while and the first one waits (`MemoryWaiters`)."""
+        """Whether no memory was released for a while and a caller waits (`MemoryWaiters`)."""
         self.flushes = 0
         """Number of flushes; owners of claimed batches check it."""
         self.ended: KafkaError | None = None

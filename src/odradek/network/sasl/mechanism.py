@@ -2,7 +2,7 @@
 
 In: the mechanism's settings. Out: the protocol that `authenticate` runs, and the helpers that
 mechanisms share. A conversation is one authentication of one connection: it yields a token to send
-and receives the broker's bytes, or yields an `WorkerCall`, a slow function that a worker thread
+and receives the broker's bytes, or yields a `WorkerCall`, a slow function that a worker thread
 runs within the setup timeout, and receives its result. It returns when the broker has proved
 itself, as far as the mechanism requires that, and raises `AuthenticationError`s. Must not: put a
 secret into an error.
