@@ -123,7 +123,11 @@ class ProxyProcess:
     ) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:  # a report mustn't be lost because of it
+            self._process.kill()
+            self._process.wait()
         self._reader.join(10)
 
     def lose(self) -> None:

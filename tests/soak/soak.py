@@ -305,8 +305,10 @@ class Soak:
                 return
 
     def _progress(self, over: threading.Event) -> None:
+        said: set[str] = set()
         while not over.wait(PROGRESS):
             self._say(self._line(""))
+            self._say_failures(said)
             at = round(time.monotonic() - self._begun, 1)
             acknowledged = sum(source.acknowledged for source in self.sources)
             self._note_course("acknowledged", at, acknowledged)
@@ -314,6 +316,15 @@ class Soak:
                 done = tally.counts["records"]
                 self._note_course(f"processed, {protocol}", at, done)
                 self._note_course(f"lag, {protocol}", at, max(0, acknowledged - done))
+
+    def _say_failures(self, said: set[str]) -> None:
+        """Print each failure at once: the report may be an hour away, or lost."""
+        groups = () if self.companions is None else self.companions.groups
+        failed = [f"{w.name}: {w.failure!r}" for w in self.workers if w.failure is not None]
+        for failure in (*failed, *(text for group in groups for text in group.failures)):
+            if failure not in said:
+                said.add(failure)
+                self._say(self._line(f"FAILED: {failure}"))
 
     def _note_course(self, name: str, at: float, value: float) -> None:
         self._course.setdefault(name, []).append((at, value))

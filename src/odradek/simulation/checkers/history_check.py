@@ -277,6 +277,7 @@ class _Judge:
                 for offset, _ in rows:
                     times.setdefault(offset, poll.returned)
                     times[offset] = min(times[offset], poll.returned)
+        begin = {partition: min(times) for partition, times in first.items()}
         end = max((one.invoked for one in self._history.polls if not one.complete), default=0.0)
         for made in self._visible:
             for write in made.writes:
@@ -287,7 +288,7 @@ class _Judge:
                 deadline = max(told, healed[-1]) + self._seen_within
                 places = [o for p, o in self._places.get(write.value, ()) if p == write.partition]
                 place = min(places, default=write.offset)
-                if place is None or place < min(times) or deadline > end:
+                if place is None or place < begin[write.partition] or deadline > end:
                     continue
                 if times.get(place, deadline + 1.0) > deadline:
                     text = f"{write.value!r}, {write.partition} at {place}, until {deadline}"
