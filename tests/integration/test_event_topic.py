@@ -6,21 +6,27 @@ import json
 import time
 from typing import Any
 
+import pytest
 from tests.interop.our_client import read
 
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek.clients.calls import client_calls
 from odradek.testing import LocalCluster
 
 
-def test_a_client_publishes_its_events_without_waiting(cluster: LocalCluster, topic: str) -> None:
+def test_a_client_publishes_its_events_without_waiting(
+    cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = cluster.client_config()
     with Admin(config) as admin:
         admin.create_topics([NewTopic(name, 2, 1) for name in (topic, f"{topic}-events")])
     heard: list[str] = []
     told = {"client.id": "teller", "events.topic": f"{topic}-events"}
-    with Producer({**config, **told}) as producer:
+    with monkeypatch.context() as patched, Producer({**config, **told}) as producer:
+        patched.setattr(client_calls, "EVENTS_TIMEOUT", 30.0)  # a busy machine may take over 1 s
         producer.listen(lambda event: heard.append(event.kind))
         producer.send(topic, b"x").result(30)
+        producer.close()
     lines = published(config, f"{topic}-events", len(heard))
     assert [line["kind"] for line in lines] == heard
     assert {line["client"] for line in lines} == {"teller"}

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from odradek import Consumer, KafkaTimeoutError, Producer
 from odradek.cli.events import tables as events
 from odradek.cli.simulate import app
+from odradek.clients.calls import client_calls
 from odradek.spark.analytics.event_tables import course_table, from_folder, from_topic, tables
 from odradek.testing import LocalCluster
 
@@ -98,6 +99,7 @@ def test_tables_of_events_that_real_clients_publish(
 ) -> None:
     """Publish events of a client that finds its cluster, and of one that doesn't."""
     monkeypatch.setattr(events, "spark_session", lambda *_: nullcontext(spark))
+    monkeypatch.setattr(client_calls, "EVENTS_TIMEOUT", 30.0)  # a busy machine may take over 1 s
     told, name = topics.create(2), topics.create(1)
     config = cluster.client_config()
     heard: Counter[tuple[str, str]] = Counter()
