@@ -262,6 +262,14 @@ def test_an_anomaly_names_its_record_and_offset() -> None:
     assert "aborted read: 'a1' of p#0/4 in a-0 at 2" in texts
 
 
+def test_a_poll_without_records_hides_no_unseen_record() -> None:
+    history = good()
+    history.read("idle", TopicPartition("empty", 0), [], complete=False)
+    for spoil in BAD["never polled"][1]:
+        spoil(history)
+    assert kinds(history) == {Kind.UNSEEN}
+
+
 def test_readers_determine_an_unknown_result() -> None:
     history = spoilt(wrote("a3", "b3", outcome=MAYBE, inputs=[2]))
     assert check(history) == []  # aborted: no record was read, and the offset wasn't committed

@@ -275,9 +275,8 @@ class _Judge:
             for partition, rows in poll.seen.items():
                 times = first.setdefault(partition, {})
                 for offset, _ in rows:
-                    times.setdefault(offset, poll.returned)
-                    times[offset] = min(times[offset], poll.returned)
-        begin = {partition: min(times) for partition, times in first.items()}
+                    times[offset] = min(times.get(offset, poll.returned), poll.returned)
+        begin = {partition: min(times) for partition, times in first.items() if times}
         end = max((one.invoked for one in self._history.polls if not one.complete), default=0.0)
         for made in self._visible:
             for write in made.writes:
