@@ -15,6 +15,7 @@ from typing import Protocol
 from odradek.clients.consumer.group.group_commits import RENEW_AFTER
 from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
+from odradek.simulation.brokers.broker_faults import disturbed
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.zombie_leader import committed_to_zombies
 from odradek.simulation.checkers.invariants import Violation
@@ -380,6 +381,7 @@ class GroupLedger:
             self._check_expiry(partition)
             place = self.place(partition)
             self._check_read(place, committed.offset)
+            self._check_epoch(partition, committed)
             before, last = self.taken.get(place, (0, None))
             if committed.offset >= self.set_back.get(place, 0):
                 self.set_back.pop(place, None)
@@ -458,6 +460,22 @@ class GroupLedger:
             self._check_in_hand(partition, committed.offset, shard)
         if self.violations:
             raise self.violations[0]
+
+    def _check_epoch(self, partition: TopicPartition, committed: Committed) -> None:
+        """Check that a committed leader epoch doesn't make the offset look lost (KIP-320)."""
+        topic = self.cluster.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return
+        log = topic.partitions[partition.partition].log
+        if not log.ends_before(committed.leader_epoch, committed.offset):
+            return
+        if not disturbed(self.cluster, *partition):
+            self.violations.append(
+                Violation(
+                    f"{self.now}: {committed.offset} of {partition} was committed with the leader "
+                    f"epoch {committed.leader_epoch}, which ends before"
+                )
+            )
 
     def _check_kept(self) -> None:
         """Check that no committed offset expires while an auto-committing member owns it."""
