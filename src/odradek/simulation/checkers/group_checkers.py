@@ -162,6 +162,16 @@ class GroupLedger:
         born = self.births.get(value) if value is not None else None
         return born or TopicPartition(self.life(partition.topic), partition.partition)
 
+    def _read_up_to(self, place: TopicPartition) -> int:
+        """Return the offset after all returned records and the markers that follow them."""
+        return self._after_markers(place, self.ends.get(place, 0))
+
+    def _after_markers(self, place: TopicPartition, offset: int) -> int:
+        topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
+        if topic is None or place.partition >= len(topic.partitions):
+            return offset
+        return topic.partitions[place.partition].log.after_markers(offset)
+
     # Callbacks of members
 
     def assigned(self, member: MemberView, partitions: list[TopicPartition]) -> None:
@@ -269,18 +279,19 @@ class GroupLedger:
         place = self.place(partition, value)
         if place.topic != stint.life:
             self._check_next_life(member, stint, place)
-        end = self.ends.get(place, 0)
+        end = self._read_up_to(place)
         start = self.start(place)
         if stint.next_offset is None and stint.floor is not None:
             floor = min(stint.floor, self._committed(partition) or 0)  # a late commit moves it back
             # A member that was removed may have records from before the new owner's commits.
             if offset < floor and self.is_member(member.identity[0]):
                 raise self._wrong(member, f"begins {place} at {offset}; {floor} is committed")
-        deleted = stint.next_offset is not None and stint.next_offset < offset <= start
-        if stint.next_offset not in (None, offset) and not deleted:
-            raise self._wrong(
-                member, f"gets {place} at {offset}, though {stint.next_offset} was next"
-            )
+        wanted = stint.next_offset
+        if wanted is not None:
+            wanted = self._after_markers(place, wanted)
+        deleted = wanted is not None and wanted < offset <= start
+        if wanted not in (None, offset) and not deleted:
+            raise self._wrong(member, f"gets {place} at {offset}, though {wanted} was next")
         if offset > max(end, start):
             self._check_begins(member, stint, place, offset)
         stint.next_offset = offset + 1
@@ -307,8 +318,10 @@ class GroupLedger:
         owed = self.owed_from.get(place)
         removed = not self.is_member(member.identity[0])
         begins = self.latest and stint.next_offset is None
+        if owed is not None:
+            owed = self._after_markers(place, owed)
         if not begins or (owed is not None and offset > owed and not removed):
-            end = self.ends.get(place, 0)
+            end = self._read_up_to(place)
             raise self._wrong(
                 member, f"gets {place} at {offset}: {end} was never returned to a caller"
             )
@@ -516,7 +529,7 @@ class GroupLedger:
 
     def _check_read(self, place: TopicPartition, offset: int) -> None:
         """Check that a commit doesn't exceed the records read from this life (R-ID-3)."""
-        end = max(self.ends.get(place, 0), self.start(place))
+        end = max(self._read_up_to(place), self.start(place))
         if offset > end and not self.latest:
             text = f"{place} is committed at {offset}, but returned records end at {end}"
             self.violations.append(Violation(f"{self.now}: {text}"))
@@ -550,9 +563,10 @@ class GroupLedger:
                     return f"{place} is read up to {position} of {end} by {owners[0]}"
                 continue
             start = partition.log.start_offset
-            if max(self.ends.get(place, 0), start) != end:
-                return f"{place} is read up to {self.ends.get(place, 0)} of {end}"
-            behind = max(stint.next_offset or end, start) != end
+            read = self._read_up_to(place)
+            if max(read, start) != end:
+                return f"{place} is read up to {read} of {end}"
+            behind = max(self._after_markers(place, stint.next_offset or end), start) != end
             if behind and stint.life == place.topic:
                 return f"{place} is read up to {stint.next_offset} of {end} by {owners[0]}"
         lives = {self.life(name) for name in self.cluster.topics}

@@ -412,6 +412,14 @@ class PartitionLog:
         at = bisect.bisect_left(self.base_offsets, position) - 1
         return at >= 0 and 0 <= epoch < self.batches[at].leader_epoch
 
+    def after_markers(self, offset: int) -> int:
+        """Return the offset after the markers that begin at this offset, for checkers."""
+        for batch in self.batches[bisect.bisect_left(self.base_offsets, offset) :]:
+            if batch.marker is None or batch.base_offset != offset:
+                break
+            offset = batch.last_offset + 1
+        return offset
+
     def rows(self) -> list[Row]:
         """Return all replicated records, including open and aborted transactions, for checkers."""
         return [row for batch in self.batches if batch.committed for row in self._rows(batch)]

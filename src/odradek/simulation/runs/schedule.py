@@ -63,11 +63,12 @@ PLAIN_KINDS = (PRODUCER, CONSUMER, ADMIN, METADATA)
 CUTS = ("unclean_election", "delete_topic", "recreate_topic", "delete_records", "release")
 CLUSTER = (
     "coordinators", "initial_rebalance_delay", "marker_delay", "offsets_retention", "release",
-    "strict_epochs", "transaction_version",
+    "source_transactions", "strict_epochs", "transaction_version",
 )  # fmt: skip
 """Settings of brokers: partitions of `__consumer_offsets`; seconds; seconds until a marker is
-written; seconds until an offset expires; the release, as 3.9; whether commits are taken under the
-present epoch only (brokers before KIP-1251); the finalized `transaction.version`."""
+written; seconds until an offset expires; the release, as 3.9; maximum seconds of transactions in
+which a group's input records are written, if they are; whether commits are taken under the present
+epoch only (brokers before KIP-1251); the finalized `transaction.version`."""
 MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000, "volume": 10_000}
 SERVERS = f"{BOOTSTRAP_NAME}:9092"
 PATIENCE = 60.0
