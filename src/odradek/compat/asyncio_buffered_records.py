@@ -33,9 +33,12 @@ class LoopConsumer(BufferedRecords[R], AsyncConsumer):
         self._found = None
         return self._keep(await self._read(self._calls.iterated_as(timeout, self._made)))
 
-    async def runs(self, timeout: float, most: int) -> Runs:
-        """Return records by partition, including those that `at_hand` didn't return yet."""
+    async def runs(self, timeout: float, most: int, *, more: bool = False) -> Runs:
+        """Return records by partition, including those that `at_hand` didn't return yet.
+
+        With `more`, those of the last call aren't processed yet, and no rebalance callback runs.
+        """
         self._found = None
-        found = await self._read(self._calls.runs(timeout, most))
+        found = await self._read(self._calls.runs(timeout, most, more=more))
         self._calls.engine.delivery.handed_over()
         return found or []

@@ -86,6 +86,11 @@ class BufferedRecords(ConsumerState, Generic[R]):
         """Return whether this partition is assigned."""
         return (topic, partition) in self._engine.subscription.partitions
 
+    def needs_poll(self) -> bool:
+        """Return whether a rebalance waits until the program has processed its records."""
+        group = self._calls.engine.group
+        return group is not None and group.needs_poll
+
     def may_commit(self, record: tuple[Any, ...]) -> bool:
         """Return whether a record was read since its partition was assigned, as far as is known."""
         group = self._calls.engine.group
@@ -115,9 +120,12 @@ class ThreadConsumer(BufferedRecords[R], Consumer):
         self._found = None
         return self._keep(self._read(self._calls.iterated_as(timeout, self._made)))
 
-    def runs(self, timeout: float, most: int) -> Runs:
-        """Return records by partition, including those that `at_hand` didn't return yet."""
+    def runs(self, timeout: float, most: int, *, more: bool = False) -> Runs:
+        """Return records by partition, including those that `at_hand` didn't return yet.
+
+        With `more`, those of the last call aren't processed yet, and no rebalance callback runs.
+        """
         self._found = None
-        found = self._read(self._calls.runs(timeout, most))
+        found = self._read(self._calls.runs(timeout, most, more=more))
         self._calls.engine.delivery.handed_over()
         return found or []

@@ -140,10 +140,14 @@ class ConsumerCalls(GroupCalls):
         return self._read(timeout, lambda now: self.engine.delivery.records(most, now))
 
     def runs(
-        self, timeout: float, most: int
+        self, timeout: float, most: int, *, more: bool = False
     ) -> CallerFlow[list[list[ConsumerRecord[Any, Any]]] | None]:
-        """Return records as `poll` does, in lists of consecutive records of one partition."""
-        return self._read(timeout, lambda now: self.engine.delivery.runs(most, now))
+        """Return records as `poll` does, in lists of consecutive records of one partition.
+
+        With `more`, the caller hasn't processed its last records yet: they aren't committed, and
+        the wait ends without a record once a rebalance waits for the caller.
+        """
+        return self._read(timeout, lambda now: self.engine.delivery.runs(most, now), more=more)
 
     def iterated(
         self, timeout: float | None
@@ -250,18 +254,28 @@ class ConsumerCalls(GroupCalls):
             logger.warning(IN_SECONDS, timeout, timeout, timeout)
 
     def _read(
-        self, timeout: float, take: Take[T], of: Selector | None = None
+        self, timeout: float, take: Take[T], of: Selector | None = None, *, more: bool = False
     ) -> CallerFlow[T | None]:
         """Return the result of `take` for the next records; wait for some up to `timeout` seconds.
 
         `of` returns the partitions that the caller reads; records of others don't end the wait.
+        `more`: the caller hasn't processed its last records, so no rebalance may happen yet.
         """
         self.check_open()
         self.check_uninterrupted("poll()")
-        flow, traces = self._reading(self.seconds(timeout), take, of), self.engine.traces
+        flow, traces = self._reading(self.seconds(timeout), take, of, more), self.engine.traces
         return flow if traces is None else traces.received(flow, self.engine.delivery.note_into)
 
-    def _reading(self, seconds: float, take: Take[T], of: Selector | None) -> CallerFlow[T | None]:
+    def _entered(self, now: float, of: Selector | None, more: bool) -> bool:
+        """Note that the caller waits for records; return whether to wake the host."""
+        group = self.engine.group
+        if group is None:
+            return False
+        return group.entered(now, () if more else None if of is None else of())
+
+    def _reading(
+        self, seconds: float, take: Take[T], of: Selector | None, more: bool
+    ) -> CallerFlow[T | None]:
         """Wait for records; continue if a fetch has none (markers, aborted transactions)."""
         engine, host, reader = self.engine, self.host, self._reader
         delivery, group = engine.delivery, engine.group
@@ -272,7 +286,7 @@ class ConsumerCalls(GroupCalls):
         try:
             delivery.take_back()
             due = now - engine.now >= IDLE_AFTER_STEP_S
-            if group is not None and group.entered(now, None if of is None else of()):
+            if self._entered(now, of, more):
                 host.wake()
                 due = True
             if ready := delivery.ready(None if of is None else of()):
@@ -286,7 +300,13 @@ class ConsumerCalls(GroupCalls):
                     reader.woken = False
                     raise WakeupError("wakeup() was called")
                 if group is not None and group.calls:
-                    yield from group.run_callbacks(now, host.wake)
+                    if more:
+                        yield from group.tell_of_commits(host.wake)
+                        if group.needs_poll:
+                            found = None
+                            break
+                    else:
+                        yield from group.run_callbacks(now, host.wake)
                     now = yield START
                     ready = delivery.ready(None if of is None else of())
                 if not ready:
@@ -317,7 +337,7 @@ class ConsumerCalls(GroupCalls):
                 if found:
                     break
                 # No program processes markers and aborted transactions: they are finished.
-                if group is not None and group.entered(now, None if of is None else of()):
+                if self._entered(now, of, more):
                     host.wake()
                 ready = delivery.ready(None if of is None else of())
         except BaseException as error:

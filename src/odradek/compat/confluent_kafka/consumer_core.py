@@ -109,25 +109,31 @@ class ConsumerCore(AssignedConsumer):
         """Return the next message, or None after `timeout` seconds; runs callbacks meanwhile."""
         deadline = self._now() + checked_seconds(timeout)
         self._open()
-        found = yield from self._next(deadline, 1)
+        found = yield from self._next(deadline, 1, [])
         return found[0] if found else None
 
     def consume(self, num_messages: int, timeout: float) -> Flow[list[Message]]:
-        """Return `num_messages` messages, or fewer after `timeout` seconds, errors among them."""
+        """Return `num_messages` messages, or fewer after `timeout` seconds, errors among them.
+
+        Messages count as returned when all are: a rebalance, or a commit, must not come between.
+        """
         if not 0 <= num_messages <= MOST_MESSAGES:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
         deadline = self._now() + checked_seconds(timeout)
         self._open()
         found: list[Message] = []
+        ends: list[tuple[Any, ...]] = []
         try:
             while len(found) < num_messages:
-                more = yield from self._next(deadline, num_messages - len(found))
+                more = yield from self._next(deadline, num_messages - len(found), ends)
                 if not more:
                     break
                 found = found + more if found else more
         except BaseException:  # cancelled, or a callback raised: these were not returned
             self._give_back(found)
             raise
+        for record in ends:
+            self._books.handed_out(record)
         return found
 
     def _give_back(self, messages: list[Message]) -> None:
@@ -141,11 +147,14 @@ class ConsumerCore(AssignedConsumer):
             record = first[place]._record
             with suppress(odradek.IllegalStateError, TopicRecreatedError):  # lost meanwhile
                 self._consumer.seek(place, odradek.OffsetAndMetadata(record[2], "", record[8]))
-            self._books.take_back(record)
 
-    def _next(self, deadline: float, most: int) -> Flow[list[Message]]:
-        """Return at least one message and at most `most`; none after the deadline."""
-        while True:
+    def _next(self, deadline: float, most: int, ends: list[tuple[Any, ...]]) -> Flow[list[Message]]:
+        """Return at least one message and at most `most`; none after the deadline.
+
+        `ends` contains the last record of each run that the program hasn't received yet. With any,
+        none are returned either once a rebalance waits until the program has processed them.
+        """
+        while not (ends and self._consumer.needs_poll()):
             self._queue.serve(0)
             due = self._due()
             if due:
@@ -160,7 +169,7 @@ class ConsumerCore(AssignedConsumer):
                 yield self._idle(patience)
             else:
                 try:
-                    found = yield from self._some(patience, most)
+                    found = yield from self._some(patience, most, ends)
                 except odradek.KafkaError as error:
                     message = self._told(error)
                     if message is not None:
@@ -174,17 +183,18 @@ class ConsumerCore(AssignedConsumer):
             if deadline <= self._now():
                 self._queue.serve(0)
                 return []
+        return []
 
-    def _some(self, patience: float, most: int) -> Flow[list[Message]]:
-        """Return the next messages.
+    def _some(self, patience: float, most: int, ends: list[tuple[Any, ...]]) -> Flow[list[Message]]:
+        """Return the next messages; add the last record of each run to `ends`.
 
         A single one is taken from the fetched records, which avoids a flow of the engine for each.
         """
         consumer, books = self._open(), self._books
         found: list[Message] = []
-        if most > 1:
-            for run in (yield consumer.runs(patience, most)):
-                books.handed_out(run[-1])
+        if most > 1 or ends:
+            for run in (yield consumer.runs(patience, most, more=bool(ends))):
+                ends.append(run[-1])
                 found += messages_of(run)
             return found
         message, tries = consumer.at_hand(), 2  # the first try may only yield to the event loop

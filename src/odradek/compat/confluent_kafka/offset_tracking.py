@@ -31,10 +31,6 @@ class OffsetBooks:
         """Note that a record and those before it in its partition were returned."""
         self._read[record[0], record[1]] = record[2], record[8]
 
-    def take_back(self, record: tuple[Any, ...]) -> None:
-        """Note that a record, and those after it in its partition, didn't reach the program."""
-        self._read[record[0], record[1]] = record[2] - 1, record[8]
-
     def position(self, place: Place) -> TopicPartition:
         """Return the offset after the last returned message; no offset before the first one."""
         last = self._read.get(place)

@@ -543,6 +543,13 @@ class ConsumerGroup:
         member = self.member
         return bool(self.callbacks) or member.error is not None or member.trouble is not None
 
+    @property
+    def needs_poll(self) -> bool:
+        """Whether a rebalance, or an error, waits for the caller's next poll."""
+        waiting = list(self.callbacks.waiting)
+        waits = self.poll_wanted.awaited or any(p.what != COMMIT_CALLBACK for p in waiting)
+        return waits or self.member.error is not None or self.member.trouble is not None
+
     def _ended(self, pending: PendingCallback, wake: Callable[[], None]) -> None:
         def end(_: float) -> None:
             if not pending.done.done:  # an interrupted caller calls it once more
