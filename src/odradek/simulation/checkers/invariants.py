@@ -48,7 +48,7 @@ class EventChecker(Protocol):
 class OneMetadataRequest:
     """R-MD-4: a client has at most one metadata refresh in flight.
 
-    If a request waits behind a blocked write (`excused` tells that from the traffic), the client
+    If a request has to wait for a blocked write (`excused` tells that from the traffic), the client
     drops it without an event and may send another one: see `metadata.candidates`. After the
     suspicion time, the client may also ask another broker (R-TI-1).
     """

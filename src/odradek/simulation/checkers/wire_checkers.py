@@ -236,7 +236,7 @@ class Wire:
         )
 
     def _was_given_up(self, line: _Line) -> bool:
-        """Return whether a metadata request has waited behind a blocked write."""
+        """Return whether a metadata request has waited for a blocked write."""
         asked = [o.sent for o in line.open.values() if o.key == MetadataRequest.API_KEY]
         return any(sent <= line.was_held for sent in asked)
 
