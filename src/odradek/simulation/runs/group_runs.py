@@ -385,7 +385,8 @@ class GroupRun(Run):
             return ""
         committed = self.ledger.committed(topic)
         for partition in self.stage.cluster.topics[topic].partitions:
-            end, found = partition.log.high_watermark, committed.get(partition.index, 0)
+            log = partition.log
+            end, found = log.high_watermark, log.after_markers(committed.get(partition.index, 0))
             place = self.ledger.place(TopicPartition(topic, partition.index))
             if found < end and place not in self.ledger.set_back:
                 return f"{topic}-{partition.index} is committed up to {found} of {end}"
