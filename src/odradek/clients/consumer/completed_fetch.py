@@ -299,9 +299,10 @@ class CompletedFetch:
     def _epoch_at(self, position: int) -> int:
         """Return the leader epoch to validate a position with (KIP-320).
 
-        It is the epoch of the next record's batch; after all records, of the last batch. With the
-        epoch of the record before the position, a position behind a transaction's marker of a newer
-        leader, or behind compacted records, would be taken for lost: the older epoch ends earlier.
+        It is the epoch of the next record's batch; after all records, of the last batch. The epoch
+        of the record before the position is too old if a newer leader wrote a transaction's marker
+        between, or records that were compacted: it ends before the position, as if records were
+        lost.
         """
         epochs = self._epochs
         if len(epochs) < 2:
