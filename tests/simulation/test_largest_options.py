@@ -19,8 +19,9 @@ from odradek.common.options.group import NOT_WITH_NEW
 from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER
 from odradek.common.types import TopicPartition
 
-FIRST = "reconnect.first.jitter.ms"  # they delay all work for as long, as intended
-TIMES = [n for n in OPTIONS if n.endswith(".ms") and "sasl" not in n and n != FIRST]
+ONLY_WAITS = ("reconnect.first.jitter.ms",)
+"""Options whose largest value delays all work for as long, as intended."""
+TIMES = [n for n in OPTIONS if n.endswith(".ms") and "sasl" not in n and n not in ONLY_WAITS]
 BESIDE = {
     "fetch.max.wait.ms": {"request.timeout.ms": 2**31 - 1},
     "heartbeat.interval.ms": {"session.timeout.ms": 2**31 - 1},
