@@ -12,6 +12,7 @@ from odradek.common.types import Address
 from odradek.network.effects import AnyRequest, OutgoingRequest
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.simulation.checkers.wire_checkers import Wire
@@ -194,6 +195,13 @@ def test_a_timeout_that_ignores_a_throttle() -> None:
     assert watched.found == []
     _fails(watched, 4.0, "ResponseTimeoutError: no answer")
     assert "10.0.0.2:9092 has until 8.0 for a response" in watched.found[0]
+
+
+def test_a_request_with_a_timeout_of_its_own_may_end_at_any_time() -> None:
+    watched = Watched(config=TIMEOUT)
+    watched.send(1, JoinGroupRequest())
+    _fails(watched, 4.0, "ResponseTimeoutError: no answer")
+    assert watched.found == []
 
 
 def test_a_throttle_is_no_silence() -> None:
