@@ -154,11 +154,12 @@ class GroupLedger:
         return {f"{topic}#{n}" if n > 1 else topic: one for n, one in enumerate(found, 1)}
 
     def start(self, place: TopicPartition) -> int:
-        """Return the log start offset; earlier records were deleted (DeleteRecords)."""
+        """Return the offset of the first record; earlier ones were deleted (DeleteRecords)."""
         topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
         if topic is None or place.partition >= len(topic.partitions):
             return 0
-        return topic.partitions[place.partition].log.start_offset
+        log = topic.partitions[place.partition].log
+        return log.after_markers(log.start_offset)
 
     def place(self, partition: TopicPartition, value: bytes | None = None) -> TopicPartition:
         """Return the partition in the incarnation that contains a value, or in the current one."""
@@ -565,7 +566,7 @@ class GroupLedger:
                 if position != end:
                     return f"{place} is read up to {position} of {end} by {owners[0]}"
                 continue
-            start = partition.log.start_offset
+            start = partition.log.after_markers(partition.log.start_offset)
             read = self._read_up_to(place)
             if max(read, start) != end:
                 return f"{place} is read up to {read} of {end}"
