@@ -186,9 +186,7 @@ class TopicWatch:
         membership = self._member.membership
         if serial != self._serial or membership is None:
             return
-        if (
-            membership.state is MemberState.UNJOINED
-        ):  # also if the member of an earlier subscription hasn't joined
+        if membership.state is MemberState.UNJOINED:
             membership.start(now)
         else:
             membership.rejoin("the subscription has changed", now)
