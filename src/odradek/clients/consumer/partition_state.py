@@ -80,8 +80,8 @@ class PartitionState:
         self.committed_since = math.inf
         """Time when `committed` was committed; inf if the group may have another offset."""
         self._said: list[tuple[OffsetAndMetadata, int | None]] = []
-        """The caller's own commits. A commit outside of the records that the caller has at hand
-        is stored with the position at its time, others with None."""
+        """The caller's own commits. If the offset isn't between the last processed record
+        and the position, it is stored with the position at that time, otherwise with None."""
         self.taken: int | None = None
         """Offset found by a reset, to be committed if the group has no offset yet (R-GR-6)."""
         self.revoked = False

@@ -68,9 +68,9 @@ def leaves_doubt(code: int | None) -> bool:
 def in_doubt(
     batch: ProducerBatch, refusal: KafkaError, why: str = "so that nothing is written twice"
 ) -> KafkaError:
-    """Return the same error, with a note if the batch may have been written nevertheless.
+    """Return the error, with another text if the batch may have been written nevertheless.
 
-    `why`: the reason for which the batch is not sent again.
+    `why` completes the text "the batch isn't sent again, …".
     """
     if not batch.doubtful:
         return refusal
@@ -91,7 +91,7 @@ def in_doubt(
 
 
 def fate(batch: ProducerBatch) -> str:
-    """Return what is known of the records of a batch that ends without an acknowledgement."""
+    """Return a text on whether records without an acknowledgement were sent or written."""
     times = "once" if batch.attempts == 1 else f"{batch.attempts} times"
     if batch.doubtful:
         sent = f"sent {times} and " if batch.attempts else ""
@@ -101,7 +101,7 @@ def fate(batch: ProducerBatch) -> str:
 
 
 def given_up(batch: ProducerBatch, error: KafkaError) -> KafkaError:
-    """Return the error that ends the client, with what is known of the batch's records."""
+    """Return the client's error with a text on whether the batch's records were written."""
     known = f"{counted(batch.count)} for {batch.partition} {were(batch.count)} {fate(batch)}"
     if isinstance(error, ExplainedError):
         return error.saying(known)
@@ -120,7 +120,7 @@ def were(count: int) -> str:
 
 def saying(error: E, text: str) -> E:
     """Return an error of the same type, with the same attributes and cause, and another text."""
-    made = type(error).__new__(type(error), text)  # not __init__, which may need other arguments
+    made = type(error).__new__(type(error), text)  # `__init__` may need other arguments
     made.args = (text,)
     made.__dict__.update(error.__dict__)
     made.__cause__ = error.__cause__
