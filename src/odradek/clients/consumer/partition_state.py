@@ -72,7 +72,7 @@ class PartitionState:
         self.ownership = Ownership()
         self.position: int | None = None
         """The offset that is returned next; None until a reset has found one."""
-        self.position_epoch = -1  # leader epoch of the record before the position, if known
+        self.position_epoch = -1  # leader epoch to validate the position with, if known
         self.consumed: int | None = None
         """Offset for auto-commit: the caller has processed all records before this offset."""
         self.consumed_epoch = -1
@@ -349,11 +349,9 @@ class PartitionState:
 
     # Position
 
-    def pass_over(self, position: int, epoch: int | None) -> None:
-        """Move the position past returned rows; `epoch`: leader epoch of the last row, if known."""
-        self.position = position
-        if epoch is not None:
-            self.position_epoch = epoch
+    def pass_over(self, position: int, epoch: int) -> None:
+        """Move the position past returned rows; `epoch` validates it (KIP-320)."""
+        self.position, self.position_epoch = position, epoch
 
     def put_back(self, position: int | None, epoch: int) -> None:
         """Restore the position, because the caller didn't receive the records."""

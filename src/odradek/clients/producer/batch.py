@@ -294,7 +294,7 @@ class ProducerBatch:
             return {self: self.count}
         found: dict[ProducerBatch, int] = {}
         for part in self.parts:
-            # An empty part stands for refused records, and only contains their error.
+            # A part without records only contains the error of refused records.
             if part.batch.parts is None and not part.batch.count:
                 found[part.batch] = found.get(part.batch, 0) + part.records
             else:
