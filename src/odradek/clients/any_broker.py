@@ -159,7 +159,7 @@ class AnyBrokerCall:
                 if found is None:
                     return answer
                 if isinstance(found, RebootstrapRequiredError):
-                    # R-RB-3: the connection ends as in a handshake, and the client starts again.
+                    # R-RB-3: close the connection as after a failed handshake, and rebootstrap.
                     self._network.fail(connection, found, self._engine.now)
                     found = DisconnectedError(f"{connection.address} requires a rebootstrap")
                 if not found.retriable:

@@ -367,7 +367,7 @@ def call_brokers(
         outcome.errors.update(outcome.moved)  # these items belong to this broker only
         if snapshot is not None and broker not in snapshot.brokers:
             known = ", ".join(map(str, sorted(snapshot.brokers)))
-            for error in {id(e): e for e in outcome.errors.values()}.values():  # some are shared
+            for error in {id(e): e for e in outcome.errors.values()}.values():  # without duplicates
                 error.add_note(f"The cluster has no broker {broker} (its brokers: {known}).")
     return dict(zip(items, found, strict=True))
 

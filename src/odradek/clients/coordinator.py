@@ -240,7 +240,7 @@ class Coordinator:
             self._found(broker, "moved", self._engine.now)
 
     def is_at(self, broker: int | None) -> bool:
-        """Return whether this broker may still be the coordinator: no other one was found."""
+        """Return whether this broker was the last known coordinator, or none is known."""
         return self.broker is None or self.broker == broker
 
     def address(self, now: float) -> Address:
@@ -303,7 +303,7 @@ class _Call(AnyBrokerCall):
         self,
         connection: Connection,
         body: Callable[[float], AnyRequest],
-        idempotent: bool,  # all of these requests may be repeated
+        idempotent: bool,  # requests to coordinators may be repeated
         now: float,
     ) -> Completion[Message]:
         network = self._network
@@ -464,7 +464,7 @@ class _CoordinatorCall(_Call):
                     error.needing(coordinator.right, coordinator.key, coordinator.thing)
                 raise error
             elif now >= self._refused_until:
-                # A broker that is cut off may wait forever for the end of a transaction.
+                # The broker may be cut off from its cluster: ask another one for the coordinator.
                 coordinator.look_again()
             if now >= self._refused_until or self._refused_until == math.inf:
                 self._refused_until = now + LOOKUP_INTERVAL_S

@@ -323,6 +323,6 @@ def list_topics(brokers: Brokers, deadline: float, *, internal: bool) -> Flow[li
             for item in response.topics
             if item.name
             and (internal or not item.is_internal)
-            and item.error_code != UnknownTopicOrPartitionError.code  # just deleted
+            and item.error_code != UnknownTopicOrPartitionError.code  # the topic was just deleted
         }
     )

@@ -229,7 +229,7 @@ def _resource(at: ConfigResource) -> ConfigResource:
     choice("the type of a ConfigResource", at.type, RESOURCE_TYPES)
     text("the name of a ConfigResource", at.name)
     if at.type in _ON_BROKERS and at.name:
-        # The length is checked first: Python raises for thousands of digits.
+        # Check the length first, because `int` raises for thousands of digits.
         plain = at.name.isdecimal() and len(at.name) <= 10
         if not plain or int(at.name) > INT32_MAX:
             raise ConfigurationError(

@@ -157,7 +157,7 @@ class KnownCoordinators:
             leaders,
             lambda key: self.forget(kind, key),
         )
-        # A broker that was silent for a while was removed from the cache.
+        # Not cached if the broker was silent for a while.
         for key, broker in outcome.led.items():
             self.found(kind, key, broker)
         return outcome

@@ -485,7 +485,7 @@ def _token(
         t.token_id,
         bytes(t.hmac),
         owner,
-        owner if requester == ":" else requester,  # from brokers before 3.3
+        owner if requester == ":" else requester,  # brokers before 3.3 don't send the requester
         tuple(renewers),
         issued,
         expires,

@@ -187,7 +187,7 @@ class ClientCalls(Generic[E]):
             raise IllegalStateError(text)
         network = self.engine.network
         if self._push is None:
-            self.engine.metadata.request("the id of this client")  # opens a connection
+            self.engine.metadata.request("the id of this client")  # to open a connection
         while True:
             push, changed = self._push, [network.changed]
             if push is not None:
@@ -241,7 +241,7 @@ class ClientCalls(Generic[E]):
         engine.track(completion, what, deadline, unreached_until)
         try:
             host.wake()
-            # Faster than Wait(…).
+            # `tuple.__new__` is faster than Wait(…).
             now = yield tuple.__new__(Wait, ((completion,), deadline + GRACE))
         # For example Ctrl-C, a fork, no file descriptors: no caller needs the result.
         except BaseException:

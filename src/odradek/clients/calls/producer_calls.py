@@ -197,7 +197,7 @@ class ProducerCalls(TransactionCalls):
                 size = engine.early.room(owner)
             else:
                 engine.metadata.use(topic, now)
-                target = tuple.__new__(TopicPartition, (topic, partition))  # a faster constructor
+                target = tuple.__new__(TopicPartition, (topic, partition))  # faster than a call
                 append = engine.accumulator.append
                 place = append(target, record, size, now, owner)
                 if place is None and owner is None and self._cannot_wait:
@@ -416,7 +416,7 @@ class ProducerCalls(TransactionCalls):
             of, end, over = find()
             if over:
                 return
-            now = yield tuple.__new__(Wait, ((end,), deadline))  # faster than Wait(…)
+            now = yield tuple.__new__(Wait, ((end,), deadline))  # faster than a call
             if not end.done:
                 raise self.too_late(of, now)
             if isinstance(of, int) or of.parts is None:

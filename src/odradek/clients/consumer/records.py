@@ -171,7 +171,7 @@ class NoOffsetForPartitionError(IllegalStateError):
     """A partition has no position and no committed offset, and `auto.offset.reset` is none."""
 
     def __init__(self, partition: TopicPartition, where: str) -> None:
-        super().__init__(partition, where)  # the arguments that copies and pickles pass again
+        super().__init__(partition, where)  # copies and pickles pass these arguments again
         self.partition, self.where = partition, where
 
     def __str__(self) -> str:

@@ -350,7 +350,7 @@ class SubscriptionState:
         """Let the policy find a new position."""
         self.changes += 1
         state.begin_reset(policy or self._policy)
-        state.forget_committed()  # it isn't in the log
+        state.forget_committed()  # the committed offset isn't in the log
 
     def identify(self, state: PartitionState, topic_id: bytes) -> bool:
         """Note the id of a partition's topic; return False if it is another topic than before."""
@@ -426,7 +426,7 @@ class SubscriptionState:
 
     def failed(self, of: Selection = None) -> PartitionState | None:
         """Return the first of these partitions that has an error to raise."""
-        if not self._failed:  # usual at each poll
+        if not self._failed:  # the usual case
             return None
         for state in list(self._failed):
             if state.error is None or not self.holds(state):

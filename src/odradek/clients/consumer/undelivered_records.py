@@ -42,7 +42,7 @@ class UndeliveredRecords:
         before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             fields = entry, entry.progress(), state.position, state.position_epoch, state.moves
-            self.taken[state] = tuple.__new__(PartitionBefore, fields)  # skips the slower `__new__`
+            self.taken[state] = tuple.__new__(PartitionBefore, fields)  # faster than a call
 
     def forget(self, state: PartitionState) -> None:
         """Forget the state of a partition, so that `take_back` doesn't restore it."""

@@ -296,7 +296,7 @@ class Explanation(Shown):
         groups: dict[tuple[str, str, str], list[float]] = {}
         for a in self.attempts:
             key = (a.address or "any broker", a.what, a.error)
-            groups[key] = [*groups.pop(key, ()), a.age]  # the latest last
+            groups[key] = [*groups.pop(key, ()), a.age]  # keep the latest at the end
         for (address, what, error), ages in list(groups.items())[-SHOWN_ATTEMPTS:]:
             times = f"{len(ages)} times, last " if len(ages) > 1 else ""
             lines.append(f"  {times}{ages[-1]:.1f} s ago: {address}: {what}: {error}")

@@ -9,7 +9,7 @@ which is never smaller. So a refusal only shows that this size was too large: pa
 large, and halved again if necessary. If an earlier attempt lost its response, it may have written
 the whole batch, as the limit may have been lowered since. The parts keep its sequences, so that the
 leader refuses the first of them then. Must not: split a batch of one record, change the order, or
-leave records out of a batch in doubt: another batch with its sequence would be taken for it.
+leave records out of a batch in doubt: a broker would take the rest for a duplicate of the batch.
 """
 
 from __future__ import annotations

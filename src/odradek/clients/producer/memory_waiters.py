@@ -7,8 +7,8 @@ full buffer would be a separate batch. Must not: leave bytes with a caller that 
 more.
 
 If no memory is released for a second, the first caller takes what is free, and batches stop
-lingering: most of the memory may belong to the batches of a dead leader. With a tenth of a second,
-batches were half as large beside a broker that takes 0.3 s.
+lingering: most of the memory may belong to the batches of a dead leader. With a tenth of a second
+instead, batches were half as large if a broker took 0.3 s for a response.
 """
 
 from __future__ import annotations

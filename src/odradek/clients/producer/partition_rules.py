@@ -40,7 +40,7 @@ def fnv1a(data: bytes) -> int:
 
 _RULES: dict[str, Rule | None] = {
     "default": None,
-    "random": None,  # the sticky partitioner, which ignores keys then
+    "random": None,  # the sticky partitioner, with `ignore_keys`
     "consistent": lambda _, key, __, count: crc32(key or b"") % count,
     "consistent_random": lambda _, key, __, count: crc32(key) % count if key else None,
     "murmur2": lambda _, key, __, count: partition_for_key(key or b"", count),

@@ -163,7 +163,7 @@ class ProducerEngine(ClientEngine):
         found = snapshot.asked.get(topic) or snapshot.topic(topic)
         if found is None:
             return UNPLACED
-        return tuple.__new__(Placed, (found.topic_id, found.count))  # faster than Placed(…)
+        return tuple.__new__(Placed, (found.topic_id, found.count))  # faster than a call
 
     def _forget(self, topic: str) -> None:
         """Drop all state of a topic that isn't in use any more (R-MD-7)."""

@@ -83,7 +83,7 @@ class Sender:
         self.batch_done = batch_completion.batch_done
         self.sent_at: dict[Address, float] = {}
         """Time of the last request to each broker."""
-        self._requests: dict[int, int] = {}  # by connection
+        self._requests: dict[int, int] = {}  # requests in flight by connection id
         self._wake_at = math.inf
         network.on_lost.append(self.batch_completion.lost)
 
@@ -379,7 +379,7 @@ class Sender:
             if answer.error_code == UnknownTopicIdError.code:
                 self._check.doubt(address, self._engine.now)
             leader, hinted = answer.current_leader, False
-            if answer.error_code and leader.leader_id >= 0:  # KIP-951
+            if answer.error_code and leader.leader_id >= 0:  # names a new leader (KIP-951)
                 leads = leader.leader_id, leader.leader_epoch
                 named = response.node_endpoints if isinstance(response, ProduceResponse) else []
                 brokers = [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named]

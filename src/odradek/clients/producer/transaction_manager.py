@@ -505,7 +505,7 @@ class TransactionManager:
         try:
             return (yield from flow)
         except KafkaTimeoutError:
-            raise  # only the caller timed out
+            raise  # the request may still be executed
         except KafkaError as error:
             if self._engine.ended is not None:
                 raise

@@ -244,7 +244,7 @@ class MetricsPush:
 
     def last(self, deadline: float) -> Flow[None]:
         """Push for the last time, at `close`."""
-        del deadline  # the caller stops waiting then
+        del deadline  # the caller limits the wait itself
         yield START
         self._ending = True  # another push would send the same deltas
         if self._out is not None:  # after its response, its deltas needn't be sent again

@@ -105,7 +105,7 @@ def failure_headers(
 
 def called(kind: type) -> str:
     """Return the full name of a class; for this package, the name that programs import."""
-    module = f"{kind.__module__}"  # perhaps not a str
+    module = f"{kind.__module__}"  # a program may set another type
     return f"{'odradek' if module.startswith('odradek.') else module}.{kind.__qualname__}"
 
 

@@ -235,7 +235,7 @@ class WorkQueue:
                 item.letter, item.left_out = cut
                 self._ready.appendleft(item)
                 return
-            _, why = item.letter["headers"][-1]  # the last header: the error's message
+            _, why = item.letter["headers"][-1]  # the last header is the error's message
             written = f"writing it to {options.dead_letter_topic!r} failed: {said(error)}"
             self._stop(item, f"{why.decode() or 'it failed'}. Then {written}", error)
             return

@@ -276,7 +276,7 @@ class Delivery:
             with self._lock:
                 self._subscription.hand_over.forget(state)
                 if not entry.valid:
-                    return  # there was a seek meanwhile
+                    return  # a seek has made the records useless
                 # As after a seek, brokers list the aborted transactions again in the next response.
                 self._waiting.drop(entry)
                 self._subscription.touch()
@@ -313,7 +313,7 @@ class Delivery:
         with self._lock:
             self._subscription.hand_over.forget(state)
             self._waiting.drop(entry)
-            state.stay()  # fetched again, once the caller has the error
+            state.stay()  # fetch the batch again after the caller has got the error
             state.backoff.failed(now)
             self._subscription.touch()
         raise failure from error

@@ -25,7 +25,7 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 
 FIRST_VERSION_FOR_CONSUMERS = 3
 """First version that requires DESCRIBE on the topic instead of a permission on the cluster."""
-REPLICA_ID = -1  # that of an ordinary client
+REPLICA_ID = -1  # Kafka's replica id for clients
 UNKNOWN = ListedOffset(-1, -1, -1)
 
 

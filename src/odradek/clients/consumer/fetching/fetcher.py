@@ -285,7 +285,7 @@ class Fetcher:
         network, address = self._network, held.address
         aside, first = self._aside.get(address), network.connection(address)
         parts = [part for part in parts if not part[0].oversized]
-        if not parts or first is None or first.reader.amid:  # its response is arriving
+        if not parts or first is None or first.reader.amid:  # a response is arriving
             return False
         if self.waiting.has_of(address) or (aside is not None and aside.under_way):
             return False

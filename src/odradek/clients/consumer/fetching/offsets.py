@@ -35,7 +35,7 @@ from odradek.protocol.messages.list_offsets import (
 )
 
 BEGINNING, END = -2, -1
-_REPLICA_ID = -1  # that of an ordinary client
+_REPLICA_ID = -1  # Kafka's replica id for clients
 
 
 class ListedOffset(NamedTuple):
@@ -216,7 +216,7 @@ class ListOffsetsCall:
         for address, (reply, connection, partitions) in list(self._asked.items()):
             if reply.done:
                 del self._asked[address]
-                # A partition may have been revoked since: its result is useless.
+                # Ignore partitions that were revoked after the request.
                 partitions = [p for p in partitions if p in self._left]
                 if not partitions:
                     continue

@@ -232,7 +232,7 @@ class TruncationCheck:
     ) -> None:
         """Compare the position with where the leader's records of that epoch end."""
         if made_anew(state, question.leader_epoch):
-            # Otherwise the leader would have fenced the request: it uses the lower epoch itself.
+            # The leader accepted the request's epoch, so the lower epoch is its own.
             state.begin_again(NO_ID)
             logger.warning("topic %s was deleted and created again", state.partition.topic)
             self.began_anew(state, question.leader_epoch)
@@ -242,7 +242,7 @@ class TruncationCheck:
         known = answer.end_offset >= 0 and answer.leader_epoch >= 0
         judges = known or (question.epoch > question.leader_epoch >= 0 and not question.ends)
         if (known and answer.end_offset >= question.offset) or not judges:
-            # A leader that isn't older than the position's epoch has a later epoch in its log,
+            # A leader whose epoch isn't older than the position's has a later epoch in its log,
             # unless the log keeps none (before Kafka 0.11, or its list was lost). A leader of an
             # unknown epoch that doesn't know the position's epoch may be outdated.
             state.backoff.succeeded()

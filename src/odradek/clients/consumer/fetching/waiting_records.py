@@ -237,7 +237,7 @@ class WaitingRecords:
             self._gone[topic] = tuple.__new__(Consumed, (records, size, gone.seconds + entry.spent))
             before = self._buffered.get(entry.address, 0)
             left = self._count(self._buffered, entry.address, -entry.size)
-            # A fetcher's check takes time for each partition: not after every dropped entry.
+            # Check for fetches only if memory allows one: a check iterates over all partitions.
             room = left <= 0 or before > self._share >= left
         state = entry.state
         room = room or state.unread

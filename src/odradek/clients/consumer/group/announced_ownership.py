@@ -21,7 +21,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 
 REMEMBERED = 10_000
-"""Maximum number of remembered ownerships, or twice the assigned partitions if that is more."""
+"""Maximum number of ownerships to remember; with many partitions, two for each."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 

@@ -204,7 +204,7 @@ def _meant(error: BrokerError, name: str, kind: str) -> KafkaError:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """Return the numbers of each topic's partitions."""
+    """Return partition numbers by topic."""
     wanted: dict[str, list[int]] = {}
     for partition in partitions:
         wanted.setdefault(partition.topic, []).append(partition.partition)

@@ -134,7 +134,7 @@ class PendingCallbacks:
                     first = error
                 else:
                     first.add_note(f"{pending and pending.what} failed as well: {error!r}")
-            finally:  # no signal is handled between the assignments that follow
+            finally:  # Python handles no signal during the assignments that follow
                 self.running = outer
                 if pending is not None:
                     pending.begun = pending.over = pending.called

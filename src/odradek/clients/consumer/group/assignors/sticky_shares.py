@@ -98,7 +98,7 @@ def _deal(
     far: Mapping[TopicPartition, str],
     racks: Nearness | None,
 ) -> Assignments:
-    """Balance from the kept partitions; those in `far` move to a nearer member, if there is one."""
+    """Balance, starting with the kept partitions, except those in `far` that another is near."""
     shares = _Shares(members, subscribed, racks)
     for member, partitions in kept.items():
         for partition in partitions:
