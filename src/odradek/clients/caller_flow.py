@@ -35,7 +35,7 @@ class Do(NamedTuple):
 
     action: Callable[[], object]
     blocks: bool = False
-    """Whether it blocks its thread, without waiting for this client."""
+    """Whether the work blocks its thread, and doesn't depend on this client."""
 
 
 class RaisedGeneratorExitError(BaseException):

@@ -113,7 +113,7 @@ class Coordinator:
         self.changed = Signal()
         """Notified when the coordinator was found or lost."""
         self._newest: _CoordinatorCall | None = None
-        """The latest call, which may still run."""
+        """The latest call, which may be running."""
         self._finding = False
         self._looking: Completion[None] | None = None
         self._looks = Backoff(SILENT_LOOKUP_WAITS, brokers.rng)

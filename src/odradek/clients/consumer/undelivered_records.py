@@ -28,7 +28,7 @@ class PartitionBefore(NamedTuple):
 
 
 class UndeliveredRecords:
-    """The records that the running call has taken, or a call that an exception has ended."""
+    """The records that the running call, or an interrupted one, has taken."""
 
     __slots__ = ("taken",)
 

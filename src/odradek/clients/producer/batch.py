@@ -101,7 +101,7 @@ class Placed(NamedTuple):
 
     topic_id: bytes
     partitions: int
-    """Number of its partitions; 0 if unknown."""
+    """Number of the topic's partitions; 0 if unknown."""
 
 
 UNPLACED = Placed(b"", 0)

@@ -96,7 +96,7 @@ class SenderIdentity(Protocol):
         """Return whether batches may be sent; start to obtain an id if necessary."""
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Return whether a partition may be written to now; start to add it if necessary."""
+        """Return whether a partition may be written to; add it to the transaction if necessary."""
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
         """Return the identity of a partition's next batch, after a batch with `identity`.

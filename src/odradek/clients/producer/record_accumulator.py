@@ -226,7 +226,7 @@ class RecordAccumulator:
             return self._grant(owner, size)
 
     def keeps(self, owner: object, size: int, *, turn: bool) -> bool:
-        """Return whether bytes are reserved for a caller, now or already; requires the lock."""
+        """Return whether a caller has reserved bytes or can reserve them now; requires the lock."""
         if owner in self.granted:
             return True
         return (turn or not self.waiters) and self._grant(owner, size)

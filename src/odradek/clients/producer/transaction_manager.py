@@ -159,7 +159,7 @@ class TransactionManager:
         return self.state in OPEN
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Return whether a partition may be written to now; start to add it if necessary."""
+        """Return whether a partition may be written to; add it to the transaction if necessary."""
         if partition in self._added:
             return True
         if not self._filling():

@@ -463,7 +463,7 @@ def worst(
         for partition, code in codes.items()
         if code
     ]
-    # OPERATION_NOT_ATTEMPTED is returned for all partitions beside one with a real error.
+    # If one partition has an error, all others have OPERATION_NOT_ATTEMPTED.
     errors.sort(key=lambda e: (isinstance(e, OperationNotAttemptedError), e.retriable))
     return errors[0] if errors else None
 

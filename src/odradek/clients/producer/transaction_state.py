@@ -43,9 +43,9 @@ class TransactionEvent(StrEnum):
     ABORT = "abort"
     ENDED = "end"
     FAILED = "fail"
-    """An error occurred that an abort cures."""
+    """An error occurred after which the transaction can only be aborted."""
     BROKEN = "break"
-    """An error occurred that nothing cures."""
+    """An error occurred after which the producer can't be used any more."""
     LEFT = "leave"
     """Another process ends the open transaction; the producer uses another transactional id."""
 
@@ -70,7 +70,7 @@ class PreparedTransaction(NamedTuple):
     producer_id: int
     epoch: int
     version_2: bool
-    """Whether it was begun under transaction.version 2, which decides the version of EndTxn."""
+    """Whether the transaction was begun under transaction.version 2, which EndTxn depends on."""
 
 
 _S, _E = TransactionState, TransactionEvent

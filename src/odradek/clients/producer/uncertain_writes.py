@@ -21,7 +21,7 @@ from odradek.common.outage import number
 
 E = TypeVar("E", bound=KafkaError)
 _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
-    # The request, or its sender
+    # Errors of the request or of its sender
     errors.InvalidTopicExceptionError,
     errors.InvalidRequiredAcksError,
     errors.TopicAuthorizationError,
@@ -30,10 +30,10 @@ _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
     errors.UnsupportedVersionError,
     errors.InvalidRequestError,
     errors.PolicyViolationError,
-    # The target of the write
+    # Errors of the partition
     errors.LeaderNotAvailableError,
     errors.NotEnoughReplicasError,
-    # The records
+    # Errors of the records
     errors.CorruptMessageError,
     errors.MessageTooLargeError,
     errors.RecordListTooLargeError,
@@ -41,12 +41,12 @@ _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
     errors.UnsupportedForMessageFormatError,
     errors.UnsupportedCompressionTypeError,
     errors.InvalidRecordError,
-    # The producer's id, epoch and sequence
+    # Errors of the producer's id, epoch and sequence
     errors.OutOfOrderSequenceNumberError,
     errors.InvalidProducerEpochError,
     errors.UnknownProducerIdError,
     errors.ProducerFencedError,
-    # Its transaction, which leaders verify with the coordinator first
+    # Errors of the transaction, which leaders verify with its coordinator before the append
     errors.InvalidTxnStateError,
     errors.InvalidProducerIdMappingError,
     errors.ConcurrentTransactionsError,

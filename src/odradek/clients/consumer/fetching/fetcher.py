@@ -499,7 +499,7 @@ class Fetcher:
             max_bytes=self._slow.limit(asked.address, most) if self._slow.limits else most,
             isolation_level=self._isolation,
             rack_id="" if leaders_only else self._replicas.rack,
-            # One object for all requests: a consumer isn't a replica.
+            # One object serves all requests, because a consumer has no replica state.
             replica_state=DEFAULT_REPLICA_STATE,
             **asked.session.says(asked.wanted, version, changed=asked.changed),
         )

@@ -51,7 +51,7 @@ A broker that has just started may not know it yet.
 
 
 class Leader:
-    """The duties of a group's leader; without effect in the other members."""
+    """The work of a group's leader; does nothing while another member leads."""
 
     def __init__(
         self,

@@ -277,7 +277,7 @@ class ConsumerMembership(Life):
             self._due = min(self._due, self._awaited.failed(now))
 
     def _failed(self, error: KafkaError, now: float) -> Flow[None]:
-        """Handle an error that a retry didn't cure."""
+        """Handle an error of a heartbeat that retries didn't resolve."""
         said = str(error).rstrip(".")
         gone = isinstance(error, GroupIdNotFoundError) and self._beats.epoch > JOIN
         if isinstance(error, _FENCED) or gone:

@@ -33,10 +33,10 @@ class PendingCallback:
         self.partitions = partitions
         self.done: Completion[None] = Completion()
         self.begun = False
-        """Whether it was called, so that it can't be withdrawn any more."""
+        """Whether the callback was taken to be called, and can't be withdrawn any more."""
         self.called = False
         self.over = False
-        """Whether its call has ended.
+        """Whether the callback has ended.
 
         It remains queued if an interruption prevented the notification.
         """
@@ -48,7 +48,7 @@ class PendingCallback:
 
     @property
     def due(self) -> bool:
-        """Whether it has to be called, or its end has to be reported."""
+        """Whether the callback has to be called, or its end has to be reported."""
         return self.over or not self.begun
 
 
