@@ -444,7 +444,7 @@ class PartitionState:
 
     def say(self, offset: OffsetAndMetadata) -> None:
         """Note an offset that the caller commits itself."""
-        self.taken = None  # committing it later would undo the caller's commit
+        self.taken = None  # else committing it later would undo the caller's commit
         consumed, position = self.consumed, self.position
         if consumed is not None and position is not None:
             in_hand = consumed <= offset.offset <= position

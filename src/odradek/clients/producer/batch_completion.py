@@ -331,7 +331,7 @@ class BatchCompletion:
     def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Fail a batch that timed out (KIP-91) and was removed from `waiting`."""
         if batch in queue.in_flight:
-            batch.doubt()  # this attempt has no response yet
+            batch.doubt()  # the outcome of this attempt is not known
         queue.out_of_order.discard(batch)
         now, place = self._engine.now, batch.partition
         known = f"{were(batch.count)} {fate(batch)}"
