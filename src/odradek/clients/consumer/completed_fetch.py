@@ -99,7 +99,7 @@ class CompletedFetch:
         limits: Limits = NO_LIMITS,
         clock: Callable[[], float] = float,
     ) -> None:
-        """Set the records; `clock` measures the time of decoding, by default as zero."""
+        """Set the records; `clock` measures the time of decoding. By default that time is zero."""
         self.state = state
         self.generation = state.generation
         self.size = len(records)
