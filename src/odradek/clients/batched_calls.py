@@ -107,7 +107,7 @@ class ApiCall(NamedTuple, Generic[K, M, V]):
     hurried: bool = False
     """Whether retriable errors and missing items end the call, because its caller repeats it."""
     newest: int | None = None
-    """Highest version of the API to use, if this API needs another limit than both sides have."""
+    """Highest version of the API to use; None: the highest that client and broker support."""
     whole: bool = True
     """Whether to check the error code of the response itself; otherwise `read` does."""
     unsettled: Callable[[V], KafkaError | None] | None = None

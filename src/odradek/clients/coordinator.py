@@ -177,7 +177,7 @@ class Coordinator:
         `body` gets the remaining seconds. `timeout` is the maximum for one request (without it
         request.timeout.ms), `patience` the part of it for which silence is normal. `steady`: joins,
         syncs, heartbeats start with a constant backoff (KIP-580). `newest` is the highest version
-        of the API to use, if the request needs another limit than both sides have. `ordered`: such
+        of the API to use, if that isn't the highest that client and broker support. `ordered`: such
         a request overwrites the effect of earlier ones (commits do). `replies` gets the reply of
         each attempt when it is sent; one that never succeeds has no result.
         """

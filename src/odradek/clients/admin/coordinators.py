@@ -157,7 +157,7 @@ class KnownCoordinators:
             leaders,
             lambda key: self.forget(kind, key),
         )
-        # Not cached if the broker was silent for a while.
+        # A coordinator isn't cached if its broker was silent for a while.
         for key, broker in outcome.led.items():
             self.found(kind, key, broker)
         return outcome

@@ -122,7 +122,7 @@ class DeleteTopicsRequest(d.DeleteTopicsRequest):
     """DeleteTopics with topics in both forms: by name for old versions, by name or id for new."""
 
     def write(self, out: Output, version: int) -> None:
-        """Write the names for versions without ids; if there are ids, that raises an error."""
+        """Write only names in versions without ids; raise an error if a topic is given by id."""
         if version < WITH_IDS and len(self.topic_names) == len(self.topics):
             d.DeleteTopicsRequest([], self.topic_names, self.timeout_ms).write(out, version)
         else:

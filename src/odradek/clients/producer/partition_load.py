@@ -18,7 +18,7 @@ from odradek.metadata.cluster import Broker, Topic
 LOOKS_PER_CHOICE = 16
 """Average number of queues that are checked for one choice.
 
-With thousands of partitions, the weights are as old as some batches.
+With thousands of partitions, one check serves many choices, so the weights may be outdated.
 """
 
 

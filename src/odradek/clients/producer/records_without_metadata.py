@@ -291,7 +291,7 @@ class RecordsWithoutMetadata:
         self._fail_all(error)
 
     def ends_at(self, record: RecordWithoutMetadata) -> float:
-        """Return when a waiting record times out; later if the client reaches a broker before."""
+        """Return when a waiting record times out, unless a first broker is reached before."""
         return min(record.deadline, self._unreached_until(record.created_at))
 
     def _oldest(self, waiting: _Waiting) -> RecordWithoutMetadata | None:

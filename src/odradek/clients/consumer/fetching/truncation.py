@@ -232,7 +232,7 @@ class TruncationCheck:
     ) -> None:
         """Compare the position with where the leader's records of that epoch end."""
         if made_anew(state, question.leader_epoch):
-            # The leader accepted the request's epoch, so the lower epoch is its own.
+            # The leader has accepted the lower epoch in the request, so that is its own epoch.
             state.begin_again(NO_ID)
             logger.warning("topic %s was deleted and created again", state.partition.topic)
             self.began_anew(state, question.leader_epoch)

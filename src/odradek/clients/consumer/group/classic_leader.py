@@ -152,7 +152,7 @@ class Leader:
         self._lead(topics, cluster)
 
     def step_down(self) -> None:
-        """Forget topics of other members only, because this member no longer leads the group."""
+        """Forget topics to which only other members subscribe: this member no longer leads."""
         if self._counts is not None:
             own = {*self._group.topics(), *(p.topic for p in self._group.owned())}
             metadata = self._metadata

@@ -72,7 +72,7 @@ The topic may be new. Other commits wait, so the retries don't take the caller's
 METADATA_CHECK_S = 0.1
 """Seconds between two checks of metadata that a commit by name waits for."""
 FORGOTTEN_AFTER = 30.0
-"""Seconds after which a topic that was unknown to the coordinator may be new again."""
+"""Seconds after which the client forgets that the coordinator didn't know a topic."""
 Accepted = Callable[[TopicPartition, OffsetAndMetadata], object]
 NOT_A_MEMBER = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
 REBALANCED_ERRORS = (

@@ -180,7 +180,7 @@ class ConsumerMembership(Life):
         try:
             while self.state in MEMBER or self.state is MemberState.STALE:
                 now = yield from self._turn(now)
-        except KafkaError as error:  # raised by the next poll, whatever it is
+        except KafkaError as error:  # unexpected: the next poll raises it
             if self.state in MEMBER:
                 yield from self._refuse(error, self._engine.now)
 
