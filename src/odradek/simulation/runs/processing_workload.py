@@ -256,6 +256,7 @@ class ProcessorDriver(MemberDriver):
         if self.writer is not None and not self.over and not stopped:
             self.writer.host.freeze()
             self.writer.calls.excuse(self.world.now + seconds)
+            self.writer.wire.excuse(self.world.now + seconds)
 
     def _thaw(self, member_id: str) -> None:
         super()._thaw(member_id)
