@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.simulation.test_wake_ups_confluent import in_virtual_time
@@ -82,7 +82,7 @@ def test_auto_commit_leaves_out_messages_that_consume_still_gathers(
 
 @PROTOCOLS
 def test_consume_returns_what_it_has_when_a_rebalance_waits(
-    simulation: KafkaSimulation, protocol: str
+    simulation: KafkaSimulation, protocol: Literal["classic", "consumer"]
 ) -> None:
     """Otherwise the messages would be returned here, and once more by the next owner."""
     given = settings(simulation, protocol)
