@@ -174,7 +174,7 @@ class Connection:
     # Setup
 
     def beside_of(self, first: Connection, now: float) -> None:
-        """Give this attempt as much time as the silent attempt `first` has already lasted."""
+        """Set the timeout of this attempt to the time that the silent `first` one has lasted."""
         self.beside = True
         self.hurry(2 * now - first.dialled_at)
 

@@ -70,7 +70,7 @@ class SaslSession:
     def holds(self, now: float, in_flight: InFlightRequests) -> bool:
         """Return whether a request has to wait, as the broker may read it after the session's end.
 
-        That may happen behind a fetch that the broker may hold beyond the session's end, and behind
+        That may happen after a fetch that the broker may hold beyond the session's end, and after
         requests that the broker hasn't answered for a while.
         """
         if self.gated or self.held or now >= self.ends_at:  # keep the order of waiting requests
