@@ -74,7 +74,7 @@ class LateResponses:
         )
 
     def _slow(self) -> list[PendingRequest]:
-        """Return the silent requests that don't wait behind another request of their connection."""
+        """Return the silent requests that don't wait for another request of their connection."""
         return [a for a in self.asked if a.connection.suspect and a.first]
 
     def arriving(self, now: float) -> list[Address]:

@@ -276,7 +276,7 @@ class MetadataUpdater:
                 if self._take(round_, asked, now):
                     return True
             elif asked.connection.is_held(now) or self._takes_long(round_, asked, now):
-                # The request waits behind a write that the broker holds, or its large response
+                # The request waits for a write that the broker holds, or its large response
                 # arrives slowly (R-TI-1). That is no failure, but another broker is asked.
                 round_.asks_no_more()
                 self._late.add(asked)
