@@ -28,7 +28,7 @@ class VersionedValue:
     ) -> None:
         self.what, self.version, self.kafka = what, version, kafka
         self.instead = instead
-        """What to do if the brokers can't be upgraded."""
+        """Advice for users who can't upgrade their brokers."""
         self.used = used
         """Return whether a request contains the value."""
 
