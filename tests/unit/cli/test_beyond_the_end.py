@@ -1,4 +1,4 @@
-"""A number for `--offset` that the log doesn't reach: it was taken for "there is nothing"."""
+"""Test `--offset` with a number outside of the log, which was once treated as an empty topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Run = Callable[..., tuple[object, str, str]]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Create a topic of two partitions, with five records and with two."""
+    """Create a topic whose partitions have five records and two records."""
     with FakeCluster() as cluster:
         config = {"bootstrap.servers": cluster.bootstrap_servers}
         with Admin(config) as admin, Producer(config) as producer:
@@ -32,7 +32,9 @@ def run(capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("end", [["--exit"], ["--until", "3"]])
-def test_consume_tells_the_range_of_a_log_that_ends_before(run: Run, end: list[str]) -> None:
+def test_consume_reports_the_offsets_of_a_log_that_ends_before_the_given_one(
+    run: Run, end: list[str]
+) -> None:
     words = ("consume", "--topic", "t", *end, "--offset")
     status, shown, told = run(*words, "6")
     assert (status, shown) == (1, "")
@@ -41,14 +43,14 @@ def test_consume_tells_the_range_of_a_log_that_ends_before(run: Run, end: list[s
     assert (status, shown) == (1, "")
     assert "offset 3 of t-1 isn't in its log, which has offsets 0 to 2" in told
     if end == ["--exit"]:
-        assert run(*words, "2", "--partition", "1")[:2] == (0, "")  # its end
+        assert run(*words, "2", "--partition", "1")[:2] == (0, "")  # the log end offset
     assert run(*words, "5", "--partition", "0")[:2] == (0, "")
 
 
-def test_a_copy_does_not_begin_beyond_the_end_where_it_would_skip_what_comes(run: Run) -> None:
+def test_a_copy_from_an_offset_beyond_the_log_is_refused(run: Run) -> None:
     words = ("copy", "t", "d", "--create", "--from-command-property", "client.id=x")
     status, _, told = run(*words, "--offset", "3")
     assert status == 1
     assert "offset 3 of t-1 isn't in its log, which has offsets 0 to 2" in told
-    status, _, told = run(*words, "--offset", "2")  # nothing was kept of the first one
+    status, _, told = run(*words, "--offset", "2")  # the refused copy stored no progress
     assert (status, "Copied 3 records" in told) == (0, True)

@@ -1,4 +1,4 @@
-"""What is said of a broker's versions."""
+"""Test the output of `odradek broker-api-versions`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ranges(*told: tuple[int, int, int]) -> dict[int, ApiVersionRange]:
     return {one.key: one for one in found}
 
 
-def test_ranges() -> None:
+def test_each_api_has_its_versions_or_a_problem() -> None:
     found = ranges((0, 0, 13), (1, 4, 99), (3, 90, 99), (19, 0, 1), (33, 1, 2), (900, 1, 1))
     assert list(found) == sorted(BROKER_APIS | {900})
     assert found[0] == ApiVersionRange(0, "Produce", 0, 13, 13)
@@ -34,7 +34,7 @@ def test_ranges() -> None:
     )
 
 
-def test_text() -> None:
+def test_versions_are_printed_as_by_kafkas_tool() -> None:
     apis = tuple(ranges((0, 0, 13), (18, 0, 0), (33, 1, 2), (900, 1, 2), (901, 5, 5)).values())
     chosen = tuple(a for a in apis if a.key in (0, 18, 33, 71, 900, 901))
     assert as_text(BrokerApiVersions(BROKER, chosen)).splitlines() == [
@@ -49,7 +49,7 @@ def test_text() -> None:
     ]
 
 
-def test_an_error_stays_on_its_line() -> None:
+def test_the_error_of_a_broker_is_printed_on_one_line() -> None:
     error = KafkaTimeoutError("too late", [Attempt(Address("b3", 9092), "dial", "x", 1.0)], 2.0)
     found = BrokerApiVersions(replace(BROKER, rack=None), (), error)
     assert as_text(found) == (

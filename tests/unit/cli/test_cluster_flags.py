@@ -1,4 +1,4 @@
-"""`odradek cluster start`: combinations of flags that it refuses before anything is started."""
+"""Test combinations of flags that `odradek cluster start` rejects before it starts anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek.cli import build
         ("--security SASL_SSL --user alice=pl4nted", "--user must be name or name:password"),
     ],
 )
-def test_flags_that_do_not_fit(words: str, why: str) -> None:
+def test_incompatible_flags_are_rejected(words: str, why: str) -> None:
     done = CliRunner().invoke(build("cluster"), ["cluster", "start", *words.split()])
     shown = " ".join(done.stderr.replace("│", " ").split())
     assert (done.exit_code, why in shown, "pl4nted" in shown) == (2, True, False)

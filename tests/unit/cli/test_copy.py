@@ -1,4 +1,4 @@
-"""A copy that is interrupted before its first record."""
+"""Test a copy that is interrupted before its first record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek.cli.copy.copying import CopyBooks
 
 
 @pytest.mark.parametrize("amid", ["_prepared", "_begin"])
-def test_ctrl_c_before_the_first_record_gives_the_document(
+def test_ctrl_c_before_the_first_record_prints_the_json_document(
     monkeypatch: pytest.MonkeyPatch, amid: str
 ) -> None:
     def interrupted(*_: Any, **__: Any) -> Any:

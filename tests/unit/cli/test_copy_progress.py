@@ -1,4 +1,4 @@
-"""A copy without new records keeps its progress: brokers expire offsets that aren't repeated."""
+"""Test that a copy without new records commits again, because brokers expire old offsets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAN = CopyPlan("s", "t", 1, "g", "mark", one_cluster=False)
 
 
 class Quiet:
-    """Consumer and writer of a copy whose source has no new record before its end."""
+    """Consumer and writer of a copy whose source gets no new record before time `until`."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -63,7 +63,7 @@ def test_a_run_without_new_records_commits_its_progress_once() -> None:
     assert made.books.steps == 0
 
 
-def test_a_copy_that_follows_a_quiet_topic_repeats_its_progress() -> None:
+def test_a_copy_that_follows_an_idle_topic_commits_its_progress_regularly() -> None:
     quiet = Quiet(3 * RENEW_AFTER)
     with pytest.raises(KeyboardInterrupt):
         copying(quiet).run(None)

@@ -1,4 +1,4 @@
-"""The demo's parts that need no broker: data, sample, reference, comparison, timeline, picture."""
+"""Test the parts of the demo that need no broker: data, comparison, timeline, pictures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from odradek.testing.brokers.broker_set import TimelineEvent
 
 PRODUCER, TASK = "demo-producer", "task"
 EVERY = 50
-"""The sample has every 50th row of the data set."""
+"""The sample contains every 50th row of the data set."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def flights() -> Flights:
 
 
 @pytest.mark.slow
-def test_the_data_set_is_whole_and_keyed_by_tail_number(flights: Flights) -> None:
+def test_the_data_set_is_complete_and_keyed_by_tail_number(flights: Flights) -> None:
     assert flights.rows == 336_776
     records = list(flights.records(0, 1000))
     assert len(records) == 1000
@@ -62,7 +62,7 @@ def test_the_reference_counts_every_flight(flights: Flights) -> None:
     assert [(a.carrier, a.flights, a.mean_delay) for a in few] == [("AA", 1, 2.0), ("UA", 2, 3.0)]
 
 
-def test_a_first_record_is_told_once_in_a_while() -> None:
+def test_first_records_of_a_client_are_reported_at_intervals() -> None:
     teller = Teller()
     told = [
         teller.tell(noticed(at, client, kind, partition=3))
@@ -85,7 +85,7 @@ def build(flights: Flights, **changes: object) -> report.DemoResult:
 
 
 @pytest.mark.slow
-def test_only_every_row_once_in_both_outputs_is_well(flights: Flights) -> None:
+def test_the_result_is_ok_only_if_both_outputs_have_every_row_once(flights: Flights) -> None:
     assert build(flights).ok
     reference = flights.reference()
     one_less = [replace(reference[0], flights=reference[0].flights - 1), *reference[1:]]
@@ -103,7 +103,7 @@ def test_only_every_row_once_in_both_outputs_is_well(flights: Flights) -> None:
     assert (missing.lost, missing.rows_landed, missing.ok) == (1, 336_775, False)
 
 
-def test_a_reader_beside_spark_is_an_output_like_the_others() -> None:
+def test_the_output_of_an_additional_reader_is_checked_too() -> None:
     table = [Aggregate("AA", 1, 9, 0, None)]
     rest: dict[str, Any] = {
         "sent": 9, "table": table, "reference": table, "written": 9, "distinct": 9,
@@ -120,7 +120,7 @@ def noticed(time: float, client: str, kind: str, **fields: object) -> Noticed:
     return Noticed(time, 1, client, kind, dict(fields))
 
 
-def test_recovery_counts_from_the_time_at_which_the_first_broker_accepts_connections() -> None:
+def test_recovery_is_measured_from_the_first_broker_that_accepts_connections() -> None:
     events = [
         noticed(9.0, PRODUCER, "first_ack"),
         noticed(10.2, PRODUCER, "disconnected"),
@@ -134,7 +134,7 @@ def test_recovery_counts_from_the_time_at_which_the_first_broker_accepts_connect
     assert recovery(events, None, None, PRODUCER) == Recovery(None, None, None)
 
 
-def test_an_outage_is_what_the_cluster_says_of_it() -> None:
+def test_the_outage_is_taken_from_the_clusters_timeline() -> None:
     names = {
         1.0: "broker_listening", 10.0: "broker_exited", 10.1: "broker_exited",
         15.0: "broker_listening", 15.4: "broker_up", 16.0: "broker_listening", 17.0: "broker_up",
@@ -145,7 +145,7 @@ def test_an_outage_is_what_the_cluster_says_of_it() -> None:
     assert outage_of(timeline[:1]) == (None, None)
 
 
-def test_events_are_read_once_and_half_lines_later(tmp_path: Path) -> None:
+def test_events_are_read_once_and_incomplete_lines_later(tmp_path: Path) -> None:
     reader = EventReader(tmp_path)
     file = tmp_path / "events-host-1.jsonl"
     whole = b'{"time": 2.0, "pid": 1, "client": "c", "kind": "rebootstrap", "why": "all gone"}\n'
@@ -161,7 +161,7 @@ def test_events_are_read_once_and_half_lines_later(tmp_path: Path) -> None:
     assert Teller().tell(noticed(1.0, TASK, "proved")) is None
 
 
-def test_files_of_processes_that_are_gone_are_read_and_cleared(
+def test_event_files_of_ended_processes_are_read_and_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with subprocess.Popen(["true"]) as ended:
@@ -175,10 +175,10 @@ def test_files_of_processes_that_are_gone_are_read_and_cleared(
     reader = EventReader(tmp_path, clearing=True)
     assert len(reader.poll()) == 2
     assert [file.exists() for file in (gone, here)] == [False, True]
-    gone.write_bytes(line)  # the number is given again, to a process that ends at once
+    gone.write_bytes(line)  # the process id is used again, by another process that ends at once
     assert len(reader.poll()) == 1
     monkeypatch.delattr(Path, "open")
-    assert reader.poll() == []  # and a file with nothing new isn't opened
+    assert reader.poll() == []  # a file without new lines isn't opened
     reader.forget()
     assert not here.exists()
     assert EventReader(tmp_path / "none").poll() == []
@@ -198,7 +198,7 @@ def test_the_sample_is_every_fiftieth_row(flights: Flights) -> None:
 
 
 @pytest.mark.slow
-def test_the_plain_table_equals_that_of_pandas(flights: Flights) -> None:
+def test_the_table_without_pandas_equals_that_of_pandas(flights: Flights) -> None:
     table = Table()
     for _, value in flights.records(0, 10_000):
         table.add(json.loads(value))
@@ -206,7 +206,9 @@ def test_the_plain_table_equals_that_of_pandas(flights: Flights) -> None:
 
 
 @pytest.mark.slow
-def test_more_rows_than_the_sample_come_from_the_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_the_sample_has_come_from_the_data_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     more = FlightSample(7_000)
     assert more.rows == 7_000
     assert report.same(more.reference(), Flights(7_000).reference())
@@ -216,7 +218,7 @@ def test_more_rows_than_the_sample_come_from_the_data_set(monkeypatch: pytest.Mo
         FlightSample(6_737)
 
 
-def test_a_wheel_without_the_file_makes_flights_up(
+def test_without_the_data_file_flights_are_generated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = FlightSample()
@@ -248,16 +250,16 @@ def texts(rendered: str) -> list[str]:
     return [e.text or "" for e in root.iter() if e.tag.endswith("text")]
 
 
-def test_a_vector_picture_says_what_it_shows() -> None:
+def test_the_svg_has_labels_and_one_legend_entry_per_kind_of_mark() -> None:
     words = texts(svg.render(drawing()))
     for expected in ("seconds", "rows so far", "sent & done", "read", "no broker", "4,000"):
         assert words.count(expected) == 1, expected
-    assert sum("reconnects through" in one for one in words) == 1  # two marks, one legend
+    assert sum("reconnects through" in one for one in words) == 1  # two marks share a legend entry
     told = "3,900 rows · 4.0 s without a broker · 1 lost · 2 duplicated · recovered: the producer"
     assert words[0] == told + " after 0.2 s"
 
 
-def test_a_long_title_is_not_cut() -> None:
+def test_a_long_title_gets_a_smaller_font() -> None:
     sizes = []
     for rows in (1, 336_776_000_000_000):
         result = replace(RESULT, rows_sent=rows, source_recovery_s=100.0)
@@ -270,7 +272,7 @@ def test_a_long_title_is_not_cut() -> None:
 
 
 @pytest.mark.parametrize("values", [(9.0, 9.0, 9.0), (0.0, 0.0), (9.0, 8.9, 0.0), (3.0,)])
-def test_names_of_lines_never_lie_on_each_other(values: tuple[float, ...]) -> None:
+def test_labels_of_lines_do_not_overlap(values: tuple[float, ...]) -> None:
     lines = [Line(str(n), "black", [(0.0, 0.0), (1.0, v)]) for n, v in enumerate(values)]
     placed = [share for share, _ in labels(Panel("rows", [*lines, Line("none", "red", [])]), 0.1)]
     assert len(placed) == len(values)
@@ -283,9 +285,9 @@ def test_names_of_lines_never_lie_on_each_other(values: tuple[float, ...]) -> No
     [(60, 12, [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60]), (0.9, 3, [0, 0.5]),
      (1050, 6, [0, 200, 400, 600, 800, 1000]), (0, 6, [0]), (6.3, 6, [0, 2, 4, 6])],
 )  # fmt: skip
-def test_ticks_are_round(high: float, most: int, expected: list[float]) -> None:
+def test_ticks_are_round_numbers(high: float, most: int, expected: list[float]) -> None:
     assert svg.ticks(high, most) == pytest.approx(expected)
 
 
-def test_a_sparkline_shows_what_is_little() -> None:
+def test_a_sparkline_shows_small_values() -> None:
     assert report.sparkline([0, 1, 50, 100, -3], 100.0) == " ▁▆█ "

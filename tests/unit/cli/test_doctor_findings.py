@@ -1,4 +1,4 @@
-"""What `odradek doctor` makes of what was found, where no test can make it so."""
+"""Test findings of `odradek doctor` for situations that integration tests can't create."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def test_nothing() -> None:
     ("ahead", "words"),
     [(300.0, "300 s ahead of"), (-90.0, "90 s behind"), (59.0, None), (-59.0, None)],
 )
-def test_clocks(ahead: float, words: str | None) -> None:
-    """The cluster was asked 2 s before this machine looked at its clock."""
+def test_a_clock_that_differs_by_a_minute_is_reported(ahead: float, words: str | None) -> None:
+    """The cluster's time was requested 2 s before this machine's clock was read."""
     around = DoctorEnvironment(now=NOW + ahead + 2.0, at=52.0)
     listed = found(Examination(WELL, None, clock=ClusterClock(NOW, 50.0, 0.01)), around)
     assert [one.kind for one in listed] == ([Trouble.CLOCK] if words else [])
     assert all(f"The clock of this machine is {words} the cluster's." == f.what for f in listed)
 
 
-def test_a_slow_answer_says_little_of_a_clock() -> None:
+def test_a_slow_response_proves_no_wrong_clock() -> None:
     around = DoctorEnvironment(now=NOW + 70.0, at=50.0)
     assert found(Examination(WELL, None, clock=ClusterClock(NOW, 50.0, 80.0)), around) == []
 
 
 @pytest.mark.parametrize("days", [3.0, 20.0])
-def test_a_certificate_that_ends_soon(days: float) -> None:
+def test_a_certificate_that_expires_soon_is_reported(days: float) -> None:
     around = DoctorEnvironment(certificates={"h:1": NOW + days * DAY}, now=NOW)
     listed = found(Examination(WELL, None), around, "SSL")
     assert [one.what for one in listed] == (
@@ -71,7 +71,7 @@ def test_a_certificate_that_ends_soon(days: float) -> None:
     assert not any(one.grave for one in listed)
 
 
-def test_quotas_are_worth_knowing() -> None:
+def test_quotas_are_reported_as_a_note() -> None:
     entity = ClientQuotaEntity("alice", ClientQuotaEntity.DEFAULT)
     (note,) = found(Examination(WELL, None, quotas={entity: {"producer_byte_rate": 1024.0}}))
     assert not note.grave
@@ -81,13 +81,13 @@ def test_quotas_are_worth_knowing() -> None:
     )
 
 
-def test_no_version_in_common() -> None:
+def test_an_api_without_a_common_version_is_reported() -> None:
     (one,) = found(Examination(WELL, None, lacking={"h:1": ("Produce has versions 99 to 100",)}))
     assert (one.kind, one.grave) == (Trouble.PROTOCOL, True)
     assert "no version in common of a required API: Produce has" in one.what
 
 
-def test_a_group_without_members() -> None:
+def test_lag_and_state_of_a_group_are_reported() -> None:
     waiting = {TopicPartition("t", 0): 7}
     group = GroupStanding("board", None, {TopicPartition("t", 0): 3}, waiting, "Empty", 0)
     (note,) = found(Examination(WELL, group))
@@ -100,7 +100,7 @@ def test_a_group_without_members() -> None:
     assert "odradek groups members board --bootstrap-server h:1" in waits.cure
 
 
-def test_the_order_is_that_of_the_way() -> None:
+def test_findings_are_ordered_from_the_network_to_the_group() -> None:
     reach = replace(
         WELL,
         addresses=(*WELL.addresses, AddressReach("h:2", False, (2,), KafkaError("away"), 1, 0.5)),
@@ -121,20 +121,22 @@ def test_the_order_is_that_of_the_way() -> None:
     assert len(set(STATUSES.values())) == len(Trouble)
 
 
-def test_texts_of_peers_are_printable() -> None:
+def test_texts_of_brokers_are_printable() -> None:
     reach = replace(WELL, topics=(TopicReach("t", 0, (), KafkaError("\x1b[2J")),))
     (one,) = found(Examination(reach, None))
     assert "\x1b" not in one.what
 
 
-def test_rights_of_a_bit_field() -> None:
+def test_authorized_operations_are_decoded_from_a_bit_field() -> None:
     assert authorized_operations(-(2**31)) is None
     assert authorized_operations(1 << 3 | 1 << 8) == frozenset({"READ", "DESCRIBE"})
     assert authorized_operations(0) == frozenset()
 
 
 @pytest.mark.parametrize("variable", ["container", "KUBERNETES_SERVICE_HOST"])
-def test_containers(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_containers_are_detected(
+    variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     monkeypatch.setattr("odradek.cli.doctor.environment.MARKS", (str(tmp_path / "none"),))
     for name in ("container", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
@@ -147,18 +149,18 @@ def test_containers(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: An
     assert in_container()
 
 
-def test_without_tls_nobody_is_asked_for_a_certificate() -> None:
+def test_without_tls_no_certificate_is_requested() -> None:
     assert certificates(Config(ADMIN, {"bootstrap.servers": "h:1"}), ["h:1"]) is None
 
 
-def test_an_address_that_nobody_has_tried_is_no_good_one() -> None:
-    """Of fifty bootstrap addresses the last ones may not have had their turn."""
+def test_an_address_that_was_not_tried_is_not_reported_as_good() -> None:
+    """With fifty bootstrap addresses, the last ones may not be tried in time."""
     steps = checks(Seen(PICTURE, KafkaError("no answer"), None, "PLAINTEXT"), [])
     assert {step.state for step in steps} == {"-"}
 
 
-def test_what_was_not_asked_for_says_how_to_ask() -> None:
-    """And fifty partitions that nobody made are told apart."""
+def test_a_check_that_was_not_requested_names_its_flag() -> None:
+    """The 50 partitions of Kafka's internal topic are mentioned separately."""
     topics = tuple(
         TopicStanding(name, count, (), None)
         for name, count in (("t", 3), ("__consumer_offsets", 50))
@@ -175,14 +177,14 @@ def test_what_was_not_asked_for_says_how_to_ask() -> None:
     assert (steps["group"].state, steps["group"].detail) == ("-", "checked with --group")
 
 
-def test_topics_that_were_named_are_counted_as_such() -> None:
+def test_topics_named_by_the_user_are_counted_separately() -> None:
     seen = Seen(PICTURE, None, Examination(WELL, None), "PLAINTEXT", topics_named=True)
     steps = {step.step: step for step in checks(seen, [])}
     assert steps["topics"].detail == "found 0 of the named topics, 0 partitions"
 
 
 @pytest.mark.parametrize(("meaning", "state"), [(CLOSES.meaning, "-"), (HALF_DEAD.meaning, "ok")])
-def test_no_protocol_is_good_of_which_nothing_was_heard(meaning: str, state: str) -> None:
+def test_kafkas_protocol_is_only_ok_if_the_broker_has_answered(meaning: str, state: str) -> None:
     (start,) = PICTURE.addresses
     failed = replace(start, stage="broker", meaning=meaning)
     seen = Seen(replace(PICTURE, addresses=(failed,)), None, None, "PLAINTEXT")
@@ -191,15 +193,15 @@ def test_no_protocol_is_good_of_which_nothing_was_heard(meaning: str, state: str
     assert (steps["answers"].state, steps["answers"].detail) == ("wrong", meaning)
 
 
-def test_rights_that_brokers_do_not_tell() -> None:
+def test_permissions_that_brokers_do_not_report_are_unknown() -> None:
     reached = replace(WELL, standings=(TopicStanding("t", 3, (), None),))
     seen = Seen(PICTURE, None, Examination(reached, None), "PLAINTEXT", topics_named=True)
     rights = next(step for step in checks(seen, []) if step.step == "permissions")
     assert (rights.state, rights.detail) == ("-", "not reported by the brokers")
 
 
-def test_a_quota_is_no_fault_of_a_coordinator() -> None:
-    """Who has to keep quiet for a minute gets no answer from anybody in time."""
+def test_a_missing_coordinator_is_not_reported_while_the_client_is_throttled() -> None:
+    """A client that is throttled for a minute gets no response within the timeout."""
     slowed = replace(WELL, addresses=(replace(WELL.addresses[0], throttle=60.0),))
     group = GroupStanding(
         "g", KafkaTimeoutError("timed out waiting for the coordinator of group g")
@@ -208,7 +210,7 @@ def test_a_quota_is_no_fault_of_a_coordinator() -> None:
     assert [one.kind for one in found(Examination(WELL, group))] == [Trouble.GROUP]
 
 
-def test_a_group_whose_offset_is_not_in_the_log() -> None:
+def test_a_committed_offset_outside_of_the_log_is_reported() -> None:
     at = TopicPartition("t", 0)
     group = GroupStanding("g", None, {at: 9}, {at: 0}, outside={at: (20, 30)})
     (one,) = found(Examination(WELL, group))
@@ -219,7 +221,7 @@ def test_a_group_whose_offset_is_not_in_the_log() -> None:
 
 
 @pytest.mark.parametrize(("user", "principal"), [("al ice", "'User:al ice'"), (None, "User:…")])
-def test_the_acl_names_the_user(user: str | None, principal: str) -> None:
+def test_the_suggested_acl_command_names_the_user(user: str | None, principal: str) -> None:
     topic = TopicStanding("t", 3, (), frozenset({"DESCRIBE"}))
     reached = replace(WELL, standings=(topic,))
     seen = Seen(PICTURE, None, Examination(reached, None), "SASL_SSL", topics_named=True, user=user)

@@ -1,4 +1,4 @@
-"""`odradek events tables`: wrong use is said before Spark is started."""
+"""Test that `odradek events tables` rejects wrong arguments before it starts Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from odradek.cli.frame import spark_session
         (["tables", "--topic", "t", "--command-config", "not-there"], "can't be read"),
     ],
 )
-def test_wrong_use(words: list[str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arguments_are_rejected_before_spark_starts(
+    words: list[str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delattr(spark_session, "_started")
     result = CliRunner().invoke(app, words)
@@ -33,7 +35,9 @@ def test_wrong_use(words: list[str], says: str, monkeypatch: pytest.MonkeyPatch)
     assert says in result.stderr
 
 
-def test_passwords_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_read_from_a_properties_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=a:1\nsasl.password=hunter2\nlinger.ms=5\n")
     given: list[Any] = []
@@ -49,7 +53,9 @@ def test_passwords_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert given[2] == {"kafka.bootstrap.servers": "b:2", "kafka.sasl.password": "hunter2"}
 
 
-def test_a_profile_says_where_the_topic_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_contains_the_cluster_of_the_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "odradek" / "config.toml"
     place.parent.mkdir()
     place.write_text(

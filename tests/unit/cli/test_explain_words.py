@@ -1,4 +1,4 @@
-"""How many brokers answer, in the last line of `odradek explain`."""
+"""Test the last line of `odradek explain`: how many brokers answer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def reach(*errors: KafkaError | None, absent: tuple[int, ...] = ()) -> Reachabil
         (reach(SILENT), "no broker answers (0.5 s)"),
     ],
 )
-def test_the_last_line(found: Reachability, words: str) -> None:
+def test_the_last_line_says_how_many_brokers_answer(found: Reachability, words: str) -> None:
     assert verdict(found, None, 0.5) == words
 
 
-def test_nobody_was_found() -> None:
+def test_an_unreachable_cluster_is_reported_with_the_error() -> None:
     assert verdict(None, SILENT, 0.5) == "the cluster wasn't reached in 0.5 s (KafkaTimeoutError)"

@@ -1,4 +1,4 @@
-"""Who types flags of kafka-topics or kcat is told what they are called here."""
+"""Test that flags of kafka-topics or kcat are answered with those of odradek."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from odradek.cli.frame.partition_arguments import option_changes
         ("groups list [::1]:9092", "for brokers use --bootstrap-server [::1]:9092"),
     ],
 )
-def test_flags_of_other_tools(typed: str, said: str) -> None:
+def test_flags_of_other_tools_are_answered_with_odradeks(typed: str, said: str) -> None:
     words = typed.split()
     result = CliRunner().invoke(build(words[0]), words)
     assert result.exit_code == 2
@@ -39,7 +39,7 @@ def test_flags_of_other_tools(typed: str, said: str) -> None:
     assert "Possible options" not in result.output
 
 
-def test_other_typing_errors_keep_their_own_hint() -> None:
+def test_other_misspelt_words_keep_their_own_suggestion() -> None:
     app = build("topics")
     near = CliRunner().invoke(app, ["topics", "create", "t", "--partition", "3"])
     assert "Possible options: --partitions" in near.output
@@ -49,12 +49,12 @@ def test_other_typing_errors_keep_their_own_hint() -> None:
     assert "Value error" not in wrong.output
 
 
-def test_arguments_of_many_are_bracketed_once() -> None:
+def test_repeatable_arguments_have_single_brackets_in_help() -> None:
     for words in (["groups", "lag"], ["transactions", "abort"]):
         assert "[[" not in CliRunner().invoke(build(words[0]), [*words, "--help"]).output
 
 
-def test_a_value_that_was_forgotten_is_no_empty_value() -> None:
+def test_a_missing_value_is_not_treated_as_an_empty_one() -> None:
     with pytest.raises(
         UsageError, match="--set: expected KEY=VALUE, not 'retention.ms'; for an empty"
     ):

@@ -1,4 +1,4 @@
-"""`--help` of every command: texts come out as they are written."""
+"""Test that `--help` shows all texts unchanged."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def texts(command: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_text_is_taken_for_markup(name: str) -> None:
-    """Rich leaves words in square brackets out: a default is given as `show_default`."""
+def test_help_texts_contain_no_rich_markup(name: str) -> None:
+    """Rich removes words in square brackets, so defaults are passed as `show_default`."""
     root: Any = typer.main.get_command(build(name))
     found = list(texts(root.commands[name]))
     assert any(found)
@@ -35,8 +35,8 @@ def test_no_text_is_taken_for_markup(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_nothing_is_cut_at_80_columns(name: str) -> None:
-    """Neither names of options nor the sentences of the overviews."""
+def test_help_is_not_truncated_at_80_columns(name: str) -> None:
+    """Neither option names nor sentences of the overviews may be truncated."""
     root: Any = typer.main.get_command(build(name))
     shown = [[], [name], *([name, sub] for sub in getattr(root.commands[name], "commands", {}))]
     for words in shown:
@@ -50,11 +50,11 @@ def test_nothing_is_cut_at_80_columns(name: str) -> None:
 
 
 OF_FRAME = {"command_property", "registry_property"}
-"""Parameters of which every command of `cli.frame` has one."""
+"""Parameters that identify a command as one of `cli.frame`."""
 
 
 def verbs() -> dict[str, Any]:
-    """Click's commands of all verbs of the frame, by their words: "topics list"."""
+    """Return Click's commands of all subcommands of `cli.frame` by name, such as "topics list"."""
     found = {}
     for name in COMMANDS:
         root: Any = typer.main.get_command(build(name))
@@ -68,20 +68,20 @@ EVERY_VERB = verbs()
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_there_are_verbs() -> None:
+def test_subcommands_are_found() -> None:
     assert len(EVERY_VERB) >= 20
 
 
 @pytest.mark.parametrize("verb", EVERY_VERB)
-def test_each_verb_has_an_example_that_can_be_called(verb: str) -> None:
+def test_the_help_of_each_subcommand_has_a_valid_example(verb: str) -> None:
     command = EVERY_VERB[verb]
     example = " ".join((command.help or "").rpartition("Example: odradek ")[2].split())
     words = shlex.split(example)
     assert words[:2] == verb.split(), "its help needs a paragraph `Example: odradek …`"
-    command.make_context(verb, words[2:])  # its flags are there, and nothing is missing
+    command.make_context(verb, words[2:])  # all flags exist, and no required argument is missing
 
 
-def test_each_verb_is_shown_in_a_page() -> None:
+def test_each_subcommand_is_mentioned_on_a_page() -> None:
     pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
     assert [verb for verb in EVERY_VERB if f"odradek {verb}" not in pages] == []
 

@@ -1,4 +1,4 @@
-"""With --json, each command prints its wrong use as one JSON document, too."""
+"""Test that each command prints usage errors as a JSON document if `--json` is given."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def refusal(*words: str) -> str:
 
 
 @pytest.mark.parametrize("words", list(commands()), ids=" ".join)
-def test_words_that_a_command_does_not_have(words: tuple[str, ...]) -> None:
+def test_an_unknown_flag_is_reported_as_a_json_document(words: tuple[str, ...]) -> None:
     assert refusal(*words, "--nope").startswith("No such option: --nope")
 
 
-def test_the_flag_before_the_command_is_refused_as_a_document() -> None:
+def test_json_before_the_command_is_an_error_in_json() -> None:
     result = CliRunner().invoke(cli.build("topics"), ["--json", "topics", "list"])
     assert result.exit_code == 2
     assert "No such option: --json" in json.loads(result.stdout)["error"]["message"]
@@ -73,5 +73,5 @@ def test_the_flag_before_the_command_is_refused_as_a_document() -> None:
         ("nope", "No such command 'nope'"),
     ],
 )
-def test_words_that_cannot_be_meant(words: str, message: str) -> None:
+def test_invalid_arguments_are_reported_as_a_json_document(words: str, message: str) -> None:
     assert message in refusal(*words.split())

@@ -1,4 +1,4 @@
-"""The picture of long commands: drawn on a terminal, with the last state left standing."""
+"""Test the live view of long commands: redrawn on a terminal, otherwise printed line by line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Picture(LiveView):
         return Text("picture of ") + Text(" and ").join(list(self._lines))
 
 
-def test_a_terminal_gets_the_picture_with_the_newest_lines(
+def test_a_terminal_gets_the_view_with_the_newest_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -33,7 +33,7 @@ def test_a_terminal_gets_the_picture_with_the_newest_lines(
     assert capsys.readouterr() == ("", "four\n")
 
 
-def test_a_cell_of_jupyter_gets_lines_though_it_is_a_terminal(
+def test_a_jupyter_cell_gets_plain_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -43,13 +43,15 @@ def test_a_cell_of_jupyter_gets_lines_though_it_is_a_terminal(
     assert capsys.readouterr() == ("", "one\ntwo\nthree\n")
 
 
-def test_without_a_terminal_lines_come_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_lines_are_printed_one_by_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with Picture() as view:
         view.tell("one", "two", "three")
     assert capsys.readouterr() == ("", "one\ntwo\nthree\n")
 
 
-def test_the_demo_draws_bars_and_says_progress_now_and_then(
+def test_the_demo_draws_bars_on_a_terminal_and_prints_progress_elsewhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shown() -> str:

@@ -1,4 +1,4 @@
-"""`odradek options`: one option, those of a client, all; what is misspelt; pipes that close."""
+"""Test `odradek options`: a single option, all options of a client, unknown names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def told(*words: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_one_option_with_all_that_is_known_of_it() -> None:
+def test_an_option_is_printed_with_all_its_facts() -> None:
     said = " ".join(run("max_batch_size").stdout.split())
     for part in ("batch.size", OPTIONS["batch.size"].doc, "1 to 2147483647", "default: 131072",
                  "Java 16384, librdkafka 1000000.", "other names: max.batch.size"):  # fmt: skip
         assert part in said
 
 
-def test_json_has_every_field() -> None:
+def test_json_contains_every_field_of_an_option() -> None:
     [one] = told("kafka.fetch.wait.max.ms")
     assert one == {
         "name": "fetch.max.wait.ms",
@@ -53,7 +53,7 @@ def test_json_has_every_field() -> None:
 
 
 @pytest.mark.parametrize("client", ["producer", "consumer", "admin"])
-def test_options_of_one_kind_of_client(client: str) -> None:
+def test_options_can_be_listed_for_one_kind_of_client(client: str) -> None:
     wanted = {one.name for one in OPTIONS.values() if client in one.clients}
     assert {one["name"] for one in told("--client", client)} == wanted
     listed = run("--client", client).stdout
@@ -70,14 +70,14 @@ def test_options_of_one_kind_of_client(client: str) -> None:
         (["startingOfsets"], "did you mean startingOffsets?"),
     ],
 )
-def test_a_name_that_there_is_not(words: list[str], said: str) -> None:
+def test_an_unknown_name_is_rejected_with_a_suggestion(words: list[str], said: str) -> None:
     done = run(*words)
     assert done.exit_code == 2
     assert said in done.stderr
     assert done.stdout == ""
 
 
-def test_a_setting_of_others_that_changes_nothing() -> None:
+def test_a_setting_of_other_clients_is_explained() -> None:
     done = run("log_queue")
     why = HARMLESS["log.queue"]
     said = f"log.queue is accepted but has no effect: {why}.\n"

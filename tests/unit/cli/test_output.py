@@ -1,4 +1,4 @@
-"""What commands write where there is no room, no reader, or nobody who likes to wait."""
+"""Test output of commands to a full disk, a closed pipe, a closed or non-blocking stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN = "from odradek.cli import main; main()"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", some([["version"], ["--help"]], 1))
-def test_a_full_disk_is_a_line_and_a_status(words: list[str]) -> None:
+def test_a_full_disk_is_reported_on_one_line_with_status_1(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", RUN, *words], stdout=full, stderr=subprocess.PIPE, check=False
@@ -35,8 +35,8 @@ NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "0.1")
 
 
 @pytest.mark.slow
-def test_an_option_without_effect_is_a_line_on_stderr() -> None:
-    """Clients log nothing else in a command, which has words of its own."""
+def test_an_option_without_effect_is_reported_on_stderr() -> None:
+    """Commands print this warning, but nothing else that clients log."""
     words = ["topics", "list", "--json", "--command-property", "linger.ms=5", *NOWHERE]
     done = subprocess.run([sys.executable, "-c", RUN, *words], capture_output=True, check=False)
     assert done.returncode == 1
@@ -62,7 +62,7 @@ def test_an_option_without_effect_is_a_line_on_stderr() -> None:
         3,
     ),
 )
-def test_a_reader_that_has_gone_changes_no_status(words: list[str], status: int) -> None:
+def test_a_closed_pipe_does_not_change_the_exit_status(words: list[str], status: int) -> None:
     """As in `odradek ... | head`."""
 
     def run(stdout: int) -> subprocess.CompletedProcess[bytes]:
@@ -78,7 +78,7 @@ def test_a_reader_that_has_gone_changes_no_status(words: list[str], status: int)
     assert (done.returncode, read.returncode) == (status, status)
 
 
-def test_an_output_that_would_not_wait_gets_every_byte_once(
+def test_a_non_blocking_output_gets_every_byte_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reader, writer = os.pipe()
@@ -102,8 +102,8 @@ def test_an_output_that_would_not_wait_gets_every_byte_once(
 
 
 @pytest.mark.slow
-def test_a_command_without_stdout_is_no_failure() -> None:
-    """As `odradek version >&-` is."""
+def test_a_command_without_stdout_succeeds() -> None:
+    """As in `odradek version >&-`."""
     without = f"import sys; sys.stdout = None\n{RUN}"
     done = subprocess.run(
         [sys.executable, "-c", without, "version"], stderr=subprocess.PIPE, check=False
@@ -119,9 +119,7 @@ def test_a_command_without_stdout_is_no_failure() -> None:
         [["topics", "list"], ["consume", "--topic", "t", "--exit"]],
     ),
 )
-def test_a_command_whose_streams_the_shell_has_closed_does_its_work(
-    words: list[str], closed: str
-) -> None:
+def test_a_command_works_with_streams_that_the_shell_closed(words: list[str], closed: str) -> None:
     with FakeCluster() as cluster:
         cluster.create_topic("t")
         done = subprocess.run(
@@ -134,7 +132,7 @@ def test_a_command_whose_streams_the_shell_has_closed_does_its_work(
     assert (done.returncode, done.stderr.decode()) == (0, "" if "2>&-" in closed else said)
 
 
-def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback(
+def test_ctrl_c_while_the_command_line_is_imported_prints_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_names: str) -> None:
@@ -147,7 +145,7 @@ def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback(
     assert capsys.readouterr().err == ""
 
 
-def test_ctrl_c_while_a_command_is_imported_is_no_traceback(
+def test_ctrl_c_while_a_command_is_imported_prints_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(wanted: str | None) -> object:

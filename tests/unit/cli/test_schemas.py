@@ -1,4 +1,4 @@
-"""`odradek schemas`, and `odradek doctor --registry`."""
+"""Test `odradek schemas` and `odradek doctor --registry`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def server() -> Iterator[RegistryServer]:
 
 
 class Command:
-    """Runs the command against a registry."""
+    """Run the command against a registry."""
 
     def __init__(self, url: str) -> None:
         self.env: dict[str, str | None] = {REGISTRY: url}
@@ -54,7 +54,9 @@ def file(tmp_path: Path) -> str:
     return str(found)
 
 
-def test_register_show_and_list(odr: Command, server: RegistryServer, file: str) -> None:
+def test_a_schema_is_registered_shown_and_listed(
+    odr: Command, server: RegistryServer, file: str
+) -> None:
     dry = odr.json("register", "flights-value", file, "--dry-run")
     nothing = {"dry_run": True, "subject": "flights-value", "existed": False, "failed": {}}
     server.subjects.pop("flights-value", None)
@@ -71,7 +73,7 @@ def test_register_show_and_list(odr: Command, server: RegistryServer, file: str)
     assert odr("show", "flights-value", "--version", "1").stdout == FLIGHT + "\n"
 
 
-def test_versions(odr: Command, server: RegistryServer) -> None:
+def test_the_versions_of_a_subject_are_listed(odr: Command, server: RegistryServer) -> None:
     SchemaRegistryClient({"url": server.url}).register_schema("s", Schema("{}", "JSON"))
     server.wrong = [(200, [1])]
     assert "VERSION" in (shown := odr("versions", "s").stdout)
@@ -97,7 +99,9 @@ def test_compatibility(odr: Command, server: RegistryServer, file: str) -> None:
     assert dry[1] == {"dry_run": True, "subject": "s", "level": "FULL", "failed": {}}
 
 
-def test_delete(odr: Command, server: RegistryServer) -> None:
+def test_deleting_needs_confirmation_and_can_be_permanent(
+    odr: Command, server: RegistryServer
+) -> None:
     server.wrong = [(200, [1, 2])]
     assert odr("delete", "s", "--dry-run").stdout == "Would delete s (2 versions).\n"
     refused = odr("delete", "s")
@@ -110,7 +114,7 @@ def test_delete(odr: Command, server: RegistryServer) -> None:
     assert server.asked[-1] == "DELETE /subjects/s/versions/2"
 
 
-def test_errors_are_typed(odr: Command, server: RegistryServer) -> None:
+def test_registry_errors_have_their_class_and_code(odr: Command, server: RegistryServer) -> None:
     status, document = odr.json("show", "nothing")
     assert (status, document["error"]["error"]) == (1, "SchemaNotFoundError")
     assert document["error"]["code"] == 40401
@@ -138,20 +142,22 @@ def test_errors_are_typed(odr: Command, server: RegistryServer) -> None:
         (["list", "--registry", "http://me:pl4nted@x"], "basic.auth.user.info"),
     ],
 )
-def test_wrong_use(odr: Command, file: str, words: list[str], why: str) -> None:
+def test_wrong_arguments_are_rejected(odr: Command, file: str, words: list[str], why: str) -> None:
     status, document = odr.json(*[file if word == "FILE" else word for word in words])
     assert (status, document["error"]["error"]) == (2, "UsageError")
     assert why in document["error"]["message"]
     assert "pl4nted" not in document["error"]["message"]
 
 
-def test_no_registry_is_given() -> None:
+def test_the_error_without_a_registry_names_the_flag() -> None:
     odr = Command("")
     assert "use --registry URL" in odr.json("list")[1]["error"]["message"]
 
 
-def test_settings_of_a_file(odr: Command, server: RegistryServer, tmp_path: Path) -> None:
-    """A file of a Kafka client may have the registry's settings, too."""
+def test_registry_settings_are_read_from_a_clients_file(
+    odr: Command, server: RegistryServer, tmp_path: Path
+) -> None:
+    """A file for a Kafka client may also contain the registry's settings."""
     path = tmp_path / "client.properties"
     path.write_text(
         f"bootstrap.servers=h:1\nschema.registry.url={server.url}\n"
@@ -168,7 +174,7 @@ def doctor(url: str, *words: str) -> tuple[int, dict[str, Any]]:
     return odr.json("--registry", url, *quick, *words, command="doctor")
 
 
-def test_a_doctor_for_the_registry_alone(server: RegistryServer) -> None:
+def test_the_doctor_can_check_only_the_registry(server: RegistryServer) -> None:
     server.subjects = {"s": [1]}
     status, found = doctor(server.url)
     assert (status, found["findings"], found["explain"]) == (0, [], None)
@@ -189,7 +195,7 @@ def test_a_doctor_for_the_registry_alone(server: RegistryServer) -> None:
         ((503, b""), "can't be used", "logs"),
     ],
 )
-def test_what_is_wrong_with_a_registry(
+def test_the_doctor_explains_responses_of_a_failing_registry(
     server: RegistryServer, answer: Any, what: str, cure: str
 ) -> None:
     server.rule = lambda _: answer
@@ -200,7 +206,7 @@ def test_what_is_wrong_with_a_registry(
     assert cure in found["findings"][0]["cure"]
 
 
-def test_a_registry_that_is_away_or_not_trusted(tmp_path: Path) -> None:
+def test_an_unreachable_or_untrusted_registry_is_reported(tmp_path: Path) -> None:
     status, found = doctor("http://127.0.0.1:1")
     assert (status, "can't be used" in found["first"]) == (26, True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -211,7 +217,7 @@ def test_a_registry_that_is_away_or_not_trusted(tmp_path: Path) -> None:
     assert "ssl.ca.location" in found["findings"][0]["cure"]
 
 
-def test_the_native_url_of_apicurio(
+def test_the_native_url_of_apicurio_is_answered_with_the_compatible_one(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = server.answer
@@ -228,7 +234,7 @@ def test_the_native_url_of_apicurio(
     assert f"{server.url}/apis/ccompat/v7" in found["findings"][0]["cure"]
 
 
-def test_a_schema_in_a_file_is_unchanged(
+def test_the_text_of_a_schema_file_is_registered_unchanged(
     odr: Command, server: RegistryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = 'syntax = "proto3";\n\nmessage A {\n\tstring to = 1; // \x1b[31m\n}'
@@ -250,7 +256,7 @@ def test_a_schema_in_a_file_is_unchanged(
         ("a.json", '{"type": "nothing"}', "JSON schema isn't usable"),
     ],
 )
-def test_only_schemas_are_sent(
+def test_an_invalid_schema_is_not_sent(
     odr: Command, server: RegistryServer, tmp_path: Path, name: str, text: str, why: str
 ) -> None:
     file = tmp_path / name

@@ -1,4 +1,4 @@
-"""`odradek simulate recovery` and `fleet`: options, output, exit statuses."""
+"""Test options, output and exit statuses of `odradek simulate recovery` and `fleet`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def found(*words: str, status: int = 0) -> Any:
     return json.loads(said(*words, "--json", status=status).strip().splitlines()[-1])
 
 
-def test_one_distribution_as_json() -> None:
+def test_one_distribution_is_printed_as_json() -> None:
     one = found("recovery", "--brokers", "2", "--fault", "refused", "--runs", "3")
     assert one["settings"]["runs"] == one["runs"] == 3
     assert (one["brokers"], one["fault"], one["strategy"]) == (2, "refused", "odradek")
@@ -42,17 +42,17 @@ def test_one_distribution_as_json() -> None:
 
 
 @pytest.mark.slow
-def test_several_at_once_as_a_table() -> None:
+def test_several_distributions_are_printed_as_a_table() -> None:
     words = ("--brokers", "1,2", "--fault", "refused,dns-moved", "--strategy", "odradek,java")
     text = said("recovery", *words, "--runs", "2")
     assert len(text.splitlines()) == 1 + 8
 
 
-def test_a_missed_goal_is_a_failure() -> None:
-    """A limit below what any rule can do stands for a client that doesn't recover."""
+def test_a_missed_goal_fails_the_command() -> None:
+    """A limit that no strategy can meet makes the client count as never recovered."""
     words = ("recovery", "--brokers", "1", "--fault", "silent", "--runs", "1", "--limit", "1")
     assert found(*words, status=1)["never"] == 1
-    assert found(*words, "--strategy", "java")["missed"]  # others are only compared
+    assert found(*words, "--strategy", "java")["missed"]  # other strategies are only compared
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_a_missed_goal_is_a_failure() -> None:
         ("fleet", "--set", "retry.backof.ms=100"),
     ],
 )
-def test_wrong_use(words: tuple[str, ...]) -> None:
+def test_wrong_arguments_are_rejected(words: tuple[str, ...]) -> None:
     said(*words, status=2)
 
 
 @pytest.mark.slow
-def test_a_fleet_as_json_and_picture(tmp_path: Path) -> None:
+def test_a_fleet_is_printed_as_json_and_drawn(tmp_path: Path) -> None:
     file = tmp_path / "fleet.svg"
     words = ("--clients", "20", "--outage", "5", "--policy", "odradek,java")
     both = found("fleet", *words, "--picture", str(file))["results"]
@@ -87,8 +87,8 @@ def test_a_fleet_as_json_and_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_fleet_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first slice mustn't be half of the fleet, or the first minute is silent."""
+def test_progress_of_a_fleet_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first slice must be small, so that progress is printed early."""
     monkeypatch.setattr(sys.modules["odradek.cli.simulate.fleet"], "SHOWN_EVERY", 0.0)
     words = ("fleet", "--clients", "200", "--outage", "1", "--brokers", "1")
     shown = runner.invoke(app, words).stderr.splitlines()
@@ -97,7 +97,7 @@ def test_a_fleet_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(shown) == 101
 
 
-def test_a_fleet_as_text() -> None:
+def test_a_fleet_is_printed_as_text() -> None:
     text = said("fleet", "--clients", "10", "--outage", "2", "--brokers", "1")
     assert "connection attempts per client" in text
     assert "10 clients back" in text
@@ -107,7 +107,7 @@ FEW = ("--clients", "6", "--outage", "2", "--brokers", "2", "--slice", "2")
 
 
 @pytest.mark.slow
-def test_a_fleet_that_was_stopped_goes_on_and_says_the_same(
+def test_an_interrupted_fleet_continues_with_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("fleet", *FEW, "--set", "reconnect.backoff.max.ms=1000,5000")
@@ -120,7 +120,7 @@ def test_a_fleet_that_was_stopped_goes_on_and_says_the_same(
         if len(done) == limit:
             try:
                 raise KeyboardInterrupt
-            except KeyboardInterrupt:  # as Spark's reader of Arrow does
+            except KeyboardInterrupt:  # as in Spark's Arrow reader
                 raise RuntimeError("no answer from the server") from None
         done.append(part.number)
         return run(plan, part)
@@ -131,7 +131,7 @@ def test_a_fleet_that_was_stopped_goes_on_and_says_the_same(
     assert stopped.exit_code == 130
     assert "to continue from" in stopped.stderr
     assert done == [0, 1, 2, 3]
-    said("fleet", *FEW, "--tables", str(folder), status=2)  # another plan
+    said("fleet", *FEW, "--tables", str(folder), status=2)  # the tables belong to another plan
     with monkeypatch.context() as patched:
         patched.setattr(FleetPlan, "run", noted)
         limit = 6
@@ -158,11 +158,11 @@ def test_a_fleet_that_was_stopped_goes_on_and_says_the_same(
     assert sum(row["clients"] for row in back) == 12
 
 
-def test_the_events_of_a_fleet_are_lines_as_those_of_real_clients(tmp_path: Path) -> None:
+def test_events_of_a_fleet_have_the_format_of_real_clients(tmp_path: Path) -> None:
     text = said(
         "fleet", *FEW, "--events", str(tmp_path), "--sample", "3", "--policy", "java,odradek"
     )
-    assert "half back" in text  # the comparing table
+    assert "half back" in text  # the table that compares the policies
     files = sorted(tmp_path.iterdir())
     lines = [json.loads(line) for line in files[1].read_text().splitlines()]
     assert {line["client"] for line in lines} == {"odradek-0", "odradek-2", "odradek-4"}
@@ -170,7 +170,7 @@ def test_the_events_of_a_fleet_are_lines_as_those_of_real_clients(tmp_path: Path
     assert all(line["time"] > EPOCH for line in lines)
 
 
-def test_the_collector_is_as_it_was_after_a_simulation() -> None:
+def test_the_garbage_collectors_threshold_is_restored_after_a_simulation() -> None:
     before = gc.get_threshold()
     with seldom_collecting():
         assert gc.get_threshold()[0] >= ALLOCATIONS

@@ -1,4 +1,4 @@
-"""`odradek simulate explore` and `replay` as they are called."""
+"""Test the commands `odradek simulate explore` and `replay`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(app, words)
 
 
-def test_seeds_are_explored_and_counted() -> None:
+def test_schedules_of_a_range_of_seeds_are_run_and_counted() -> None:
     found = call("explore", "--seeds", "3..12", "--family", "plain", "--json")
     assert found.exit_code == 0
     result = json.loads(found.stdout)
@@ -45,7 +45,7 @@ def test_faults_that_took_effect_are_counted() -> None:
     assert "faults took effect: " in call("explore", "--seeds", "1..6", "--family", "groups").stdout
 
 
-def test_long_schedules_and_a_limit_by_time() -> None:
+def test_schedules_can_be_long_and_limited_by_time() -> None:
     assert (
         json.loads(call("explore", "--seeds", "7", "--family", "plain", "--long", "--json").stdout)[
             "schedules"
@@ -70,11 +70,11 @@ def test_long_schedules_and_a_limit_by_time() -> None:
         ["replay", "--seed", "1", "--host", "uvloop"],
     ],
 )
-def test_wrong_use(words: list[str]) -> None:
+def test_wrong_arguments_are_rejected(words: list[str]) -> None:
     assert call(*words).exit_code == 2
 
 
-def test_where_failures_go_is_settled_before_there_are_any(tmp_path: Path) -> None:
+def test_the_directory_for_failures_is_checked_before_the_first_schedule(tmp_path: Path) -> None:
     for place, status in ((tmp_path / "new" / "folder", 0), (tmp_path / "file", 2)):
         (tmp_path / "file").touch()
         assert call("explore", "--seeds", "7", "--directory", str(place)).exit_code == status
@@ -99,13 +99,13 @@ def test_the_asyncio_host_runs_the_same_schedules() -> None:
 
 
 @pytest.mark.slow
-def test_a_failure_on_the_asyncio_host_is_shrunk_and_replayed_there(
+def test_a_failure_on_the_asyncio_host_is_shrunk_and_replayed_on_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Its loop is never told of readable sockets."""
+    """In this test, the event loop never reports readable sockets."""
 
     def deaf(*_: object) -> None:
-        """Watch nothing."""
+        """Ignore the socket."""
 
     monkeypatch.setattr(VirtualLoop, "add_reader", deaf)
     commands = sys.modules["odradek.cli.simulate.explore"]
@@ -141,7 +141,7 @@ def test_a_failure_is_shrunk_and_can_be_replayed(
     assert call("replay", str(path)).exit_code == 0
 
 
-def test_a_replay_shows_what_happened() -> None:
+def test_a_replay_shows_the_trace_on_request() -> None:
     plain = call("replay", "--seed", "3")
     assert plain.exit_code == 0
     assert "every invariant held" in plain.stdout
@@ -153,14 +153,14 @@ def test_a_replay_shows_what_happened() -> None:
     assert len(result["trace"]) > 5
 
 
-def test_the_verbs_are_listed() -> None:
+def test_replay_lists_the_faults() -> None:
     text = call("replay", "--verbs").stdout
     assert "partition: cut one client off from one broker\n    i: a broker's id" in text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["groups", "read-process-write", "operators"])
-def test_groups_are_explored_shrunk_and_replayed(
+def test_failures_of_other_families_are_shrunk_and_replayed(
     family: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert call("explore", "--seeds", "3", "--family", family).exit_code == 0
@@ -169,10 +169,10 @@ def test_groups_are_explored_shrunk_and_replayed(
     def further(self: StoredGroupOffsets, partition: Any, committed: Any) -> None:
         commit(self, partition, type(committed)(committed.offset + 50))
 
-    commands = sys.modules["odradek.cli.simulate.explore"]  # (the package has the function)
+    commands = sys.modules["odradek.cli.simulate.explore"]  # (a function has this name, too)
     monkeypatch.setattr(commands, "SHRINK_SECONDS", 0.2)
     monkeypatch.setattr(StoredGroupOffsets, "commit", further)
-    if family == "read-process-write":  # what transactions commit goes another way
+    if family == "read-process-write":  # offsets of transactions are stored by another method
         monkeypatch.setattr(StoredGroupOffsets, "pend", nothing_pends)
     last = 3 if family == "read-process-write" else 12
     words = ("explore", "--seeds", f"3..{last}", "--family", family, "--directory", str(tmp_path))
@@ -188,4 +188,4 @@ def test_groups_are_explored_shrunk_and_replayed(
 
 
 def nothing_pends(self: StoredGroupOffsets, *_: Any) -> None:
-    """Let the coordinator forget offsets of transactions."""
+    """Drop the pending offsets of transactions."""

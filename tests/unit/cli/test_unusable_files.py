@@ -1,4 +1,4 @@
-"""Files without an end, and a home directory that can't be written to."""
+"""Test files that never end, and a home directory without write access."""
 
 from __future__ import annotations
 
@@ -31,25 +31,27 @@ SERVER = "--bootstrap-server localhost:1"
         "pipeline plan /dev/zero",
     ],
 )
-def test_a_device_without_an_end_is_refused(words: str) -> None:
+def test_a_device_that_never_ends_is_rejected(words: str) -> None:
     result = CliRunner().invoke(cli.build(words.split()[0]), words.split())
     assert result.exit_code == 2, result.output
     assert "/dev/zero" in result.stderr
     assert "has more than" in result.stderr
 
 
-def test_a_password_in_a_device_without_an_end_is_refused() -> None:
+def test_a_password_from_a_device_that_never_ends_is_rejected() -> None:
     with pytest.raises(UsageError, match="first line of /dev/zero has more than 4096 characters"):
         read_password("bob", Path("/dev/zero"), None, None)
 
 
 @pytest.mark.parametrize("words", ["cluster start", "--install-completion"])
-def test_a_home_that_cannot_be_used(tmp_path: Path, words: str) -> None:
+def test_the_error_for_an_unusable_home_directory_names_the_variable(
+    tmp_path: Path, words: str
+) -> None:
     home = tmp_path / "home"
-    home.write_text("")  # a file: root may write to any directory
+    home.write_text("")  # a file instead of a directory, because root may write to any directory
     environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")}
     ran = subprocess.run(
-        # From a shell, as the completion is installed for the shell that started the command.
+        # Run by a shell, because completion is installed for the shell that started the command.
         ["bash", "-c", '"$@"; exit $?', "bash", sys.executable, "-m", "odradek", *words.split()],
         env={**environment, "HOME": str(home)},
         capture_output=True,
@@ -62,7 +64,9 @@ def test_a_home_that_cannot_be_used(tmp_path: Path, words: str) -> None:
     assert f"set HOME to a directory that can be written to (it is {home})" in ran.stderr
 
 
-def test_a_cache_that_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_directory_that_cannot_be_created_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(ClusterStartError, match="can't be created: .* Set XDG_CACHE_HOME"):

@@ -1,4 +1,4 @@
-"""Words, times, partitions, quotas and passwords as people type them."""
+"""Test parsing of words, times, partitions, quotas and passwords on the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odradek.clients.admin.users import ClientQuotaEntity
 NOBODY = (None, False, "")
 
 
-def test_words_are_kafkas_however_they_are_written() -> None:
+def test_words_of_kafka_are_accepted_in_any_case_and_spelling() -> None:
     words = ("PreparingRebalance", "DESCRIBE_CONFIGS")
     assert one_word("--x", "preparing-rebalance", words) == "PreparingRebalance"
     assert one_word("--x", "DescribeConfigs", words) == "DESCRIBE_CONFIGS"
@@ -31,7 +31,7 @@ def test_words_are_kafkas_however_they_are_written() -> None:
     assert listed("abcdefg") == "a, b, c, d, e and 2 more"
 
 
-def test_times() -> None:
+def test_times_are_parsed_and_formatted() -> None:
     assert parse_moment("--t", "1700000000000") == 1_700_000_000_000
     assert parse_moment("--t", "2023-11-14T22:13:20") == 1_700_000_000_000
     assert parse_moment("--t", "2023-11-14T23:13:20.001+01:00") == 1_700_000_000_001
@@ -47,7 +47,7 @@ def test_times() -> None:
     assert (parse_time("max-timestamp"), parse_time("1970-01-01")) == ("MAX_TIMESTAMP", 0)
 
 
-def test_partitions() -> None:
+def test_topics_and_partitions_are_parsed() -> None:
     assert parse_scope(["a", "b:0,2", "b:2,1", "c:1", "c"]) == {
         "a": None,
         "b": [0, 2, 1],
@@ -58,7 +58,7 @@ def test_partitions() -> None:
             parse_scope([word])
 
 
-def test_whom_quotas_concern() -> None:
+def test_the_entity_of_a_quota_is_parsed() -> None:
     alice = entity(("alice", False, "user"), (None, True, "client"), (None, False, "ip"))
     assert alice == ClientQuotaEntity("alice", ClientQuotaEntity.DEFAULT)
     assert told(alice) == "user alice with any other client id"
@@ -72,7 +72,7 @@ def test_whom_quotas_concern() -> None:
             entity(*given)
 
 
-def test_quotas_have_kafkas_names() -> None:
+def test_unknown_or_invalid_quotas_are_rejected() -> None:
     alice, here = ClientQuotaEntity("alice"), ClientQuotaEntity(ip="10.0.0.1")
     found = wanted(["producer_byte_rate=1e6"], ["request_percentage"], alice)
     assert found == {"producer_byte_rate": 1e6, "request_percentage": None}
@@ -111,7 +111,9 @@ def test_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_password("u", None, None, None)
 
 
-def test_passwords_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_unusable_passwords_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     empty, binary = tmp_path / "empty", tmp_path / "binary"
     empty.write_text("\n")
     binary.write_bytes(b"\xff\xfe")

@@ -1,4 +1,4 @@
-"""A registry of a few lines, and a client of it."""
+"""A minimal schema registry and a client of it."""
 
 from __future__ import annotations
 

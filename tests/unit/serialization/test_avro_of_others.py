@@ -1,4 +1,4 @@
-"""Avro that other clients write: references, decimals and schemas that fastavro alone refuses."""
+"""Test Avro schemas of other clients: references, decimals, and schemas that fastavro rejects."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ SHAPES: dict[str, tuple[Any, Any]] = {
         record(field({"type": "map", "values": {"type": "array", "items": "a.Code"}})),
         {"x": {"k": [{"code": "JFK"}]}},
     ),
-    # A name, or a whole schema, in an object that has nothing but a type.
+    # A name, or a whole schema, in an object that contains only a type.
     "object": ({"type": "b.Place"}, LEAVES),
     "object in a field": (record(field({"type": {"type": "b.Place"}})), {"x": LEAVES}),
     "object in an array": ({"type": "array", "items": {"type": "b.Place"}}, [LEAVES]),
@@ -109,7 +109,9 @@ def referring(registry: SchemaRegistryClient, shape: Any) -> Schema:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_references_of_every_shape(registry: SchemaRegistryClient, shape: str) -> None:
+def test_references_in_every_kind_of_schema_are_resolved(
+    registry: SchemaRegistryClient, shape: str
+) -> None:
     schema, value = SHAPES[shape]
     refers = referring(registry, schema)
     serializer = AvroSerializer(registry, refers, conf=REGISTER)
@@ -118,7 +120,7 @@ def test_references_of_every_shape(registry: SchemaRegistryClient, shape: str) -
     expected = value[1] if isinstance(value, tuple) else value
     for reader in (None, refers):
         assert AvroDeserializer(registry, reader)(written, VALUE) == expected
-        if shape not in ("union", "object beside"):  # a recursive record is no column
+        if shape not in ("union", "object beside"):  # a recursive record can't be a column
             column = read_column(registry, written, None, reader_schema=reader)
             assert (column.errors, column.values.to_pylist(maps_as_pydicts="strict")) == (
                 {},
@@ -131,7 +133,7 @@ def test_references_of_every_shape(registry: SchemaRegistryClient, shape: str) -
 
 
 def test_types_without_a_namespace_keep_their_names(registry: SchemaRegistryClient) -> None:
-    """A definition that is put within another namespace would belong to it."""
+    """If a definition were inserted into another namespace, it would belong to that namespace."""
     registry.register_schema("bare", Schema(json.dumps(record(field("int"), name="Bare"))))
     bare = SchemaReference("Bare", "bare", 1)
     between = record(field("Bare"), field("Bare", "y"), name="Between")
@@ -150,7 +152,7 @@ LARGE = Decimal("-" + "1234567890" * 7 + ".123456")
 
 
 @pytest.mark.parametrize(("precision", "kind"), [(38, pa.decimal128), (64, pa.decimal256)])
-def test_decimals_of_every_precision_are_columns(
+def test_decimals_of_every_precision_become_columns(
     server: RegistryServer, precision: int, kind: Any
 ) -> None:
     """64 is the precision of Connect's decimals."""
@@ -165,7 +167,7 @@ def test_decimals_of_every_precision_are_columns(
     assert arrow_to_avro(found.values, serializer, "t").values.to_pylist() == rows
 
 
-def test_large_decimals_may_be_texts(server: RegistryServer) -> None:
+def test_large_decimals_can_be_read_as_strings(server: RegistryServer) -> None:
     money = decimal(76, 6)
     schema = record(field(money), field(decimal(9, 2), "small"))
     registry = having(server, schema, record(field(decimal(77, 0))), decimal(MOST_DIGITS + 1, 0))
@@ -205,7 +207,7 @@ IGNORED: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("kind", "value"), IGNORED)
 def test_invalid_logical_types_are_ignored(server: RegistryServer, kind: Any, value: Any) -> None:
-    """Avro 1.12, Logical Types; Java does so, fastavro refuses some and reads others wrong."""
+    """As Avro 1.12 requires and Java does; fastavro rejects some and decodes others wrongly."""
     schema = record(field(kind))
     registry = having(server, schema)
     serializer = AvroSerializer(registry, json.dumps(schema), conf=REGISTER)
@@ -232,10 +234,10 @@ def test_invalid_logical_types_are_ignored(server: RegistryServer, kind: Any, va
         ({"type": "float"}, -2, -2.0),
     ],
 )
-def test_a_default_of_another_type_fails_only_the_reader_that_needs_it(
+def test_a_default_of_another_type_fails_only_a_reader_that_needs_it(
     server: RegistryServer, kind: Any, default: Any, read: Any
 ) -> None:
-    """Java's deserializers read such schemas, too."""
+    """Java's deserializers accept such schemas, too."""
     present = {"int": 7, "string": "a", "boolean": True, "bytes": b"b", "double": 1.5}
     value = present.get(kind) if isinstance(kind, str) else None
     with_default = record(field("int", "id"), field(kind, default=default))
@@ -271,7 +273,7 @@ def test_a_default_of_another_type_fails_only_the_reader_that_needs_it(
         (record(field(["null", "a.R"])), b"\1", False),
     ],
 )
-def test_a_negative_branch_or_symbol_is_none(
+def test_a_negative_branch_or_symbol_is_rejected(
     server: RegistryServer, schema: Any, payload: bytes, column: bool
 ) -> None:
     registry = having(server, schema)
@@ -282,7 +284,7 @@ def test_a_negative_branch_or_symbol_is_none(
         assert list(read_column(registry, FRAME + payload).errors) == [0]
 
 
-def test_bytes_may_be_of_any_kind(registry: SchemaRegistryClient) -> None:
+def test_bytes_may_be_any_buffer(registry: SchemaRegistryClient) -> None:
     fixed = {"type": "fixed", "name": "a.F", "size": 1}
     schema = record(
         field("bytes"), field(["null", "bytes"], "y"), field({"type": "array", "items": fixed}, "z")
@@ -304,14 +306,14 @@ def test_bytes_may_be_of_any_kind(registry: SchemaRegistryClient) -> None:
         }
 
 
-def test_a_text_is_no_array(registry: SchemaRegistryClient) -> None:
+def test_a_string_is_not_accepted_as_an_array(registry: SchemaRegistryClient) -> None:
     schema = json.dumps({"type": "array", "items": "string"})
     with pytest.raises(SerializationError, match="the schema has an array, but the value is a str"):
         AvroSerializer(registry, schema, conf=REGISTER)("abc", VALUE)
 
 
-def test_bytes_are_no_array(registry: SchemaRegistryClient) -> None:
-    """In a union that has both, fastavro takes bytes for a list of integers."""
+def test_bytes_are_not_accepted_as_an_array(registry: SchemaRegistryClient) -> None:
+    """For a union of both, fastavro would encode bytes as a list of integers."""
     numbers = {"type": "array", "items": "int"}
     one, other = record(field(numbers), name="A"), record(field("bytes"), name="B")
     write = AvroSerializer(registry, json.dumps([numbers, "bytes", one, other]), conf=REGISTER)
@@ -337,7 +339,7 @@ UUIDS = {
 }
 
 
-def test_what_cannot_be_read_is_not_written(registry: SchemaRegistryClient) -> None:
+def test_a_value_that_could_not_be_read_is_not_written(registry: SchemaRegistryClient) -> None:
     decimal = {"logicalType": "decimal", "precision": 4, "scale": 2}
     fixed = {"type": "fixed", "name": "F", "size": 3, **decimal}
     text = {"type": "string", "logicalType": "uuid"}
@@ -357,7 +359,7 @@ def test_what_cannot_be_read_is_not_written(registry: SchemaRegistryClient) -> N
             write({"x": bad}, context)
 
 
-def test_a_text_that_is_no_uuid_may_fit_another_branch(registry: SchemaRegistryClient) -> None:
+def test_a_string_that_is_no_uuid_may_match_another_branch(registry: SchemaRegistryClient) -> None:
     text = {"type": "string", "logicalType": "uuid"}
     one, other = (
         {**record(field(kind)), "name": name} for kind, name in ((text, "A"), ("string", "B"))
@@ -370,7 +372,7 @@ def test_a_text_that_is_no_uuid_may_fit_another_branch(registry: SchemaRegistryC
 
 
 @pytest.mark.parametrize("text", UUIDS)
-def test_a_text_that_is_no_uuid_is_refused_everywhere(server: RegistryServer, text: str) -> None:
+def test_an_invalid_uuid_is_rejected_by_all_readers(server: RegistryServer, text: str) -> None:
     registry = having(server, record(field({"type": "string", "logicalType": "uuid"})))
     row = FRAME + varint(len(text)) + text.encode()
     found = read_column(registry, row)
@@ -405,7 +407,7 @@ def test_a_text_that_is_no_uuid_is_refused_everywhere(server: RegistryServer, te
         ("Infinity", None),
     ],
 )
-def test_a_decimal_is_written_exactly_or_not(
+def test_a_decimal_is_written_exactly_or_rejected(
     registry: SchemaRegistryClient, kind: str, given: str, read: str | None
 ) -> None:
     more = {"name": "a.F", "size": 4} if kind == "fixed" else {}
@@ -433,10 +435,10 @@ def test_a_decimal_is_written_exactly_or_not(
         (b"\x7f" * 100_000, None),
     ],
 )
-def test_a_decimal_that_is_too_large_is_refused_not_rounded(
+def test_a_decimal_with_too_many_digits_is_rejected_and_not_rounded(
     server: RegistryServer, data: bytes, read: str | None
 ) -> None:
-    """And not converted: 1 MB took two minutes."""
+    """It isn't converted either: the conversion of 1 MB took two minutes."""
     registry = having(server, record(field(decimal(5, 2))))
     row = FRAME + varint(len(data)) + data
     found = read_column(registry, row)
@@ -449,7 +451,7 @@ def test_a_decimal_that_is_too_large_is_refused_not_rounded(
     assert "more than 5 digits" in found.errors[0]
 
 
-def test_a_schema_may_not_ask_for_decimals_without_a_bound(server: RegistryServer) -> None:
+def test_the_number_of_digits_is_limited_for_any_schema(server: RegistryServer) -> None:
     registry = having(server, record(field(decimal(10**9, 10**9))))
     read = AvroDeserializer(registry)
     large = b"\x7f" * 1_000_000

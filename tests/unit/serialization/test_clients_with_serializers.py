@@ -1,4 +1,4 @@
-"""Producers and consumers with serializers: what goes through them, and what can't."""
+"""Test producers and consumers with serializers: conversions, and errors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def some(consumer: Consumer[object, object], count: int) -> list[Any]:
     return found
 
 
-def test_functions_of_one_argument(cluster: FakeCluster) -> None:
+def test_functions_with_one_argument_can_be_serializers(cluster: FakeCluster) -> None:
     settings = {"bootstrap.servers": cluster.bootstrap_servers}
     with Producer[str, Any](settings, key_serializer=str.encode, value_serializer=dumped) as sender:
         for key, value in (("a", {"x": 1}), (None, [2]), ("b", None)):
@@ -93,8 +93,8 @@ def test_functions_of_one_argument(cluster: FakeCluster) -> None:
     assert [(one.key, one.value) for one in found] == [("a", {"x": 1}), (None, [2]), ("b", None)]
 
 
-def test_serializers_with_a_context(cluster: FakeCluster) -> None:
-    """Ours and confluent-kafka's, and functions of two arguments, are told of which record."""
+def test_serializers_get_the_context_of_the_record(cluster: FakeCluster) -> None:
+    """Test serializers of confluent-kafka and functions with two arguments."""
 
     def noted(value: Any, context: SerializationContext) -> bytes:
         context.headers.append(("noted", str(context.field).encode()))
@@ -123,8 +123,8 @@ def test_serializers_with_a_context(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("way", [list, tuple, dict, iter, lambda given: (one for one in given)])
-def test_headers_of_any_kind_go_along(cluster: FakeCluster, way: Any) -> None:
-    """Also those that can be gone through only once: serializers are told of them first."""
+def test_headers_of_any_iterable_are_sent(cluster: FakeCluster, way: Any) -> None:
+    """Serializers read the headers before the producer, and an iterator can be read only once."""
     given = [("mine", b"1"), ("yours", b"2")]
     topic = f"headers-{uuid4()}"
     cluster.create_topic(topic)
@@ -182,10 +182,10 @@ class Awaited:
         ("deserializer", Awaited(), "value_deserializer is a coroutine function"),
     ],
 )
-def test_what_is_of_the_wrong_kind_is_told_when_a_client_is_made(
+def test_a_serializer_of_the_wrong_kind_is_rejected_when_a_client_is_created(
     side: str, given: Any, why: str
 ) -> None:
-    """By each of the four; before anybody is dialled."""
+    """All four clients reject it before they connect."""
     settings = {"bootstrap.servers": "localhost:1"}
     makes: Any = (Producer, AsyncProducer) if side == "serializer" else (Consumer, AsyncConsumer)
     for make in makes:
@@ -193,13 +193,13 @@ def test_what_is_of_the_wrong_kind_is_told_when_a_client_is_made(
             make(settings, **{f"value_{side}": given})
 
 
-def test_functions_that_are_classes_are_taken() -> None:
+def test_classes_that_are_functions_are_accepted() -> None:
     for given in (str, bytes, lambda one: one, json.loads):
         Consumer({"bootstrap.servers": "localhost:1"}, value_deserializer=given).close()
 
 
-def test_a_coroutine_is_no_value() -> None:
-    """What a function gives isn't known before it is called."""
+def test_a_coroutine_as_a_result_is_an_error() -> None:
+    """The result of a function isn't known before the function is called."""
     record = ConsumerRecord("t", 0, 7, -1, 0, None, b"x", (), -1)
     with pytest.raises(RecordDeserializationError, match="isn't awaited here"):
         RecordReading(None, lambda one: given_later(one))([record])
@@ -207,7 +207,7 @@ def test_a_coroutine_is_no_value() -> None:
         RecordWriting(None, lambda one: given_later(one))("t", None, "x", None)
 
 
-def test_what_can_not_be_written_is_not_sent(cluster: FakeCluster) -> None:
+def test_a_record_that_cannot_be_serialized_is_not_sent(cluster: FakeCluster) -> None:
     with producer(cluster, key_serializer=IntegerSerializer(), value_serializer=dumped) as sender:
         with pytest.raises(SerializationError, match=r"value of a record for topic v .*TypeError"):
             sender.send("v", object(), 1)
@@ -223,7 +223,7 @@ def as_text(value: object) -> str:
 
 
 @pytest.mark.parametrize("field", ["key", "value"])
-def test_a_serializer_that_returns_no_bytes_is_named(field: str) -> None:
+def test_the_error_names_a_serializer_that_returns_no_bytes(field: str) -> None:
     given = {"key": None, "value": None, field: as_text}
     with pytest.raises(SerializationError) as caught:
         RecordWriting(**given)("t", 1, 2, None)
@@ -250,7 +250,9 @@ def number(value: int) -> bytes:
 
 
 @pytest.mark.parametrize("way", ["poll", "records"])
-def test_a_record_that_can_not_be_read(cluster: FakeCluster, way: str) -> None:
+def test_a_record_that_cannot_be_deserialized_is_raised_until_the_program_seeks(
+    cluster: FakeCluster, way: str
+) -> None:
     topic = {"poll": "w", "records": "x"}[way]
     values = [number(0), number(1), b"bad", number(3), b"worse", number(5)]
     numbers(cluster, topic, *values)
@@ -272,7 +274,7 @@ def test_a_record_that_can_not_be_read(cluster: FakeCluster, way: str) -> None:
             except RecordDeserializationError as error:
                 met.append((error, consumer.position(partition)))
                 if not errors or errors[-1] != error.offset:
-                    errors.append(error.offset)  # it is met again, as often as one asks
+                    errors.append(error.offset)  # the same record is read again by each call
                     continue
                 consumer.seek(error.partition, error.next_offset)
     assert (read, errors) == ([0, 1, 3, 5], [2, 4])
@@ -283,7 +285,9 @@ def test_a_record_that_can_not_be_read(cluster: FakeCluster, way: str) -> None:
         assert isinstance(found.__cause__, struct.error)
 
 
-def test_other_partitions_are_handed_out_first_or_later(cluster: FakeCluster) -> None:
+def test_an_undeserializable_record_loses_no_records_of_other_partitions(
+    cluster: FakeCluster,
+) -> None:
     with producer(cluster) as sender:
         for at in range(100):
             sender.send("two", b"bad" if at == 50 else number(at), partition=0)
@@ -305,7 +309,7 @@ def test_other_partitions_are_handed_out_first_or_later(cluster: FakeCluster) ->
 
 
 @pytest.mark.slow
-def test_a_registry_that_is_away_loses_nothing(
+def test_an_unavailable_registry_loses_no_records(
     cluster: FakeCluster, server: RegistryServer
 ) -> None:
     write = AvroSerializer(registry(server), SCHEMA, conf=REGISTER)
@@ -322,8 +326,10 @@ def test_a_registry_that_is_away_loses_nothing(
         assert [one.value["id"] for one in some(reader, 3)] == [0, 1, 2]
 
 
-def test_in_a_loop(cluster: FakeCluster, server: RegistryServer) -> None:
-    """Look-ups are done in a thread: the loop goes on while the registry is slow."""
+def test_the_event_loop_runs_during_registry_requests(
+    cluster: FakeCluster, server: RegistryServer
+) -> None:
+    """Requests are sent in a thread, so a slow registry doesn't block the loop."""
     ticks = 0
     turns: list[int] = []
 
@@ -370,10 +376,10 @@ def test_in_a_loop(cluster: FakeCluster, server: RegistryServer) -> None:
     assert turns
 
 
-def test_what_a_registry_does_not_have_is_the_records_fault(
+def test_a_schema_missing_in_the_registry_is_an_error_of_the_record(
     cluster: FakeCluster, server: RegistryServer
 ) -> None:
-    """In threads and in loops alike; and a latest version that counts for no time ends, too."""
+    """Test both clients; with a TTL of zero for the latest version the call ends, too."""
     numbers(cluster, "missing", b"\0\0\0\0\x63\2", b"\0\0\0\0\1\2")
     registry(server).register_schema("missing-value", Schema(SCHEMA))
     partition = TopicPartition("missing", 0)
@@ -399,7 +405,7 @@ def test_what_a_registry_does_not_have_is_the_records_fault(
     assert asyncio.run(run()) == {"id": 1}
 
 
-def test_arrow_batches_stay_bytes(cluster: FakeCluster) -> None:
+def test_arrow_batches_are_not_deserialized(cluster: FakeCluster) -> None:
     numbers(cluster, "arrow", b"text")
     with Consumer(servers(cluster), value_deserializer=StringDeserializer()) as consumer:
         consumer.assign({TopicPartition("arrow", 0): 0})
@@ -414,13 +420,13 @@ async def awaited(value: bytes) -> bytes:
 
 @pytest.mark.parametrize("given", [5, "json", awaited])
 @pytest.mark.parametrize("kind", [Producer, Consumer])
-def test_what_is_none(kind: Any, given: Any) -> None:
+def test_a_serializer_that_is_not_callable_is_rejected(kind: Any, given: Any) -> None:
     option = "value_serializer" if kind is Producer else "value_deserializer"
     with pytest.raises(ConfigurationError, match=f"{option} "):
         kind({"bootstrap.servers": "localhost:1"}, **{option: given})
 
 
-def test_a_producer_that_nobody_keeps_goes(cluster: FakeCluster) -> None:
+def test_an_unreferenced_producer_is_freed_without_the_collector(cluster: FakeCluster) -> None:
     one = producer(cluster, value_serializer=dumped)
     one.close()
     kept = ref(one)
@@ -432,12 +438,12 @@ def test_a_producer_that_nobody_keeps_goes(cluster: FakeCluster) -> None:
         gc.enable()
 
 
-def test_a_producer_that_nobody_keeps_says_so(cluster: FakeCluster) -> None:
+def test_the_error_for_an_unreferenced_producer_says_to_keep_it(cluster: FakeCluster) -> None:
     with pytest.raises(ClientClosedError, match="keep it in a variable"):
         producer(cluster, value_serializer=str.encode).send("t", "x")
 
 
-def test_an_asyncio_producer_that_nobody_keeps_says_so() -> None:
+def test_the_error_for_an_unreferenced_asyncio_producer_says_to_keep_it() -> None:
     kept: Any = Kept()
     send = serialized_put(kept, None, str.encode)
     del kept
@@ -447,4 +453,4 @@ def test_an_asyncio_producer_that_nobody_keeps_says_so() -> None:
 
 
 class Kept:
-    """Stands for a producer that only a reference leads to."""
+    """Replaces a producer that is only weakly referenced."""

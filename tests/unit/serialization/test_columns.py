@@ -1,4 +1,4 @@
-"""Columns of framed Avro: each row as `AvroDeserializer` reads it, bad ones by their number."""
+"""Test Avro columns: each row as `AvroDeserializer` decodes it, errors by row number."""
 
 from __future__ import annotations
 
@@ -121,7 +121,9 @@ def column(*rows: bytes | None) -> pa.Array:
     return pa.array(rows, pa.binary())
 
 
-def test_every_type_there_and_back(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_values_of_every_type_round_trip(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     rows = pa.array([ROW, None, ROW], TYPES)
     serialize = AvroSerializer(registry, EVERY, conf=REGISTER)
     written = arrow_to_avro(rows, serialize, "t")
@@ -138,7 +140,7 @@ def test_every_type_there_and_back(server: RegistryServer, registry: SchemaRegis
     assert server.asked == ["POST /subjects/t-value/versions", "GET /schemas/ids/1"]
 
 
-def test_the_rows_are_those_of_the_deserializer(registry: SchemaRegistryClient) -> None:
+def test_rows_equal_those_of_the_deserializer(registry: SchemaRegistryClient) -> None:
     schema = record("F", id="long", to=["null", "string"], cost="double")
     serialize = AvroSerializer(registry, schema, conf=REGISTER)
     rows = [{"id": at, "to": None if at % 2 else str(at), "cost": at / 2} for at in range(100)]
@@ -148,7 +150,7 @@ def test_the_rows_are_those_of_the_deserializer(registry: SchemaRegistryClient) 
     assert avro_to_arrow(column(*written), registry).values.to_pylist() == expected == rows
 
 
-def test_several_schemas_in_one_column(registry: SchemaRegistryClient) -> None:
+def test_several_schemas_in_a_column_need_a_reader_schema(registry: SchemaRegistryClient) -> None:
     first, second = record("F", id="int"), record("F", id="long", note="string")
     rows = [
         AvroSerializer(registry, first, conf=REGISTER)({"id": 1}, VALUE),
@@ -166,7 +168,7 @@ def test_several_schemas_in_one_column(registry: SchemaRegistryClient) -> None:
     assert list(with_bad.errors) == [1]
 
 
-def test_bad_rows_are_told_by_number(registry: SchemaRegistryClient) -> None:
+def test_errors_are_listed_by_row_number(registry: SchemaRegistryClient) -> None:
     registry.register_schema("t-value", Schema(record("F", at=logical("long", "timestamp-micros"))))
     registry.register_schema("t-value", Schema('{"type": "object"}', "JSON"))
     prefix = b"\0\0\0\0\1"
@@ -181,7 +183,9 @@ def test_bad_rows_are_told_by_number(registry: SchemaRegistryClient) -> None:
     assert there == [2, 9]
 
 
-def test_values_that_do_not_fit(registry: SchemaRegistryClient) -> None:
+def test_a_value_that_does_not_match_the_schema_is_an_error_of_its_row(
+    registry: SchemaRegistryClient,
+) -> None:
     serialize = AvroSerializer(registry, record("F", s="string"), conf=REGISTER)
     rows = pa.array([{"s": "a"}, {"s": None}, {"s": "b"}])
     written = arrow_to_avro(rows, serialize, "t", MessageField.KEY)
@@ -190,8 +194,10 @@ def test_values_that_do_not_fit(registry: SchemaRegistryClient) -> None:
     assert registry.get_subjects() == ["t-key"]
 
 
-def test_a_value_that_arrow_can_not_hold(registry: SchemaRegistryClient) -> None:
-    """fastavro doesn't check how many bits an int has."""
+def test_a_value_that_arrow_cannot_represent_is_an_error_of_its_row(
+    registry: SchemaRegistryClient,
+) -> None:
+    """fastavro doesn't check that an int fits into 32 bits."""
     registry.register_schema("t-value", Schema(record("F", cost="int")))
     prefix = b"\0\0\0\0\1"
     read = avro_to_arrow(column(prefix + varint(7), prefix + varint(1 << 40)), registry)
@@ -199,7 +205,7 @@ def test_a_value_that_arrow_can_not_hold(registry: SchemaRegistryClient) -> None
     assert "can't represent it" in read.errors[1]
 
 
-def test_more_rows_than_are_objects_at_a_time(registry: SchemaRegistryClient) -> None:
+def test_a_column_of_more_than_a_thousand_rows_is_decoded(registry: SchemaRegistryClient) -> None:
     serialize = AvroSerializer(registry, record("F", id="int"), conf=REGISTER)
     rows = [None] * 1500 + [serialize({"id": at}, VALUE) for at in range(1500)]
     rows[2000] = b"bad"
@@ -209,7 +215,7 @@ def test_more_rows_than_are_objects_at_a_time(registry: SchemaRegistryClient) ->
     assert read.values.to_pylist() == expected
 
 
-def test_columns_of_nothing(registry: SchemaRegistryClient) -> None:
+def test_columns_without_values_are_decoded(registry: SchemaRegistryClient) -> None:
     for rows in ((), (None, None)):
         read = avro_to_arrow(column(*rows), registry)
         assert read.values.to_pylist() == list(rows)
@@ -219,13 +225,13 @@ def test_columns_of_nothing(registry: SchemaRegistryClient) -> None:
 
 
 @pytest.mark.parametrize("reader", [None, '"int"'])
-def test_a_missing_package_is_no_row_s_fault(
+def test_a_missing_package_is_not_an_error_of_a_row(
     server: RegistryServer,
     registry: SchemaRegistryClient,
     monkeypatch: pytest.MonkeyPatch,
     reader: str | None,
 ) -> None:
-    """Else every row is null, and a program that doesn't look at errors goes on with that."""
+    """Otherwise all rows would be null, and a program that ignores errors would continue."""
     row = AvroSerializer(registry, '"int"', conf=REGISTER)(1, VALUE)
     monkeypatch.setitem(__import__("sys").modules, "fastavro", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'odradek\[schemas\]'"):
@@ -239,12 +245,14 @@ def test_a_missing_package_is_no_row_s_fault(
         record("F", x=["null", "F"]),
     ],
 )
-def test_schemas_without_a_type(registry: SchemaRegistryClient, schema: str) -> None:
+def test_schemas_without_an_arrow_type_are_rejected(
+    registry: SchemaRegistryClient, schema: str
+) -> None:
     with pytest.raises(InvalidSchemaError, match="no equivalent Arrow type"):
         avro_to_arrow(column(), registry, schema)
 
 
-def test_a_registry_that_is_away_fails_the_call(server: RegistryServer) -> None:
+def test_an_unavailable_registry_fails_the_call(server: RegistryServer) -> None:
     server.rule = lambda _: (503, {})
     away = SchemaRegistryClient({"url": server.url, "default.api.timeout.ms": 300})
     with pytest.raises(RegistryUnreachableError):
@@ -253,8 +261,10 @@ def test_a_registry_that_is_away_fails_the_call(server: RegistryServer) -> None:
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.none() | st.binary(max_size=12).map(lambda rest: b"\0\0\0\0\1" + rest)))
-def test_any_bytes(registry: SchemaRegistryClient, rows: list[bytes | None]) -> None:
-    """What one row's reader takes, the column's takes; what it refuses is an error of that row."""
+def test_any_bytes_are_decoded_as_by_the_deserializer_or_are_an_error(
+    registry: SchemaRegistryClient, rows: list[bytes | None]
+) -> None:
+    """If the deserializer rejects a row, the column must contain an error for it."""
     registry.register_schema("t-value", Schema(record("F", id="long", to=["null", "string"])))
     one_by_one = AvroDeserializer(registry)
     read = avro_to_arrow(column(*rows), registry, record("F", id="long", to=["null", "string"]))
@@ -280,10 +290,10 @@ def test_any_bytes(registry: SchemaRegistryClient, rows: list[bytes | None]) -> 
         (["null", "int"], pa.array([1]), pa.array([1 << 31])),
     ],
 )
-def test_what_would_only_fit_changed_does_not_fit(
+def test_a_value_that_would_have_to_be_converted_is_rejected(
     registry: SchemaRegistryClient, schema: Any, good: pa.Array, bad: pa.Array
 ) -> None:
-    """fastavro writes 1.9 as 1, and as an int what no reader of the schema takes."""
+    """fastavro writes 1.9 as 1, and ints that exceed 32 bits, which no reader accepts."""
     for nested in (False, True):
         whole = json.loads(record("R", x=schema)) if nested else schema
         write = AvroSerializer(registry, json.dumps(whole), conf=REGISTER)
@@ -302,7 +312,7 @@ def test_what_would_only_fit_changed_does_not_fit(
 
 
 @pytest.mark.slow
-def test_a_type_of_thousands_of_fields_makes_no_long_error(server: RegistryServer) -> None:
+def test_the_error_for_a_type_of_thousands_of_fields_is_short(server: RegistryServer) -> None:
     names = {f"f{at}": ["null", "int"] for at in range(3000)}
     server.schemas = [{"schema": record("Wide", **names, digits="int")}]
     registry = SchemaRegistryClient({"schema.registry.url": server.url})

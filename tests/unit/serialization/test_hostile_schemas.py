@@ -1,7 +1,7 @@
-"""Schemas and bytes of others: no crash of the process, no endless reading, no blown-up types.
+"""Test hostile schemas and data: no crash, no endless decoding, no huge types.
 
-Whoever may write to a topic, or register a schema, writes what these tests do. fastavro reads in C
-and follows bytes as deep as they lead.
+These schemas and data can be written by any program that may write to a topic or register a schema.
+fastavro decodes in C and recurses as deep as the data is nested.
 """
 
 from __future__ import annotations
@@ -63,8 +63,10 @@ VALUE = SerializationContext("t", MessageField.VALUE)
 REGISTER = {"auto.register.schemas": True}
 EXPONENT = 60
 SMALL_STACK = (640 if FREE_THREADS else 512) << 10
-"""Bytes. Without a GIL fastavro's writer takes 3.4 KiB of it for each dict, but there CPython
-itself raises where a stack ends.
+"""Size of a stack in bytes.
+
+Without a GIL, fastavro's writer needs 3.4 KiB per dict, but CPython raises an error at the end of
+the stack.
 """
 FIELD = {"name", "type", "default"}
 
@@ -89,11 +91,11 @@ CHAINS = {
     "map": (record("N", field({"type": "map", "values": ["null", "N"]})), b"\2\0\2", b"\0"),
     "two": (record("N", field(record("M", field(["null", "N"])))), b"\2", b"\0"),
 }
-"""Schemas that refer to themselves, the bytes of one step deeper, and of the end."""
+"""Recursive schemas, the bytes of one more level, and the bytes that end the value."""
 
 
 def doubled(depth: int, *innermost: Any) -> dict[str, Any]:
-    """Return a schema whose values contain 2**depth others."""
+    """Return a schema whose values contain 2**depth records."""
     found = record("R0", *innermost)
     for at in range(1, depth):
         found = record(f"R{at}", field(found, "a"), field(f"R{at - 1}", "b"))
@@ -129,7 +131,7 @@ def in_time(call: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_values_that_lie_too_deep_are_refused_and_no_crash(
+def test_a_value_that_is_nested_too_deeply_is_rejected_without_a_crash(
     server: RegistryServer, chain: str
 ) -> None:
     schema, deeper, end = CHAINS[chain]
@@ -143,8 +145,8 @@ def test_values_that_lie_too_deep_are_refused_and_no_crash(
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_values_as_deep_as_is_allowed_fit_into_a_small_stack(chain: str) -> None:
-    """In a process of its own: too deep ends it."""
+def test_a_value_of_the_maximum_depth_is_decoded_on_a_small_stack(chain: str) -> None:
+    """A stack overflow ends the process, so the test runs in a subprocess."""
     schema, deeper, end = CHAINS[chain]
     per = 3 if chain in ("map", "two") else 2
     many = schema_limits.DEEPEST_VALUE // per - 1
@@ -165,10 +167,10 @@ assert read
 
 
 @pytest.mark.parametrize("depth", [None, 10_000, 151])
-def test_values_that_lie_too_deep_are_not_written_and_no_crash(
+def test_a_value_that_is_nested_too_deeply_is_not_written(
     server: RegistryServer, depth: int | None
 ) -> None:
-    """None: a value within itself."""
+    """With a depth of None, the value contains itself."""
     write = AvroSerializer(
         client(server), json.dumps(record("N", field(["null", "N"]))), conf=REGISTER
     )
@@ -184,7 +186,7 @@ def test_values_that_lie_too_deep_are_not_written_and_no_crash(
     assert column.values.to_pylist() == [framed(b"\0")]
 
 
-def test_values_as_deep_as_is_allowed_are_written_in_a_small_stack() -> None:
+def test_a_value_of_the_maximum_depth_is_written_on_a_small_stack() -> None:
     code = f"""
 import threading
 from odradek.serialization import AvroSerializer, SchemaRegistryClient
@@ -219,7 +221,9 @@ assert len(written[0]) == {schema_limits.DEEPEST_WRITTEN - 1}
         ),
     ],
 )
-def test_schemas_without_an_end_are_refused(server: RegistryServer, schema: Any, why: str) -> None:
+def test_schemas_with_endless_or_empty_values_are_rejected(
+    server: RegistryServer, schema: Any, why: str
+) -> None:
     registry = client(server, schema)
     data = framed(varint(1 << 40) + b"\0\0")
     with pytest.raises(InvalidSchemaError, match=why):
@@ -228,7 +232,7 @@ def test_schemas_without_an_end_are_refused(server: RegistryServer, schema: Any,
     assert why in found.errors[0]
 
 
-def test_a_schema_of_few_words_and_many_types_makes_no_huge_type(server: RegistryServer) -> None:
+def test_a_short_schema_with_millions_of_nested_types_is_rejected(server: RegistryServer) -> None:
     wide = record("Q", field(doubled(25, "int"), "a"), INT)
     registry = client(server, wide)
     with pytest.raises(InvalidSchemaError, match="nested types"):
@@ -238,10 +242,10 @@ def test_a_schema_of_few_words_and_many_types_makes_no_huge_type(server: Registr
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_few_bytes_take_no_memory_of_columns(
+def test_short_data_cannot_use_much_memory_in_columns(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch, native: bool
 ) -> None:
-    """A null in a list, or a symbol, may be thousands of bytes; the rows beside it are read."""
+    """A null in a list, or a symbol, may take thousands of bytes; other rows are still decoded."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
     nulls = [field(["null", "double"], f"f{at}") for at in range(500)]
     word = {"type": "enum", "name": "E", "symbols": ["A", "B" * 20_000]}
@@ -271,7 +275,7 @@ def doubled_json(depth: int, to: str = "#/$defs/a") -> dict[str, Any]:
 
 
 def nested_ids(depth: int) -> Any:
-    """Each may be a new base, or none: drafts differ."""
+    """Return a schema with nested ids, which are base URIs in some drafts only."""
     found: Any = {}
     for at in range(depth):
         found = {"id": f"d{at}/", "properties": {"a": found}}
@@ -298,10 +302,10 @@ def nested_ids(depth: int) -> Any:
         ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, 3, None),
     ],
 )  # fmt: skip
-def test_references_of_json_schemas_that_double_are_refused(
+def test_json_schemas_with_exponentially_many_checks_are_rejected(
     server: RegistryServer, schema: Any, value: int, why: str | None
 ) -> None:
-    """By whoever reads and whoever writes; a number of 10 and more is how deep values lie."""
+    """Test both directions; a `value` other than 5 is the depth of a nested object."""
     server.schemas = [{"schema": json.dumps(schema), "schemaType": "JSON"}]
     registry = SchemaRegistryClient({"schema.registry.url": server.url})
     data: Any = value
@@ -346,8 +350,8 @@ WIDE = 12_000
         ({"enum": [{}], "$ref": f"#/enum/{'9' * 5000}"}, "doesn't exist"),
     ],
 )
-def test_counting_itself_takes_no_longer_than_a_schema(schema: Any, why: str | None) -> None:
-    """Each property with each pattern were gigabytes; each place of a list was written as text."""
+def test_counting_the_checks_of_a_schema_is_fast(schema: Any, why: str | None) -> None:
+    """All pairs of properties and patterns once took gigabytes; list positions were strings."""
 
     def count() -> str | None:
         return JsonLimits(schema, {}).check(5)
@@ -359,7 +363,7 @@ def test_counting_itself_takes_no_longer_than_a_schema(schema: Any, why: str | N
         in_time(count)
 
 
-def test_references_of_json_schemas_to_others_that_double(server: RegistryServer) -> None:
+def test_references_with_exponentially_many_checks_are_rejected(server: RegistryServer) -> None:
     for at in range(EXPONENT):
         refs = [{"name": f"s{at - 1}.json", "subject": f"s{at - 1}", "version": 1}] if at else []
         kind: Any = {"allOf": [{"$ref": f"s{at - 1}.json"}] * 2} if at else {"type": "integer"}
@@ -373,7 +377,9 @@ def test_references_of_json_schemas_to_others_that_double(server: RegistryServer
     assert read(framed(b"5", 4)) == 5
 
 
-def test_values_too_deep_for_the_validator_do_not_end_the_process(server: RegistryServer) -> None:
+def test_a_value_too_deep_for_the_validator_does_not_end_the_process(
+    server: RegistryServer,
+) -> None:
     writes = JSONSerializer('{"items": {"$ref": "#"}}', client(server), conf=REGISTER)
     value: list[Any] = []
     for _ in range(100_000):
@@ -382,7 +388,7 @@ def test_values_too_deep_for_the_validator_do_not_end_the_process(server: Regist
         writes(value, VALUE)
 
 
-def test_references_that_go_in_a_circle_or_meet_again_are_asked_for_once(
+def test_repeated_and_circular_references_are_requested_once(
     server: RegistryServer,
 ) -> None:
     for at in range(EXPONENT):
@@ -406,8 +412,8 @@ def test_references_that_go_in_a_circle_or_meet_again_are_asked_for_once(
     assert found == 1
 
 
-def test_references_share_the_time_of_one_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that goes ten seconds with each answer; a call has thirty."""
+def test_references_share_the_timeout_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock advances ten seconds with each response; the timeout of a call is 30 s."""
     now = [0.0]
 
     def slow(_: Any, url: str, method: str, path: str, data: Any, deadline: float) -> RestAnswer:
@@ -425,7 +431,7 @@ def test_references_share_the_time_of_one_look_up(monkeypatch: pytest.MonkeyPatc
     assert now[0] == 40
 
     async def reads() -> None:
-        """As an event loop does: each of the schemas is fetched in a thread."""
+        """Fetch each schema in a thread, as the asyncio clients do."""
         token = NO_WAITING.set(True)
         try:
             for at in range(10):
@@ -440,7 +446,9 @@ def test_references_share_the_time_of_one_look_up(monkeypatch: pytest.MonkeyPatc
     registry.get_version("the next call has its own time", 1)
 
 
-def test_references_have_a_bound(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_references_is_limited(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(references, "MOST_REFERENCES", 3)
     for at in range(6):
         refs = [{"name": f"r{at + 1}", "subject": f"s{at + 1}", "version": 1}] if at < 5 else []
@@ -462,19 +470,19 @@ def test_references_have_a_bound(server: RegistryServer, monkeypatch: pytest.Mon
         "'\\'" * 200_001,
     ],
 )
-def test_a_proto_file_of_nothing_but_beginnings_is_read_once(text: str) -> None:
+def test_a_proto_file_of_unclosed_brackets_is_parsed_in_linear_time(text: str) -> None:
     file = "message A {} " + text
     assert in_time(lambda: messages_at(Schema(file, "PROTOBUF"), (0,))) == {"A"}
 
 
-def test_a_schema_is_read_once_whatever_messages_records_name() -> None:
-    """Otherwise each record of eight bytes costs the time of the whole file."""
+def test_a_proto_file_is_parsed_once_for_all_message_indexes() -> None:
+    """Otherwise each record of eight bytes would cost the parsing of the whole file."""
     file = Schema("".join(f"message M{n} {{ int32 a = 1; }} " for n in range(2000)), "PROTOBUF")
     found = in_time(lambda: [messages_at(file, (n,)) for n in range(3000)])
     assert found[1999:2001] == [{"M1999"}, set()]
 
 
-def test_braces_within_a_message_leave_it_the_one_around() -> None:
+def test_braces_of_a_oneof_do_not_end_the_message() -> None:
     text = 'message A { oneof o { string a = 1 [(x) = "}\\"}"]; } message B {} } message C {}'
     for indexes, name in (((0, 0), "A.B"), ((1,), "C")):
         assert messages_at(Schema(text, "PROTOBUF"), indexes) == {name}
@@ -482,7 +490,7 @@ def test_braces_within_a_message_leave_it_the_one_around() -> None:
 
 @given(st.sampled_from(sorted(CHAINS)), st.binary(max_size=40), st.integers(0, 250))
 @settings(max_examples=examples(200), deadline=None)
-def test_hostile_bytes_of_schemas_with_themselves_in_them_are_read_or_refused(
+def test_random_data_of_recursive_schemas_is_decoded_or_rejected(
     chain: str, data: bytes, steps: int
 ) -> None:
     from fastavro import parse_schema
@@ -505,7 +513,7 @@ FIXED_SIZES = {
 
 
 @pytest.mark.parametrize("items", FIXED_SIZES)
-def test_an_array_that_is_left_out_has_the_items_that_it_claims(
+def test_a_skipped_array_is_checked_for_its_number_of_items(
     server: RegistryServer, items: str
 ) -> None:
     written = record("N", field({"type": "array", "items": FIXED_SIZES[items]}, "a"), INT)
@@ -525,8 +533,8 @@ def test_an_array_that_is_left_out_has_the_items_that_it_claims(
         (b"\x00\x03" * 300, "no such branch"),
     ],
 )
-def test_bytes_of_a_schema_that_refers_to_itself(payload: bytes, why: str) -> None:
-    """A number of 100,000 bytes would take minutes, and a branch below zero is none."""
+def test_overlong_numbers_and_negative_branches_are_rejected(payload: bytes, why: str) -> None:
+    """Decoding a number of 100,000 bytes would take minutes."""
     node = {
         "type": "record",
         "name": "Node",
@@ -537,8 +545,8 @@ def test_bytes_of_a_schema_that_refers_to_itself(payload: bytes, why: str) -> No
 
 
 @pytest.mark.slow
-def test_references_are_counted_before_they_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of 600 definitions leads to 600 others: 360,000 references in 50 KB."""
+def test_references_are_counted_before_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 600 definitions refers to 600 others: 360,000 references in 50 KB."""
     monkeypatch.setattr(schema_limits, "MOST_WAYS", 50_000)
     count = 600
     chain = {f"n{at}": {"$ref": "x", "$dynamicRef": f"#/$defs/n{at + 1}"} for at in range(count)}

@@ -1,4 +1,4 @@
-"""Columns of JSON: each row as `JSONDeserializer` reads it, bad ones by their number."""
+"""Test JSON columns: each row as `JSONDeserializer` decodes it, errors by row number."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ NOTHING = dict.fromkeys(TYPES.names)
 
 
 class Answers(SchemaRegistryClient):
-    """A registry that has these schemas."""
+    """A registry that contains these schemas."""
 
     def __init__(self, *schemas: Any) -> None:
         super().__init__({"schema.registry.url": "http://127.0.0.1:1"})
@@ -83,7 +83,7 @@ def framed(*values: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize("validate", [True, False])
-def test_every_type(validate: bool) -> None:
+def test_values_of_every_type_are_decoded(validate: bool) -> None:
     full = {
         "id": 2**63 - 1, "cost": 1, "to": "JFK", "late": True, "tags": ["ä", "b"],
         "plane": {"tail": "N1", "more": 1}, "maybe": {"tail": "N2"}, "any": "text",
@@ -132,12 +132,12 @@ BAD: list[tuple[bytes, str]] = [
     (b"1", ""),
     (b'"{}"', ""),
 ]
-"""What is no row of FLIGHT, and a part of the reason."""
+"""Data that isn't a row of FLIGHT, and a part of the error."""
 
 
 @pytest.mark.parametrize("validate", [True, False])
 @pytest.mark.parametrize("beside", [2, 3000])
-def test_a_bad_row_fails_alone(validate: bool, beside: int) -> None:
+def test_an_invalid_row_does_not_affect_others(validate: bool, beside: int) -> None:
     good = framed({"id": 7})
     bad = [row for row in BAD if validate or row[0] != b'{"id":1,"tags":[["a"], 2]}']
     frames = [b"", b"\0\0", b"\1" + bytes(16), b'{"id":1}']
@@ -152,8 +152,8 @@ def test_a_bad_row_fails_alone(validate: bool, beside: int) -> None:
     assert "Confluent's serializers" in read.errors[wrong[-1]]
 
 
-def test_values_are_checked_unless_that_is_not_wanted() -> None:
-    """What only the schema refuses: the deserializer's words, and none."""
+def test_values_are_validated_unless_validation_is_disabled() -> None:
+    """Errors of the schema have the deserializer's text; without validation there are none."""
     rows = framed({"id": 1, "to": "long"}, {"cost": 1.5}, {"id": 1, "to": "JFK"}, b"null")
     checked = json_to_arrow(column(*rows), Answers(FLIGHT))
     deserialize = JSONDeserializer(None, None, Answers(FLIGHT))
@@ -167,7 +167,7 @@ def test_values_are_checked_unless_that_is_not_wanted() -> None:
     assert [one and one["to"] for one in free.values.to_pylist()] == ["long", None, "JFK", None]
 
 
-def test_rows_of_several_schemas_need_a_readers() -> None:
+def test_rows_of_several_schemas_need_a_reader_schema() -> None:
     newer = {"type": "object", "properties": {"id": {"type": "number"}}}
     registry = Answers(FLIGHT, newer, FLIGHT)
     first, other = framed({"id": 1}, {"id": 2})
@@ -179,8 +179,8 @@ def test_rows_of_several_schemas_need_a_readers() -> None:
     assert read.values.to_pylist() == [{"id": 1.0}, {"id": 2.0}]
 
 
-def test_schemas_that_are_no_object() -> None:
-    """Of one kind, of none, and rows that might end the object that they are read in."""
+def test_schemas_of_other_types_than_objects_are_decoded() -> None:
+    """Rows are decoded inside of an object, which hostile rows try to close."""
     for schema, kind, rows in (
         ({"type": "integer"}, pa.int64(), {b"1": 1, b" -5 ": -5, b"2.0": 2}),
         ({"type": "string"}, pa.string(), {b'"a"': "a", b'"\\n"': "\n"}),
@@ -194,7 +194,7 @@ def test_schemas_that_are_no_object() -> None:
             assert read.values.type == kind
             assert read.values.to_pylist() == [*rows.values(), *[None] * len(evil)]
             assert list(read.errors) == list(range(len(rows), len(given)))
-            for one in evil:  # alone, since others of them keep Arrow from reading any
+            for one in evil:  # alone, because several of them keep Arrow from decoding any row
                 given = column(*framed(*rows, one))
                 assert list(json_to_arrow(given, Answers(schema), validate=validate).errors) == [
                     len(rows)
@@ -202,7 +202,9 @@ def test_schemas_that_are_no_object() -> None:
 
 
 @pytest.mark.slow
-def test_columns_without_a_schema(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_columns_without_a_usable_schema_contain_errors(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     server.schemas = [{"schema": '"int"'}, {"schema": '{"type": 7}', "schemaType": "JSON"}]
     rows = column(None, b"x", b"\0\0\0\0\x63{}", b"\0\0\0\0\1{}", b"\0\0\0\0\2{}")
     read = json_to_arrow(rows, registry)
@@ -229,7 +231,7 @@ PLAIN = pa.struct(
 )  # fmt: skip
 
 
-def test_plain_json() -> None:
+def test_json_without_a_schema_id_is_decoded() -> None:
     row = {
         "i": 1, "f": 0.5, "d": "2026-01-02", "t": "2026-01-02T03:04:05Z", "s": "x",
         "l": "2026-01-02T03:04:05", "many": [{"x": 2**53 + 1}, None, {}],
@@ -254,8 +256,8 @@ def test_plain_json() -> None:
 
 
 @pytest.mark.parametrize("deep", ["[" * 5000 + "]" * 5000, '{"x":' * 5000 + "1" + "}" * 5000])
-def test_a_row_too_deep_for_python_reads_the_same_beside_others(deep: str) -> None:
-    """Arrow takes it where all are read together, so it may be no error elsewhere."""
+def test_a_row_too_deep_for_python_is_decoded_the_same_beside_others(deep: str) -> None:
+    """Arrow accepts it in a batch, so it must not be an error if rows are decoded separately."""
     row, kind = f'{{"s":"a","w":{deep}}}'.encode(), pa.struct([("s", pa.string())])
     assert plain_json_to_arrow(column(row), kind).values.to_pylist() == [{"s": "a"}]
     beside = plain_json_to_arrow(column(row, b"{", row[:-1]), kind)
@@ -266,7 +268,7 @@ def test_a_row_too_deep_for_python_reads_the_same_beside_others(deep: str) -> No
 @pytest.mark.parametrize(
     "kind", [pa.decimal128(5), pa.uint8(), pa.struct([("x", pa.binary())]), pa.list_(pa.null())]
 )
-def test_types_that_json_has_no_values_of(kind: pa.DataType) -> None:
+def test_types_without_json_values_are_rejected(kind: pa.DataType) -> None:
     with pytest.raises(ConfigurationError, match="can't be read from JSON"):
         plain_json_to_arrow(column(), kind)
 
@@ -298,8 +300,10 @@ SPOILS = st.lists(
 @pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(DOCUMENTS, SPOILS), min_size=1, max_size=6), st.booleans())
-def test_arrow_reads_what_python_reads(rows: list[tuple[Any, Any]], validate: bool) -> None:
-    """Each row as if Python had read it alone, in values and in words."""
+def test_arrow_decodes_the_same_values_as_python(
+    rows: list[tuple[Any, Any]], validate: bool
+) -> None:
+    """Values and errors must equal those of rows that Python decodes separately."""
     texts = []
     for document, spoils in rows:
         text = bytearray(json.dumps(document, ensure_ascii=True).encode())
@@ -338,12 +342,12 @@ OF_ONE_MIND = [
     (pa.float32(), b"3.4028235677973366e38", float("inf")),
     (pa.int64(), b'1,"w":[' + b"1" * 5000 + b"]", None),
 ]
-"""A type, JSON that Arrow and Python would read each in its own way, and what it is."""
+"""A type, JSON that Arrow and Python decode differently, and the expected value."""
 
 
 @pytest.mark.parametrize("beside", [b"", b'{"a":'])
-def test_a_row_reads_the_same_whatever_is_beside_it(beside: bytes) -> None:
-    """Alone it would be Arrow's, beside one that is no JSON Python's."""
+def test_a_row_is_decoded_the_same_beside_an_invalid_row(beside: bytes) -> None:
+    """Alone, the row is decoded by Arrow; beside an invalid row, by Python."""
     for kind, text, expected in OF_ONE_MIND:
         for within in (False, True):
             of = pa.struct([("a", pa.list_(kind) if within else kind)])
@@ -360,8 +364,8 @@ def test_a_row_reads_the_same_whatever_is_beside_it(beside: bytes) -> None:
             assert repr(got) == repr(wanted), (kind, text, beside)
 
 
-def test_few_bytes_take_no_memory_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two bytes may be an object of hundreds of fields; the rows beside it are read."""
+def test_short_data_cannot_use_much_memory_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two bytes may be an object of hundreds of fields; other rows are still decoded."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
     wide = {"type": "object", "properties": {f"f{at}": {"type": "number"} for at in range(500)}}
     schema = {"type": "object", "properties": {"w": {"type": "array", "items": wide}}}
@@ -378,8 +382,8 @@ def test_few_bytes_take_no_memory_of_columns(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_what_has_no_room_is_not_made() -> None:
-    """The objects of 300 KB took five minutes and 4 GB, only to be refused."""
+def test_a_row_that_needs_too_much_memory_is_rejected_before_it_is_built() -> None:
+    """The objects of 300 KB once took five minutes and 4 GB before they were rejected."""
     wide = pa.struct([(f"f{at}", pa.int64()) for at in range(500)])
     kind = pa.struct([("l", pa.list_(wide)), ("s", wide)])
     row = b'{"l":[' + b",".join([b"{}"] * 100_000) + b"]}"
@@ -394,7 +398,7 @@ def test_what_has_no_room_is_not_made() -> None:
 
 
 @pytest.mark.slow
-def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
+def test_a_row_with_many_nulls_is_decoded_by_arrow_only() -> None:
     wide = pa.struct([(f"f{at}", pa.int64()) for at in range(500)])
     kind = pa.struct([("l", pa.list_(wide))])
     items = b",".join([b"{}"] * 10_000)
@@ -406,8 +410,8 @@ def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
     assert read.errors[4] == LARGE
 
 
-def test_definitions_that_double_are_refused() -> None:
-    """Each names the one before twice: 2**30 fields."""
+def test_definitions_with_exponentially_many_fields_are_rejected() -> None:
+    """Each definition refers to the previous one twice: 2**30 fields."""
     made = {
         f"a{at}": {
             "type": "object",
@@ -420,8 +424,8 @@ def test_definitions_that_double_are_refused() -> None:
         json_to_arrow(column(), Answers(), json.dumps(schema), validate=False)
 
 
-def test_there_and_back(registry: SchemaRegistryClient) -> None:
-    """Nulls are left out, unless the schema wants them to be there."""
+def test_values_round_trip(registry: SchemaRegistryClient) -> None:
+    """Nulls are omitted, unless the schema requires the field."""
     schema = json.dumps(FLIGHT | {"required": ["id", "to"]})
     write = JSONSerializer(schema, registry, conf={"auto.register.schemas": True})
     rows = [
@@ -465,13 +469,15 @@ def test_there_and_back(registry: SchemaRegistryClient) -> None:
         (polars.DataFrame({"s": ["a"]}).to_struct().to_arrow(), b'{"s":"a"}'),
     ],
 )
-def test_texts_bytes_and_lists_of_any_kind_are_written(column: pa.Array, written: bytes) -> None:
+def test_all_arrow_types_of_strings_bytes_and_lists_are_written(
+    column: pa.Array, written: bytes
+) -> None:
     """Arrow has several types of each: Polars has its own, pandas' categories are dictionaries."""
     found = arrow_to_json(column, PlainJSONSerializer(), "t")
     assert (found.values.to_pylist(), found.errors) == ([written], {})
 
 
-def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:
+def test_invalid_arguments_are_rejected(registry: SchemaRegistryClient) -> None:
     bad: Any = None
     number: Any = 7
     calls: list[tuple[Any, str]] = [
@@ -493,7 +499,7 @@ def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:
 
 
 @pytest.mark.parametrize("far", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
-def test_a_time_that_is_beyond_all_years_in_utc_is_its_own_rows_error(far: str) -> None:
+def test_a_time_beyond_year_9999_in_utc_is_an_error_of_its_row(far: str) -> None:
     column = pa.array([b'"2026-11-27T00:00:00Z"', json.dumps(far).encode()])
     read = plain_json_to_arrow(column, pa.timestamp("us", "UTC"))
     assert read.values.to_pylist() == [datetime(2026, 11, 27, tzinfo=UTC), None]
@@ -513,7 +519,7 @@ def test_a_time_that_is_beyond_all_years_in_utc_is_its_own_rows_error(far: str) 
     ],
     ids=["a key twice", "a time beyond all years", "a date beyond all years", "not UTF-8"],
 )
-def test_a_value_that_python_cannot_hold_is_its_own_rows_error(
+def test_a_value_that_python_cannot_represent_is_an_error_of_its_row(
     column: pa.Array, good: bytes
 ) -> None:
     written = arrow_to_json(column, PlainJSONSerializer(), "t")
@@ -522,12 +528,12 @@ def test_a_value_that_python_cannot_hold_is_its_own_rows_error(
 
 
 @pytest.mark.parametrize("column", [pa.array([1, 2]), pa.array(["1", "2"])])
-def test_a_column_that_has_no_bytes_is_refused(column: pa.Array) -> None:
+def test_a_column_without_a_binary_type_is_rejected(column: pa.Array) -> None:
     with pytest.raises(ConfigurationError, match="column must have a binary type"):
         plain_json_to_arrow(column, pa.int64())
 
 
-def test_a_type_with_two_fields_of_one_name_is_refused() -> None:
+def test_a_type_with_duplicate_field_names_is_rejected() -> None:
     kind = pa.struct([("a", pa.int64()), ("a", pa.string())])
     with pytest.raises(ConfigurationError, match="two fields of the same name"):
         plain_json_to_arrow(pa.array([b'{"a":1}']), kind)

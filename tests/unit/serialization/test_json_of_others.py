@@ -1,4 +1,4 @@
-"""JSON Schemas that other clients write: references, formats, patterns, drafts."""
+"""Test JSON schemas of other clients: references, formats, patterns, drafts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
 def put(registry: SchemaRegistryClient, subject: str, schema: Any, *names: str) -> SchemaReference:
-    """Register a schema, whose references have these names and subjects."""
+    """Register a schema whose references have these names and subjects."""
     others = tuple(SchemaReference(name, name, 1) for name in names)
     registry.register_schema(subject, Schema(json.dumps(schema), "JSON", others))
     return SchemaReference(subject, subject, 1)
 
 
 def both(registry: SchemaRegistryClient, schema: Schema, value: Any) -> str | None:
-    """Why a value is refused by the serializer, and by the deserializer of its bytes; or None."""
+    """Return the error of serializer and deserializer, which must agree; None if both succeed."""
     why: list[str | None] = []
     for conf in (REGISTER, {**REGISTER, "validate": False}):
         try:
@@ -55,8 +55,8 @@ def referring(reference: SchemaReference, to: str, **more: Any) -> Schema:
     return Schema(json.dumps(document), "JSON", (reference,))
 
 
-def test_references_are_not_mixed_up(registry: SchemaRegistryClient) -> None:
-    """They were matched by the ends of their names."""
+def test_references_with_similar_names_are_distinguished(registry: SchemaRegistryClient) -> None:
+    """They were once matched by the ends of their names."""
     put(registry, "common.json", {"type": "string"})
     put(registry, "a/common.json", {"type": "integer"})
     for order in (1, -1):
@@ -109,7 +109,9 @@ def test_references_are_resolved_as_uris(
     assert "/x" in why
 
 
-def test_a_reference_s_own_references_are_beside_it(registry: SchemaRegistryClient) -> None:
+def test_references_of_a_reference_are_resolved_relative_to_it(
+    registry: SchemaRegistryClient,
+) -> None:
     put(registry, "leaf", {"type": "integer"})
     leaf = SchemaReference("leaf.json", "leaf", 1)
     branch = Schema(json.dumps({"$ref": "leaf.json"}), "JSON", (leaf,))
@@ -119,7 +121,7 @@ def test_a_reference_s_own_references_are_beside_it(registry: SchemaRegistryClie
     assert both(registry, schema, {"x": "1"}) is not None
 
 
-def test_a_reference_that_is_none_is_named(registry: SchemaRegistryClient) -> None:
+def test_the_error_names_an_unknown_reference(registry: SchemaRegistryClient) -> None:
     put(registry, "x.json", {"type": "integer"})
     schema = referring(SchemaReference("x.json", "x.json", 1), "a/x.json")
     why = both(registry, schema, {"x": 1})
@@ -152,7 +154,7 @@ def test_formats_are_not_checked(registry: SchemaRegistryClient, draft: str | No
         (r"^\w-\w$", "a-b", "ab"),
     ],
 )
-def test_regular_expressions_of_java_and_python(
+def test_regular_expressions_of_java_and_python_are_accepted(
     registry: SchemaRegistryClient, pattern: str, good: str, bad: str
 ) -> None:
     for document, wrap in (
@@ -164,7 +166,7 @@ def test_regular_expressions_of_java_and_python(
         assert both(registry, schema, wrap(bad)) is not None
 
 
-def test_what_is_unusable_names_the_cure(
+def test_the_error_for_an_unusable_pattern_names_the_remedy(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     schema = Schema(json.dumps({"pattern": "(", "const": {"pattern": r"\Z"}}), "JSON")
@@ -179,7 +181,9 @@ def test_what_is_unusable_names_the_cure(
 @pytest.mark.parametrize(
     "draft", ["https://example.com/schema", "draft-99", "http://json-schema.org/schema#"]
 )
-def test_an_unknown_draft_is_the_latest(registry: SchemaRegistryClient, draft: str) -> None:
+def test_an_unknown_draft_is_treated_as_the_latest(
+    registry: SchemaRegistryClient, draft: str
+) -> None:
     document = {"$schema": draft, "prefixItems": [{"type": "integer"}]}
     schema = Schema(json.dumps(document), "JSON")
     assert both(registry, schema, [1]) is None
@@ -201,14 +205,18 @@ def test_an_unknown_draft_is_the_latest(registry: SchemaRegistryClient, draft: s
         ([], True),
     ],
 )
-def test_unique_items(registry: SchemaRegistryClient, value: Any, unique: bool) -> None:
+def test_duplicate_items_are_rejected_if_items_must_be_unique(
+    registry: SchemaRegistryClient, value: Any, unique: bool
+) -> None:
     for required in (True, False):
         schema = Schema(json.dumps({"uniqueItems": required}), "JSON")
         assert (both(registry, schema, value) is None) == (unique or not required)
 
 
-def test_unique_items_of_recursive_schemas(registry: SchemaRegistryClient) -> None:
-    """Checks of lists within lists take time in proportion to the value."""
+def test_unique_items_of_nested_lists_are_checked_in_linear_time(
+    registry: SchemaRegistryClient,
+) -> None:
+    """If that isn't possible, the value is rejected."""
     flat = Schema(json.dumps({"uniqueItems": True}), "JSON")
     recursive = Schema(json.dumps({"uniqueItems": True, "items": {"$ref": "#"}}), "JSON")
     deep: Any = "x" * 100_000
@@ -226,8 +234,8 @@ def test_unique_items_of_recursive_schemas(registry: SchemaRegistryClient) -> No
 
 
 @pytest.mark.parametrize("depth", [100, 500, 900])
-def test_unique_items_may_be_deep(registry: SchemaRegistryClient, depth: int) -> None:
-    """Also those that the own keyword compares: it must not recurse."""
+def test_unique_items_may_be_deeply_nested(registry: SchemaRegistryClient, depth: int) -> None:
+    """The comparison of items must not recurse."""
     schema = Schema(json.dumps({"uniqueItems": True}), "JSON")
     items: list[Any] = [10**32 + n for n in range(20)]
     leaves: list[Any] = [[], {"a": 1}]
@@ -238,8 +246,8 @@ def test_unique_items_may_be_deep(registry: SchemaRegistryClient, depth: int) ->
     assert both(registry, schema, items) is None
 
 
-def test_texts_within_constants_are_left(registry: SchemaRegistryClient) -> None:
-    """Only schemas are changed where the validator refuses one."""
+def test_strings_in_constants_are_not_changed(registry: SchemaRegistryClient) -> None:
+    """Patterns that the validator rejects are only translated in schemas."""
     document = {"const": {"pattern": r"\Z"}, "allOf": [{"pattern": r"\Z"}]}
     schema = Schema(json.dumps(document), "JSON")
     assert both(registry, schema, {"pattern": r"\Z"}) is None

@@ -1,4 +1,4 @@
-"""Columns of framed Protobuf: each row as its class reads it, bad ones by their number."""
+"""Test Protobuf columns: each row as its class decodes it, errors by row number."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ from odradek.serialization.columns import column_room, framed_rows
 from odradek.serialization.protobuf.rows import ProtobufRows
 
 WAYS = pytest.mark.parametrize("way", [nullcontext, without_kernel])
-"""By the kernel, and without it."""
+"""Run a test with the native kernel and without it."""
 FRAME = b"\0\0\0\0\1\0"
 BY_BYTES = api_implementation.Type() == "python"
-"""Protobuf's plain Python, which is all that there is for 3.14t, knows a field by its tag's bytes:
-one with a tag that is longer than it needs to be is unknown to it.
+"""True for Protobuf's pure Python version, the only one for 3.14t.
+
+It identifies a field by the bytes of its tag, so a field with an overlong tag is unknown.
 """
 LONG_TAG = b"\x88\x80"
 
@@ -55,7 +56,7 @@ def one_field(**said: Any) -> bytes:
 
 @WAYS
 @pytest.mark.parametrize("given", [True, False])
-def test_every_type(
+def test_values_of_every_type_are_decoded(
     registry: SchemaRegistryClient, way: type[AbstractContextManager[None]], given: bool
 ) -> None:
     order = files()["Order"]
@@ -99,10 +100,10 @@ def test_every_type(
     }  # fmt: skip
 
 
-def test_what_serializers_write_is_the_kernel_s(
+def test_the_kernel_decodes_everything_that_serializers_write(
     registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also in other binary types, in parts, and with a message's older and newer versions."""
+    """Test other binary types, chunked arrays, and older and newer versions of the message."""
     monkeypatch.setattr(framed_rows, "column_reader", native("kernel_columns").ColumnReader)
     monkeypatch.setattr(ProtobufRows, "_by_library", lambda *_: pytest.fail("by the library"))
     old, new = files()["Order"], files(later=True)["Order"]
@@ -128,7 +129,7 @@ def test_what_serializers_write_is_the_kernel_s(
 
 
 @WAYS
-def test_a_bad_row_fails_alone(
+def test_an_invalid_row_does_not_affect_others(
     server: RegistryServer,
     registry: SchemaRegistryClient,
     way: type[AbstractContextManager[None]],
@@ -148,7 +149,7 @@ def test_a_bad_row_fails_alone(
         7: (good[:5] + b"\x02\x20", "unknown message [16]"),
         8: (good[:5], "ends within the message indexes"),
         9: (written(registry, order(time={"seconds": 1 << 60})), "a column can't represent"),
-        10: (good + b"\x4a\2\xc3\x28", "the data isn't a m.Order"),  # no text
+        10: (good + b"\x4a\2\xc3\x28", "the data isn't a m.Order"),  # not UTF-8
         11: (good + b"\x4a\xff\xff\xff\xff\x0f", "the data isn't a m.Order"),  # a size of 4 GiB
     }
     given = column(good, *(row for row, _ in rows.values()), good)
@@ -163,10 +164,10 @@ def test_a_bad_row_fails_alone(
 
 
 @WAYS
-def test_what_is_not_plain_is_as_protobuf_has_it(
+def test_unusual_encodings_are_decoded_as_by_protobuf(
     way: type[AbstractContextManager[None]],
 ) -> None:
-    """Of a field twice the last counts; packed or not, overlong, unknown: all is read."""
+    """Test repeated fields (the last one counts), packed, overlong and unknown ones."""
     file = one_field(type=5, label=1)
     packed = one_field(type=5, label=3)
     overlong = 0 if BY_BYTES and way is without_kernel else 7
@@ -185,10 +186,10 @@ def test_what_is_not_plain_is_as_protobuf_has_it(
 
 
 @WAYS
-def test_an_entry_of_a_map_without_its_value(
+def test_a_map_entry_without_a_value_has_an_empty_message(
     registry: SchemaRegistryClient, way: type[AbstractContextManager[None]]
 ) -> None:
-    """It is an empty message, which other fields that aren't there are not."""
+    """Other missing messages are null."""
     order = files()["Order"]
     row = written(registry, order()) + b"\x9a\x02\x03\x0a\x01a"
     with way():
@@ -209,7 +210,7 @@ def mapped(key: int) -> bytes:
 
 
 def entries(*keys: bytes) -> bytes:
-    """Entries of a map, each with its place as its value."""
+    """Return entries of a map; the value of each is its index."""
     made = (b"\x0a" + key + b"\x10" + bytes((at,)) for at, key in enumerate(keys))
     return b"".join(b"\x0a" + bytes((len(one),)) + one for one in made)
 
@@ -224,7 +225,7 @@ def stamped() -> bytes:
 
 
 def extended() -> bytes:
-    """Return a proto2 file whose message M has a message and a text as extensions 100 and 101."""
+    """Return a proto2 file whose message M has a message and a string as extensions 100 and 101."""
     file = descriptor_pb2.FileDescriptorProto.FromString(one_field(type=5, label=1))
     file.syntax = "proto2"
     file.message_type[0].extension_range.add(start=100, end=200)
@@ -246,43 +247,45 @@ def stamps() -> list[bytes]:
 
 
 NUMBERS = [bytes((1, at)) for at in range(100)]
-"""Texts of one byte."""
+"""Strings of one byte, with their length."""
 
 
 @pytest.mark.parametrize(
     ("file", "payloads"),
     [
-        (  # tags and sizes of six bytes, or beyond 32 bits; the field's number 0; no wire type
+        (  # tags and sizes of six bytes or beyond 32 bits; field number 0; unknown wire types
             one_field(type=5, label=1),
             [b"\x88\x80\x80\x80\x80\0\1", b"\x88\x80\x80\x80\x10\1", b"\x88\x80\x80\x80\0\1",
              b"\xff\xff\xff\xff\x7f\1", b"\0\1", b"\x0f\1", b"\x13\x14", b"\x13", b"\x0b\x0c",
              b"\x12\x80\x80\x80\x80\x80\0", b"\x12\x81\x80\x80\x80\0a", b"\x11" + bytes(7),
              b"\x15" + bytes(3), b"\x15" + bytes(4), b"\x12\2a", b"\x08" + b"\xff" * 10 + b"\1"],
         ),
-        (  # a key twice, few and many; an entry with a field that nobody knows
+        (  # duplicate keys, few and many; an entry with an unknown field
             mapped(9),
             [entries(*NUMBERS), entries(*NUMBERS, NUMBERS[50]), entries(NUMBERS[0], NUMBERS[0]),
              entries(b"\0", b"\1a", b"\2aa", b"\0"), b"\x0a\6\x0a\1a\x18\1\x10\1"[:9],
              b"\x0a\7\x0a\1a\x18\1\x10\1", b"\x0a\0"],
         ),
-        (  # the same of numbers, whose tag is another
+        (  # the same with numbers as keys, which have another tag
             mapped(6),
             [b"".join(b"\x0a\x0b\x09" + at.to_bytes(8, "little") + b"\x10\1" for at in some)
              for some in ([*range(100)], [*range(100), 7], [3, 3], [1 << 40, 1 << 41])],
         ),
         (stamped(), stamps()),
-        (  # an extension's message that is none, and is one; one that nobody knows
+        (  # an extension with an invalid and a valid message; an unknown extension
             extended(),
             [b"\xa2\6\2\x0f\x0f", b"\xa2\6\1\x08", b"\xa2\6\2\x08\1", b"\xb2\x09\1a",
              b"\xa0\6\1"],
         ),
-        # texts: Latin 1, half of a surrogate pair, cut off, and one that is UTF-8
+        # strings: Latin 1, half of a surrogate pair, truncated, and valid UTF-8
         (one_field(type=9, label=1),
          [b"\x0a\1\xff", b"\x0a\3\xed\xa0\x80", b"\x0a\1\xc3", b"\x0a\2\xc3\xa4"]),
         (mapped(8), [b"\x0a\4\x08\1\x10\1" * 2, b"\x0a\4\x08\1\x10\1\x0a\4\x08\0\x10\1"]),
     ],
 )  # fmt: skip
-def test_the_kernel_takes_no_more_than_protobuf(file: bytes, payloads: list[bytes]) -> None:
+def test_the_kernel_decodes_nothing_that_protobuf_rejects(
+    file: bytes, payloads: list[bytes]
+) -> None:
     for payload in payloads:
         if BY_BYTES and payload.startswith(LONG_TAG):
             continue
@@ -290,16 +293,16 @@ def test_the_kernel_takes_no_more_than_protobuf(file: bytes, payloads: list[byte
 
 
 @pytest.mark.parametrize(("last", "left"), [(b"\1", 0), (b"\3", 1), (b"\x7f", 1)])
-def test_a_number_of_more_than_64_bits_is_protobuf_s(last: bytes, left: int) -> None:
-    """Its decoders differ: some drop what is too much, some refuse it."""
+def test_a_number_of_more_than_64_bits_is_left_to_protobuf(last: bytes, left: int) -> None:
+    """Protobuf's decoders differ: some truncate the number, some reject it."""
     row = FRAME + b"\x08" + b"\xff" * 9 + last
     case = Case(one_field(type=5, label=1), [row], given=True)
     found = drive(native("kernel_columns"), case)
     assert found is not None
-    assert found[0][:2] == (1, left)  # rows, and those that are null
+    assert found[0][:2] == (1, left)  # the numbers of rows and of nulls
 
 
-def test_rows_of_several_schemas_need_a_class(registry: SchemaRegistryClient) -> None:
+def test_rows_of_several_schemas_need_a_message_class(registry: SchemaRegistryClient) -> None:
     old, new = files()["Order"], files(later=True)["Order"]
     rows = column(b"odd", written(registry, old()), written(registry, new()))
     with pytest.raises(InvalidSchemaError, match=r"several schemas.*message_type"):
@@ -308,7 +311,7 @@ def test_rows_of_several_schemas_need_a_class(registry: SchemaRegistryClient) ->
     assert list(protobuf_to_arrow(rows[:2], registry).errors) == [0]
 
 
-def test_columns_without_a_schema(registry: SchemaRegistryClient) -> None:
+def test_columns_without_a_usable_schema_contain_errors(registry: SchemaRegistryClient) -> None:
     read = protobuf_to_arrow(column(None, b"x", b"\0\0\0\0\x63\0"), registry)
     assert read.values.to_pylist() == [None] * 3
     assert list(read.errors) == [1, 2]
@@ -317,7 +320,9 @@ def test_columns_without_a_schema(registry: SchemaRegistryClient) -> None:
     assert place.values.type == pa.struct([("code", pa.string())])
 
 
-def test_a_registry_that_keeps_texts(server: RegistryServer, registry: Any) -> None:
+def test_a_registry_without_descriptors_needs_a_message_class(
+    server: RegistryServer, registry: Any
+) -> None:
     text = 'syntax = "proto3"; package m; message M { string x = 1; }'
     registry.register_schema("t-value", Schema(text, "PROTOBUF"))
     rows = column(FRAME + b"\x0a\3JFK")
@@ -331,7 +336,7 @@ def test_a_registry_that_keeps_texts(server: RegistryServer, registry: Any) -> N
 
 
 @pytest.mark.slow
-def test_messages_that_no_column_can_hold(registry: SchemaRegistryClient) -> None:
+def test_recursive_wide_and_deep_messages_are_rejected(registry: SchemaRegistryClient) -> None:
     with pytest.raises(InvalidSchemaError, match=r"m\.Tree is recursive"):
         protobuf_to_arrow(column(), registry, files()["Tree"])
     wide = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
@@ -357,10 +362,10 @@ def test_messages_that_no_column_can_hold(registry: SchemaRegistryClient) -> Non
 
 @pytest.mark.slow
 @WAYS
-def test_few_bytes_take_no_memory_of_columns(
+def test_short_data_cannot_use_much_memory_in_columns(
     monkeypatch: pytest.MonkeyPatch, way: type[AbstractContextManager[None]]
 ) -> None:
-    """Two bytes may be a message of hundreds of fields; the rows beside it are read."""
+    """Two bytes may be a message of hundreds of fields; other rows are still decoded."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     first = file.message_type.add(name="M")
@@ -378,7 +383,7 @@ def test_few_bytes_take_no_memory_of_columns(
     assert pa.total_allocated_bytes() < 20 << 20
 
 
-def test_a_registry_that_is_away_fails_no_row(
+def test_an_unavailable_registry_fails_the_call(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     row = written(registry, files()["Order"]())
@@ -389,7 +394,7 @@ def test_a_registry_that_is_away_fails_no_row(
             protobuf_to_arrow(column(row), away, given)
 
 
-def test_there_and_back(registry: SchemaRegistryClient) -> None:
+def test_values_round_trip(registry: SchemaRegistryClient) -> None:
     order = files()["Order"]
     messages = [
         order(
@@ -409,8 +414,10 @@ def test_there_and_back(registry: SchemaRegistryClient) -> None:
     assert found == [messages[0], None, messages[1]]
 
 
-def test_structs_that_are_no_message(registry: SchemaRegistryClient) -> None:
-    """Each fails alone: another type, several of a oneof, a name that an enum doesn't have."""
+def test_a_struct_that_does_not_match_the_message_is_an_error_of_its_row(
+    registry: SchemaRegistryClient,
+) -> None:
+    """Test another type, several fields of a oneof, and an unknown name of an enum."""
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     message = file.message_type.add(name="M")
     message.oneof_decl.add(name="choice")
@@ -439,8 +446,10 @@ def test_structs_that_are_no_message(registry: SchemaRegistryClient) -> None:
         arrow_to_protobuf(pa.array(rows), write, "t", "neither")  # type: ignore[arg-type]
 
 
-def test_what_is_no_number_or_boolean_is_taken_for_none(registry: SchemaRegistryClient) -> None:
-    """A fraction lost its end without a word, a text was its digits, and any number true."""
+def test_only_integers_and_booleans_are_accepted_for_such_fields(
+    registry: SchemaRegistryClient,
+) -> None:
+    """Fractions were once truncated, strings parsed, and any number was true."""
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     message = file.message_type.add(name="M")
     for number, (name, kind) in enumerate({"u": 4, "f": 6, "b": 8}.items(), 1):
@@ -459,7 +468,7 @@ def test_what_is_no_number_or_boolean_is_taken_for_none(registry: SchemaRegistry
     assert list(arrow_to_protobuf(pa.array([{"b": 2}, {"b": 1}]), write, "t").errors) == [0, 1]
 
 
-def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:
+def test_invalid_arguments_are_rejected(registry: SchemaRegistryClient) -> None:
     for arguments, told in (
         ((b"x", registry), "column must be an Arrow array"),
         ((column(), None), "registry must be a SchemaRegistryClient"),

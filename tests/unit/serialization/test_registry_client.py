@@ -1,4 +1,4 @@
-"""A registry's client: what is asked how often, what goes wrong and what is said about it."""
+"""Test the registry client: number of requests, caches, settings and errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def client(server: RegistryServer, **more: Any) -> SchemaRegistryClient:
     return SchemaRegistryClient({"schema.registry.url": server.url, **QUICK, **settings})
 
 
-def test_each_schema_is_asked_for_once(server: RegistryServer) -> None:
+def test_each_schema_is_requested_once(server: RegistryServer) -> None:
     one = client(server)
     assert one.register_schema("t-value", TEXT) == one.register_schema("t-value", TEXT) == 1
     threads = [threading.Thread(target=one.get_schema, args=(1,)) for _ in range(8)]
@@ -65,8 +65,8 @@ def test_each_schema_is_asked_for_once(server: RegistryServer) -> None:
     assert len(server.asked) == 4
 
 
-def test_a_new_client_starts_without_what_others_know(server: RegistryServer) -> None:
-    """The registry was recreated, and has another schema under the id."""
+def test_a_new_client_does_not_share_caches_with_others(server: RegistryServer) -> None:
+    """In this test the registry is recreated, and the id belongs to another schema."""
     of = SerializationContext("t", MessageField.VALUE)
     conf = {"auto.register.schemas": True}
     one = client(server)
@@ -77,14 +77,14 @@ def test_a_new_client_starts_without_what_others_know(server: RegistryServer) ->
     other = client(server)
     assert other.get_schema(1).schema_str == '"int"'
     assert AvroSerializer(other, TEXT.schema_str, conf=conf)("a", of) == b"\0\0\0\0\2\2a"
-    assert (write("a", of), read(row, of)) == (row, "a")  # of the registry before
+    assert (write("a", of), read(row, of)) == (row, "a")  # from the cache
     one.clear_caches()
     assert write("a", of) == b"\0\0\0\0\2\2a"
     assert read(b"\0\0\0\0\1\2", of) == 1
 
 
-def test_a_forked_child_has_a_cache_of_its_own(server: RegistryServer) -> None:
-    """A lock that another thread holds at the fork is held for ever in the child."""
+def test_a_forked_child_has_its_own_cache(server: RegistryServer) -> None:
+    """A lock that another thread holds during the fork would never be released in the child."""
     one = client(server)
     cache = cache_of(one)
     assert cache_of(one) is cache
@@ -95,7 +95,7 @@ def test_a_forked_child_has_a_cache_of_its_own(server: RegistryServer) -> None:
     assert cache_of(one) is cache
 
 
-def test_what_is_deleted_is_not_known_any_more(server: RegistryServer) -> None:
+def test_a_deleted_schema_is_removed_from_the_cache(server: RegistryServer) -> None:
     one = client(server)
     one.register_schema("t-value", TEXT)
     for delete, answer in (
@@ -119,7 +119,7 @@ def test_version_minus_one_is_the_latest(server: RegistryServer) -> None:
     assert one.get_version("t-value", -1).version == 2
 
 
-def test_what_is_not_there_is_asked_for_again(server: RegistryServer) -> None:
+def test_a_missing_schema_is_requested_again(server: RegistryServer) -> None:
     one = client(server)
     with pytest.raises(SchemaNotFoundError):
         one.get_schema(1)
@@ -128,7 +128,9 @@ def test_what_is_not_there_is_asked_for_again(server: RegistryServer) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "questions"), [(0, 2), (300, 1)])
-def test_latest_version(server: RegistryServer, seconds: int, questions: int) -> None:
+def test_the_latest_version_is_cached_until_its_ttl(
+    server: RegistryServer, seconds: int, questions: int
+) -> None:
     one = client(server, cache_latest_ttl_sec=seconds)
     one.register_schema("t-value", TEXT)
     server.asked.clear()
@@ -137,11 +139,11 @@ def test_latest_version(server: RegistryServer, seconds: int, questions: int) ->
     assert len(server.asked) == questions
     newer = Schema('{"type": "int"}')
     one.register_schema("t-value", newer)
-    assert one.get_latest_version("t-value").schema == newer  # its own registration is known
+    assert one.get_latest_version("t-value").schema == newer  # it registered this one itself
     assert one.get_version("t-value", 1).schema == TEXT
 
 
-def test_references_and_kinds(server: RegistryServer) -> None:
+def test_references_type_and_special_characters_round_trip(server: RegistryServer) -> None:
     written = Schema("{}", "JSON", (SchemaReference("other.json", "other", 3),))
     client(server).register_schema("a b/c", written)
     assert server.asked == ["POST /subjects/a%20b%2Fc/versions"]
@@ -159,7 +161,7 @@ def test_references_and_kinds(server: RegistryServer) -> None:
         (418, SchemaRegistryError, "Check schema.registry.url"),
     ],
 )
-def test_refusals(
+def test_an_error_status_has_its_class_and_remedy(
     server: RegistryServer, status: int, kind: type[SchemaRegistryError], words: str
 ) -> None:
     server.wrong = [(status, {"error_code": 40999, "message": "no \x1b[31m, for us3r:pa55word"})]
@@ -172,10 +174,10 @@ def test_refusals(
     for said in (str(error), str(pickle.loads(pickle.dumps(error)))):  # noqa: S301
         assert "\x1b" not in said
         assert "GET /subjects" in said
-    assert server.asked == ["GET /subjects"]  # no second try
+    assert server.asked == ["GET /subjects"]  # no retry
 
 
-def test_a_token_that_the_registry_repeats_is_not_shown(server: RegistryServer) -> None:
+def test_a_token_in_the_registrys_response_is_redacted(server: RegistryServer) -> None:
     server.wrong = [(401, {"message": "unknown token s3cr3t-t0ken"})]
     with pytest.raises(RegistryAuthenticationError, match=r"unknown token \[hidden\]"):
         client(server, bearer_auth_token="s3cr3t-t0ken").get_subjects()  # noqa: S106
@@ -184,10 +186,10 @@ def test_a_token_that_the_registry_repeats_is_not_shown(server: RegistryServer) 
 @pytest.mark.parametrize(
     "escaped", ["p\\u0026q\\u003dx\\/y", "".join(f"\\u{ord(one):04x}" for one in "p&q=x/y")]
 )
-def test_a_password_that_the_registry_escapes_is_not_shown(
+def test_an_escaped_password_in_the_registrys_response_is_redacted(
     server: RegistryServer, escaped: str
 ) -> None:
-    """Gson, for one, escapes what HTML would take for more than text."""
+    """Gson, for example, escapes characters with a meaning in HTML."""
     server.wrong = [(401, f'{{"message": "bad me:{escaped}"}}'.encode())]
     with pytest.raises(RegistryAuthenticationError) as caught:
         client(server, basic_auth_user_info="me:p&q=x/y").get_subjects()
@@ -196,7 +198,9 @@ def test_a_password_that_the_registry_escapes_is_not_shown(
 
 
 @pytest.mark.parametrize("wrong", [None, "1?x=y", 1.5, True, b"1", [1], 2**70])
-def test_what_is_no_number_is_asked_of_nobody(server: RegistryServer, wrong: Any) -> None:
+def test_an_argument_that_is_no_number_is_rejected_without_a_request(
+    server: RegistryServer, wrong: Any
+) -> None:
     one = client(server)
     for call in (
         lambda: one.get_schema(wrong),
@@ -218,10 +222,10 @@ def test_what_is_no_number_is_asked_of_nobody(server: RegistryServer, wrong: Any
         (Schema('"string"', "avro"), "schema_type must be one of AVRO, JSON, PROTOBUF, not 'avro'"),
     ],
 )
-def test_what_is_no_schema_is_asked_of_nobody(
+def test_an_argument_that_is_no_schema_is_rejected_without_a_request(
     server: RegistryServer, wrong: Any, words: str
 ) -> None:
-    """A registry may answer a kind that it doesn't know as if it were out of order."""
+    """A registry may answer an unknown schema type with a server error."""
     one = client(server)
     for call in (one.register_schema, one.registered_schema, one.lookup_schema):
         with pytest.raises(ArgumentError, match=words):
@@ -231,7 +235,7 @@ def test_what_is_no_schema_is_asked_of_nobody(
     assert server.asked == []
 
 
-def test_what_clients_are_shown_as() -> None:
+def test_the_repr_of_a_client_has_its_urls_without_secrets() -> None:
     config = {"schema.registry.url": "http://a:1,http://b:2/x", "basic.auth.user.info": "me:word"}
     assert repr(SchemaRegistryClient(config)) == "<SchemaRegistryClient of http://a:1,http://b:2/x>"
     assert "object" not in repr(AsyncSchemaRegistryClient.__new__(AsyncSchemaRegistryClient))
@@ -240,7 +244,9 @@ def test_what_clients_are_shown_as() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 1, b"s", ["s"], "\ud800"])
-def test_what_is_no_text_is_asked_of_nobody(server: RegistryServer, wrong: Any) -> None:
+def test_an_argument_that_is_no_string_is_rejected_without_a_request(
+    server: RegistryServer, wrong: Any
+) -> None:
     one = client(server)
     for call in (
         lambda: one.get_latest_version(wrong),
@@ -259,7 +265,7 @@ def test_what_is_no_text_is_asked_of_nobody(server: RegistryServer, wrong: Any) 
 @pytest.mark.parametrize(
     "version", ["1e999", "NaN", '"x"', "[]", "-2", "1.5", "true", "1" + "0" * 99]
 )
-def test_references_without_a_number_are_a_strange_answer(
+def test_a_reference_without_a_valid_version_is_an_error(
     server: RegistryServer, version: str
 ) -> None:
     references = f'[{{"name": "a", "subject": "b", "version": {version}}}]'
@@ -269,13 +275,13 @@ def test_references_without_a_number_are_a_strange_answer(
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
-def test_what_may_pass_is_tried_again(server: RegistryServer, status: int) -> None:
+def test_a_temporary_error_is_retried(server: RegistryServer, status: int) -> None:
     server.wrong = [(status, {}), (status, {})]
     assert client(server).get_subjects() == []
     assert len(server.asked) == 3
 
 
-def test_what_does_not_pass_ends_in_time(server: RegistryServer) -> None:
+def test_a_lasting_error_is_raised_at_the_timeout(server: RegistryServer) -> None:
     server.rule = lambda _: (503, {"message": "later"})
     with pytest.raises(
         RegistryUnreachableError, match=r"HTTP 503: later.*check its logs"
@@ -286,7 +292,7 @@ def test_what_does_not_pass_ends_in_time(server: RegistryServer) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 404, 503])
-def test_an_answer_that_stops_in_the_middle_ends_in_time(
+def test_an_incomplete_response_is_an_error_at_the_timeout(
     server: RegistryServer, status: int
 ) -> None:
     server.stalls, server.rule = True, lambda _: (status, {"message": "it goes on"})
@@ -295,13 +301,13 @@ def test_an_answer_that_stops_in_the_middle_ends_in_time(
 
 
 @pytest.mark.parametrize("answer", [(200, b"<html>"), (200, {"x": 1}), (200, b"")])
-def test_answers_that_are_none(server: RegistryServer, answer: Any) -> None:
+def test_an_invalid_response_is_an_error(server: RegistryServer, answer: Any) -> None:
     server.wrong = [answer]
     with pytest.raises(SchemaRegistryError):
         client(server).get_schema(1)
 
 
-def test_a_url_that_answers_stands_in_for_others(server: RegistryServer) -> None:
+def test_the_next_url_is_used_if_one_does_not_respond(server: RegistryServer) -> None:
     urls = f"http://127.0.0.1:1, {server.url}/"
     one = SchemaRegistryClient({"url": urls, **QUICK})
     assert one.get_subjects() == []
@@ -320,13 +326,15 @@ def test_a_url_that_answers_stands_in_for_others(server: RegistryServer) -> None
         ({"bearer.auth.token": lambda: "abc"}, "Bearer abc"),
     ],
 )
-def test_authentication(server: RegistryServer, settings: dict[str, Any], header: str) -> None:
+def test_credentials_are_sent_in_the_header(
+    server: RegistryServer, settings: dict[str, Any], header: str
+) -> None:
     one = SchemaRegistryClient({"url": server.url, **QUICK, **settings})
     one.get_subjects()
     assert server.headers[0]["authorization"] == header
 
 
-def test_a_function_of_tokens_is_asked_for_each_request(server: RegistryServer) -> None:
+def test_a_token_function_is_called_for_each_request(server: RegistryServer) -> None:
     tokens = iter(["first", "second"])
     given = {"url": server.url, **QUICK, "bearer.auth.token": lambda: next(tokens)}
     one = SchemaRegistryClient(given)
@@ -336,7 +344,7 @@ def test_a_function_of_tokens_is_asked_for_each_request(server: RegistryServer) 
     assert sent == ["Bearer first", "Bearer second"]
 
 
-def test_a_token_is_for_a_cluster_and_a_pool(server: RegistryServer) -> None:
+def test_cluster_and_identity_pool_of_a_token_are_sent_as_headers(server: RegistryServer) -> None:
     more = {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1"}
     one = SchemaRegistryClient({"url": server.url, "bearer.auth.token": "x", **more})
     one.get_subjects()
@@ -344,7 +352,7 @@ def test_a_token_is_for_a_cluster_and_a_pool(server: RegistryServer) -> None:
     assert server.headers[0]["confluent-identity-pool-id"] == "pool-1"
 
 
-def test_mutual_tls(tmp_path: Path) -> None:
+def test_mutual_tls_is_supported(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     issued, mine = authority.issue("server", hosts=["localhost"]), authority.issue("me")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -367,8 +375,8 @@ def test_mutual_tls(tmp_path: Path) -> None:
         SchemaRegistryClient(settings | {"ssl.ca.location": "/nowhere.pem"}).get_subjects()
 
 
-def test_files_that_change_are_read_again(tmp_path: Path) -> None:
-    """A file that is being written is an error of the connection, not of the client."""
+def test_changed_certificate_files_are_read_again(tmp_path: Path) -> None:
+    """A partly written file is a connection error, which may be retried."""
     first, second = (Authority(tmp_path / name, name) for name in ("first", "second"))
     trust, new = tmp_path / "trust.pem", second.certificate.read_bytes()
     trust.write_bytes(first.certificate.read_bytes())
@@ -410,7 +418,7 @@ def test_files_that_change_are_read_again(tmp_path: Path) -> None:
         ({"url": "http://x", "bearer.auth.credentials.source": "USER_INFO"}, "be STATIC_TOKEN"),
     ],
 )
-def test_settings_that_can_not_be_used(settings: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words) as caught:
         SchemaRegistryClient(settings)
     assert "secret" not in str(caught.value)
@@ -427,19 +435,19 @@ def test_no_traceback_shows_a_secret(kind: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("given", [None, "http://x", 5])
-def test_settings_that_are_none(given: Any) -> None:
+def test_settings_must_be_a_dict(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="a dict"):
         SchemaRegistryClient(given)
 
 
-def test_only_allowed_urls_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_allowed_urls_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ALLOWED_URLS, "https://tokens.example/,http://registry.example:8081")
     SchemaRegistryClient({"url": "http://registry.example:8081/"})
     with pytest.raises(ConfigurationError, match=rf"schema\.registry\.url.*{ALLOWED_URLS}"):
         SchemaRegistryClient({"url": "http://registry.example:8081,http://other.example"})
 
 
-def test_a_loop_goes_on_meanwhile(server: RegistryServer) -> None:
+def test_the_asyncio_client_registers_and_fetches_schemas(server: RegistryServer) -> None:
     async def asked() -> tuple[int, Schema]:
         one = AsyncSchemaRegistryClient({"url": server.url, **QUICK})
         number = await one.register_schema("t-value", TEXT)
@@ -448,14 +456,14 @@ def test_a_loop_goes_on_meanwhile(server: RegistryServer) -> None:
     assert asyncio.run(asked()) == (1, TEXT)
 
 
-def test_both_clients_have_the_same_calls() -> None:
+def test_both_clients_have_the_same_methods() -> None:
     def calls(kind: type) -> set[str]:
         return {name for name in vars(kind) if not name.startswith("_")}
 
     assert calls(AsyncSchemaRegistryClient) == calls(SchemaRegistryClient)
 
 
-def test_programs_of_confluent_kafka_name_arguments_so(server: RegistryServer) -> None:
+def test_arguments_have_the_names_of_confluent_kafka(server: RegistryServer) -> None:
     settings: dict[str, Any] = {"schema.registry.url": server.url, **QUICK}
     with SchemaRegistryClient(settings) as one:
         of: dict[str, Any] = {"subject_name": "s", "schema": TEXT}
@@ -490,10 +498,10 @@ STRANGE: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("answer", STRANGE, ids=str)
-def test_an_answer_that_is_none_of_a_registry_is_its_error(
+def test_a_response_that_is_not_from_a_registry_is_an_error(
     server: RegistryServer, answer: Any
 ) -> None:
-    """A proxy, or another service, may answer 200 with any JSON."""
+    """A proxy, or another service, may respond with status 200 and any JSON."""
     asked = client(server)
     questions: list[Callable[[], object]] = [
         lambda: asked.get_schema(77),
@@ -521,7 +529,7 @@ def test_an_answer_that_is_none_of_a_registry_is_its_error(
 
 
 @pytest.mark.parametrize("answer", [[1, "a"], [None], ["a", ["b"]], [True]], ids=str)
-def test_a_list_of_other_things_is_an_error(server: RegistryServer, answer: Any) -> None:
+def test_a_list_with_items_of_another_type_is_an_error(server: RegistryServer, answer: Any) -> None:
     asked = client(server)
     for ask in (asked.get_subjects, lambda: asked.get_versions("odd")):
         server.wrong = [(200, answer)]
@@ -530,13 +538,15 @@ def test_a_list_of_other_things_is_an_error(server: RegistryServer, answer: Any)
 
 
 @pytest.mark.parametrize("more", [{"version": "1"}, {"guid": 1}, {"subject": ["t"]}], ids=str)
-def test_a_version_with_something_else_in_it(server: RegistryServer, more: dict[str, Any]) -> None:
+def test_a_version_with_a_field_of_another_type_is_an_error(
+    server: RegistryServer, more: dict[str, Any]
+) -> None:
     server.wrong = [(200, {"id": 1, "schema": "{}", **more})]
     with pytest.raises(SchemaRegistryError, match="has an invalid"):
         client(server).get_version("odd", 1)
 
 
-def test_a_cache_has_its_capacity(server: RegistryServer) -> None:
+def test_the_cache_keeps_at_most_its_capacity(server: RegistryServer) -> None:
     one = client(server, cache_capacity=1)
     for text in ('"int"', '"long"'):
         one.register_schema("t-value", Schema(text))
@@ -546,7 +556,7 @@ def test_a_cache_has_its_capacity(server: RegistryServer) -> None:
     assert server.asked == [f"GET /schemas/ids/{number}" for number in (1, 2, 1)]
 
 
-def test_a_server_without_such_a_path_is_no_registry(server: RegistryServer) -> None:
+def test_a_404_without_a_registry_error_code_means_a_wrong_path(server: RegistryServer) -> None:
     server.wrong = [(404, {"message": "Not Found"})]
     with pytest.raises(SchemaRegistryError, match="Check the path") as caught:
         SchemaRegistryClient({"url": server.url}).get_latest_version("s-value")
@@ -554,7 +564,7 @@ def test_a_server_without_such_a_path_is_no_registry(server: RegistryServer) -> 
 
 
 @pytest.mark.parametrize("level", ["flights-value", "", None])
-def test_a_level_that_is_none_is_not_sent(server: RegistryServer, level: Any) -> None:
+def test_an_invalid_compatibility_level_is_not_sent(server: RegistryServer, level: Any) -> None:
     with pytest.raises(ArgumentError, match="BACKWARD_TRANSITIVE.*second argument"):
         SchemaRegistryClient({"url": server.url}).set_compatibility(level, "BACKWARD")
     assert server.asked == []
@@ -570,7 +580,7 @@ def test_a_level_that_is_none_is_not_sent(server: RegistryServer, level: Any) ->
         (lambda one: one.lookup_schema("missing", TEXT), "auto.register.schemas=true"),
     ],
 )
-def test_cures_for_what_is_missing(
+def test_the_error_for_a_missing_schema_has_a_remedy(
     server: RegistryServer, call: Callable[[SchemaRegistryClient], Any], cure: str
 ) -> None:
     with pytest.raises(SchemaNotFoundError) as caught:
@@ -582,7 +592,9 @@ def test_cures_for_what_is_missing(
 
 
 @pytest.mark.parametrize("path", ["/apis", "/apis/", "/apis/registry/v3"])
-def test_the_path_of_apicurio_is_named(server: RegistryServer, path: str) -> None:
+def test_the_error_for_a_native_url_of_apicurio_names_the_compatible_one(
+    server: RegistryServer, path: str
+) -> None:
     server.rule = lambda _: (404, {"status": 404, "title": "No handler"})
     with pytest.raises(SchemaRegistryError) as caught:
         SchemaRegistryClient({"url": server.url + path, **QUICK}).get_subjects()

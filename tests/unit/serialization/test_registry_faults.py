@@ -1,4 +1,4 @@
-"""A registry with trouble: records aren't blamed for it, and are read once it is over."""
+"""Test a failing registry: records aren't blamed for it, and are read once it has recovered."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def client(url: str, **more: Any) -> SchemaRegistryClient:
 
 
 def fails(server: RegistryServer, fault: str, *clients: SchemaRegistryClient) -> None:
-    """Let a registry fail, and clients not wait for it to end."""
+    """Let a registry fail, and let clients wait only briefly for its recovery."""
     answer = FAULTS[fault]
     server.stalls = answer is None
     server.rule = (lambda _: None) if answer is None else (lambda _: answer)
@@ -119,7 +119,9 @@ def rows(server: RegistryServer) -> dict[str, bytes]:
 
 
 @EACH
-def test_deserializers(server: RegistryServer, fault: str) -> None:
+def test_deserializers_do_not_blame_a_record_for_a_registry_fault(
+    server: RegistryServer, fault: str
+) -> None:
     values = rows(server)
     registry = client(server.url)
     readers = {
@@ -177,8 +179,8 @@ def test_columns(server: RegistryServer, fault: str) -> None:
         assert (found.errors, found.values.null_count) == ({}, 0)
 
 
-def test_a_program_that_skips_bad_records_skips_none(server: RegistryServer) -> None:
-    """The loop of docs/serialization.md, against an ingress that answers 404 for a while."""
+def test_a_program_that_skips_bad_records_skips_none_during_a_fault(server: RegistryServer) -> None:
+    """Test the loop of docs/serialization.md while an ingress responds with 404."""
     value = rows(server)["avro"]
     with FakeCluster(brokers=1, topics=["t"]) as cluster:
         sends(cluster, value, 3)
@@ -201,7 +203,7 @@ def test_a_program_that_skips_bad_records_skips_none(server: RegistryServer) -> 
     assert (read, skipped, refused) == (["a"] * 3, 0, 3)
 
 
-def test_an_event_loop_skips_none(server: RegistryServer) -> None:
+def test_an_asyncio_consumer_skips_no_record_during_a_fault(server: RegistryServer) -> None:
     value = rows(server)["avro"]
 
     async def run(cluster: FakeCluster) -> list[Any]:
@@ -224,7 +226,7 @@ def test_an_event_loop_skips_none(server: RegistryServer) -> None:
 
 
 @pytest.mark.parametrize("fault", ["an ingress' 404", "a page", "405", "302", "late"])
-def test_workers_write_no_dead_letter(server: RegistryServer, fault: str) -> None:
+def test_workers_write_no_dead_letters_during_a_fault(server: RegistryServer, fault: str) -> None:
     value = rows(server)["avro"]
     registry = client(server.url)
     reader = AvroDeserializer(registry)
@@ -260,8 +262,10 @@ def test_workers_write_no_dead_letter(server: RegistryServer, fault: str) -> Non
             }
 
 
-def test_a_registry_that_has_just_started(server: RegistryServer) -> None:
-    """Karapace 6.2 answers 40403 for schemas that it has, until it has read its topic."""
+def test_a_schema_that_is_missing_right_after_a_start_is_requested_again(
+    server: RegistryServer,
+) -> None:
+    """Karapace 6.2 responds with 40403 for existing schemas until it has read its topic."""
     value = rows(server)["avro"]
     reading: Any = RecordReading(None, AvroDeserializer(client(server.url)))
     server.wrong = [MISSING]
@@ -275,19 +279,19 @@ def test_a_registry_that_has_just_started(server: RegistryServer) -> None:
         assert one.lookup_schema("json", Schema(JSON, "JSON")).version == 1
 
 
-def test_a_confirmed_answer_is_the_records_fault(server: RegistryServer) -> None:
+def test_a_confirmed_404_is_an_error_of_the_record(server: RegistryServer) -> None:
     value = b"\0\0\0\0\x63\2a"
     registry = client(server.url)
     reading: Any = RecordReading(None, AvroDeserializer(registry))
     for _ in range(20):
         with pytest.raises(RecordDeserializationError, match="HTTP 404"):
             reading([record(value)])
-    assert server.asked == ["GET /schemas/ids/99"] * 2  # not once for each record
+    assert server.asked == ["GET /schemas/ids/99"] * 2  # two requests for all records
     found = avro_to_arrow(pa.array([value] * 3, pa.binary()), registry)
     assert list(found.errors) == [0, 1, 2]
 
 
-def test_unknown_ids_cost_a_pause_only_until_the_registry_is_steady(
+def test_missing_ids_cause_a_pause_only_until_the_registry_is_stable(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_client, "CONFIRM_S", 2.0)
@@ -313,10 +317,10 @@ def test_unknown_ids_cost_a_pause_only_until_the_registry_is_steady(
     assert pauses_for(200) == []
     at[0] += 0.9
     assert pauses_for(300) == []
-    at[0] += 1.1  # the registry may have been restarted meanwhile
+    at[0] += 1.1  # in the meantime, the registry may have been restarted
     assert pauses_for(400) == [0.5] * 4
     server.wrong = [(503, {})]
-    assert pauses_for(500)[1:] == [0.5] * 4  # the first one is that of the retry
+    assert pauses_for(500)[1:] == [0.5] * 4  # the first pause is that of the retry
     registry.clear_caches()
     assert pauses_for(600) == [0.5] * 4
     with registry_server() as other:
@@ -328,10 +332,10 @@ def test_unknown_ids_cost_a_pause_only_until_the_registry_is_steady(
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_registry_that_restarts_unnoticed(
+def test_an_unnoticed_restart_of_the_registry_is_confirmed_again(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
-    """No request failed meanwhile; or it was restarted while a missing schema was confirmed."""
+    """Either no request failed meanwhile, or the restart happened during a confirmation."""
     value = rows(server)["avro"]
     monkeypatch.setattr(registry_client, "CONFIRM_S", 2.0)
     registry = client(server.url)
@@ -344,7 +348,7 @@ def test_a_registry_that_restarts_unnoticed(
             server.wrong = [(503, {})]
 
     clock.now, clock.pause = lambda: at[0], pause
-    for number in range(100, 105):  # it answers for two seconds
+    for number in range(100, 105):  # the registry responds for two seconds
         with pytest.raises(SchemaNotFoundError):
             registry.get_schema(number)
     at[0] += 1.5
@@ -354,8 +358,8 @@ def test_a_registry_that_restarts_unnoticed(
     assert reading([record(value)])[0].value == "a"
 
 
-def test_a_short_time_limit_confirms_nothing(server: RegistryServer) -> None:
-    """The next calls continue to count the time, so that the record is blamed in the end."""
+def test_a_404_is_not_confirmed_within_a_short_timeout(server: RegistryServer) -> None:
+    """The next calls continue the confirmation, so that finally the record is blamed."""
     value = rows(server)["avro"]
     registry = client(server.url, **{"default.api.timeout.ms": 500})
     reading: Any = RecordReading(None, AvroDeserializer(registry))
@@ -371,7 +375,7 @@ def test_a_short_time_limit_confirms_nothing(server: RegistryServer) -> None:
                     reading([record(value)])
 
 
-def test_a_missing_reference_is_the_records_fault(server: RegistryServer) -> None:
+def test_a_missing_reference_is_an_error_of_the_record(server: RegistryServer) -> None:
     refers = (SchemaReference("R", "none", 1),)
     text = '{"type": "record", "name": "F", "fields": [{"name": "r", "type": "R"}]}'
     number = client(server.url).register_schema("f", Schema(text, "AVRO", refers))
@@ -380,7 +384,9 @@ def test_a_missing_reference_is_the_records_fault(server: RegistryServer) -> Non
         reading([record(b"\0" + number.to_bytes(4, "big") + b"\2")])
 
 
-def test_the_subject_of_use_latest_version_is_no_records_fault(server: RegistryServer) -> None:
+def test_a_missing_subject_of_use_latest_version_is_not_an_error_of_the_record(
+    server: RegistryServer,
+) -> None:
     value = rows(server)["avro"]
     reader = AvroDeserializer(client(server.url), conf={"use.latest.version": True})
     with pytest.raises(SchemaNotFoundError, match="t-value"):
@@ -393,14 +399,14 @@ NONE = (SchemaReference("R", "none", 1),)
 
 
 def unusable(kind: str) -> list[Schema]:
-    """Return an unusable schema, and one with a reference that the registry lacks."""
+    """Return an unusable schema, and one with a reference that is missing in the registry."""
     text = RECORD if kind == "AVRO" else OBJECT
     return [Schema(text, kind), Schema(text, kind, NONE)]
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["a bad text", "a missing reference"])
 @pytest.mark.parametrize("kind", ["AVRO", "JSON"])
-def test_only_the_written_schema_is_the_records_fault(
+def test_only_an_unusable_schema_of_the_writer_is_an_error_of_the_record(
     server: RegistryServer, kind: str, at: int
 ) -> None:
     bad, good = unusable(kind)[at], Schema(AVRO if kind == "AVRO" else JSON, kind)
@@ -434,7 +440,7 @@ def test_only_the_written_schema_is_the_records_fault(
         assert caught.value.blames_record
 
 
-def test_a_program_with_an_unusable_schema_skips_no_record(server: RegistryServer) -> None:
+def test_a_program_with_an_unusable_reader_schema_skips_no_record(server: RegistryServer) -> None:
     value = rows(server)["avro"]
     for schema in unusable("AVRO")[1:]:
         reading: Any = RecordReading(None, AvroDeserializer(client(server.url), schema))
@@ -449,7 +455,7 @@ def test_a_program_with_an_unusable_schema_skips_no_record(server: RegistryServe
     )
 
 
-def test_each_server_has_to_confirm(server: RegistryServer) -> None:
+def test_each_server_must_confirm_that_a_schema_is_missing(server: RegistryServer) -> None:
     value = b"\0\0\0\0\x63\2a"
     with registry_server() as other:
         reading: Any = RecordReading(None, AvroDeserializer(client(f"{server.url},{other.url}")))
@@ -462,11 +468,11 @@ def test_each_server_has_to_confirm(server: RegistryServer) -> None:
         with pytest.raises(RegistryUnreachableError):
             reading([record(value)])
         recovers(other, both)
-        other.schemas = [{"schema": AVRO}] * 99  # a replica that is ahead
+        other.schemas = [{"schema": AVRO}] * 99  # a replica that has more schemas
         assert reading([record(value)])[0].value == "a"
 
 
-def test_a_registered_schema_ends_the_memory_of_its_absence(server: RegistryServer) -> None:
+def test_a_registered_schema_is_no_longer_missing(server: RegistryServer) -> None:
     registry = client(server.url)
     read = AvroDeserializer(registry)
     for _ in range(2):
@@ -477,7 +483,9 @@ def test_a_registered_schema_ends_the_memory_of_its_absence(server: RegistryServ
 
 
 @pytest.mark.parametrize("answer", [(404, b"no such path"), (404, {"error_code": 404}), (405, b"")])
-def test_the_next_url_is_asked_after_a_strange_answer(server: RegistryServer, answer: Any) -> None:
+def test_the_next_url_is_tried_after_an_unexpected_response(
+    server: RegistryServer, answer: Any
+) -> None:
     server.rule = lambda _: answer
     with registry_server() as other:
         other.subjects["s"] = [1]
@@ -485,10 +493,10 @@ def test_the_next_url_is_asked_after_a_strange_answer(server: RegistryServer, an
 
 
 class OddError(Exception):
-    """Of a program's token function."""
+    """An error of a program's token function."""
 
 
-def test_a_token_function_that_fails(server: RegistryServer) -> None:
+def test_a_failing_token_function_is_not_an_error_of_the_record(server: RegistryServer) -> None:
     value = rows(server)["avro"]
     given: list[Any] = []
 
@@ -512,17 +520,17 @@ def test_a_token_function_that_fails(server: RegistryServer) -> None:
         assert type(caught.value.__cause__) in (OddError, type(None))
     registry._servers._limits = PATIENCE
     given[:] = [OddError("once")]
-    assert reading([record(value)])[0].value == "a"  # it is called again
+    assert reading([record(value)])[0].value == "a"  # the function is called again
 
 
-def test_a_certificate_file_that_is_gone_is_no_records_fault() -> None:
+def test_a_missing_certificate_file_is_not_an_error_of_the_record() -> None:
     registry = client("https://localhost:1", **{"ssl.ca.location": "/nowhere.pem"})
     with pytest.raises(ConfigurationError, match=r"ssl\.ca\.location"):
         RecordReading(None, AvroDeserializer(registry))([record(b"\0\0\0\0\1\2a")])
 
 
 def stopped(registry: SchemaRegistryClient, pauses: list[float]) -> None:
-    """Let only pauses take time."""
+    """Use a clock that only advances in pauses."""
     clock: Any = registry._servers._clock
     clock.now, clock.pause = lambda: 1000.0 + sum(pauses), pauses.append
 
@@ -530,7 +538,9 @@ def stopped(registry: SchemaRegistryClient, pauses: list[float]) -> None:
 @pytest.mark.parametrize(
     ("given", "seconds"), [("7", 7.0), ("soon", 0.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)]
 )
-def test_retry_after(server: RegistryServer, given: str, seconds: float) -> None:
+def test_retry_after_determines_the_pause(
+    server: RegistryServer, given: str, seconds: float
+) -> None:
     pauses: list[float] = []
     registry = client(server.url, **{"default.api.timeout.ms": 60000, "retry.backoff.ms": 0})
     stopped(registry, pauses)
@@ -539,7 +549,9 @@ def test_retry_after(server: RegistryServer, given: str, seconds: float) -> None
     assert pauses == [seconds, seconds]
 
 
-def test_retry_after_beside_a_server_that_cannot_be_reached(server: RegistryServer) -> None:
+def test_retry_after_is_respected_if_the_other_server_is_unreachable(
+    server: RegistryServer,
+) -> None:
     server.more, server.rule = {"Retry-After": "5"}, lambda _: (429, {})
     with registry_server() as other:
         dead = other.url
@@ -553,14 +565,14 @@ def test_retry_after_beside_a_server_that_cannot_be_reached(server: RegistryServ
     assert 5 <= sum(pauses) <= 8
 
 
-def test_a_retry_after_beyond_the_deadline_ends_the_call(server: RegistryServer) -> None:
+def test_a_retry_after_beyond_the_timeout_ends_the_call(server: RegistryServer) -> None:
     server.more, server.rule = {"Retry-After": "3600"}, lambda _: (503, {"message": "later"})
     with pytest.raises(RegistryUnreachableError, match="later"):
         client(server.url, **{"default.api.timeout.ms": 60000}).get_subjects()
     assert len(server.asked) == 1
 
 
-def test_strange_answers_are_retried_for_a_while(
+def test_unexpected_responses_are_retried_for_a_while(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest_client, "UNEXPECTED_RESPONSE_S", 30.0)
@@ -570,7 +582,7 @@ def test_strange_answers_are_retried_for_a_while(
     assert len(server.asked) == 5
 
 
-def test_the_servers_words_are_in_the_error(server: RegistryServer) -> None:
+def test_the_error_contains_the_servers_text(server: RegistryServer) -> None:
     for answer, words in (
         ((404, PAGE), "HTTP 404: 404 no route"),
         ((200, PAGE), "HTTP 200: 404 no route"),
@@ -598,7 +610,7 @@ def test_the_servers_words_are_in_the_error(server: RegistryServer) -> None:
         (404, 40408, "SchemaRegistryError", "default applies"),
     ],
 )
-def test_errors_by_code(
+def test_each_error_code_has_its_class_and_remedy(
     server: RegistryServer, status: int, code: int, kind: str, words: str
 ) -> None:
     server.rule = lambda _: (status, {"error_code": code, "message": "said"})
@@ -607,7 +619,7 @@ def test_errors_by_code(
     assert (type(caught.value).__name__, caught.value.error_code) == (kind, code)
 
 
-def test_a_registry_without_guids(server: RegistryServer) -> None:
+def test_the_error_of_a_registry_without_guids_says_so(server: RegistryServer) -> None:
     server.rule = lambda _: (404, {"error_code": 404, "message": "HTTP 404 Not Found"})
     with pytest.raises(SchemaRegistryError, match="no GUIDs"):
         client(server.url).get_schema_by_guid("89791762-2336-186f-9674-299b90a8e2e2")
@@ -617,15 +629,17 @@ def test_a_registry_without_guids(server: RegistryServer) -> None:
     assert caught.value.blames_record
 
 
-def test_a_format_that_a_registry_refuses(server: RegistryServer) -> None:
+def test_a_format_that_the_registry_rejects_is_left_out(server: RegistryServer) -> None:
     rows(server)
     server.wrong = [(400, {"error_code": 400, "message": "format"})]
     assert client(server.url).get_schema(1, "resolved").schema_str == AVRO
 
 
 @pytest.mark.parametrize("status", [401, 403, 409])
-def test_a_fault_isnt_taken_for_a_refused_format(server: RegistryServer, status: int) -> None:
-    """The schema's text would be kept as its descriptor."""
+def test_other_errors_are_not_treated_as_a_rejected_format(
+    server: RegistryServer, status: int
+) -> None:
+    """Otherwise the schema's text would be cached as its descriptor."""
     registry = client(server.url)
     number = registry.register_schema("p", Schema("message M {}", "PROTOBUF"))
     server.serialized = "the descriptor"
@@ -638,7 +652,7 @@ def test_a_fault_isnt_taken_for_a_refused_format(server: RegistryServer, status:
 def clears_during(
     ask: Callable[[], object], registry: SchemaRegistryClient, server: RegistryServer
 ) -> Any:
-    """Recreate the registry after it has answered and before the answer arrives."""
+    """Recreate the registry after it has responded and before the client gets the response."""
     real, left = registry._servers.call, [1]
 
     def call(*given: Any, **more: Any) -> Any:
@@ -647,7 +661,7 @@ def clears_during(
             left.clear()
             registry.clear_caches()
             server.schemas.reverse()
-            ask()  # another thread's
+            ask()  # a call of another thread
         return found
 
     registry._servers.call = call  # type: ignore[method-assign]
@@ -657,7 +671,7 @@ def clears_during(
         registry._servers.call = real  # type: ignore[method-assign]
 
 
-def test_an_answer_from_before_clear_caches_is_not_kept(server: RegistryServer) -> None:
+def test_a_response_from_before_clear_caches_is_not_cached(server: RegistryServer) -> None:
     of = SerializationContext("s", MessageField.VALUE)
     registry = client(server.url)
     server.schemas = [{"schema": '"string"'}, {"schema": '"bytes"'}]
@@ -714,7 +728,7 @@ def test_clear_caches_drops_parsed_references(server: RegistryServer) -> None:
     assert check(b'\0\0\0\0\4{"r": "a"}') == {"r": "a"}
 
 
-def test_a_wait_for_a_registry_is_logged(
+def test_a_long_wait_for_the_registry_is_logged(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(rest_client, "LOGGED_S", 0.01)

@@ -1,4 +1,4 @@
-"""Schemas with data rules, for which there is no executor: refused, never ignored."""
+"""Test that schemas with data rules are rejected, because odradek can't execute rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def holds(server: RegistryServer, *rules: dict[str, Any], **more: Any) -> None:
 
 
 def tried(registry: SchemaRegistryClient) -> set[str]:
-    """Return which operations are refused."""
+    """Return the operations that are rejected."""
     refused = set()
     calls: dict[str, Callable[[], object]] = {
         "write": lambda: AvroSerializer(registry, conf={"use.latest.version": True})(
@@ -72,14 +72,14 @@ READS = {"read", "column"}
         ([], set()),
     ],
 )
-def test_rules_by_operation(
+def test_a_rule_is_rejected_for_the_operations_of_its_mode(
     server: RegistryServer, registry: SchemaRegistryClient, rules: list[Any], refused: set[str]
 ) -> None:
     holds(server, *rules)
     assert tried(registry) == refused
 
 
-def test_encoding_rules_and_environments(
+def test_encoding_rules_are_rejected_and_rules_of_the_server_ignored(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     holds(server, encodingRules=[rule("WRITE")])
@@ -89,7 +89,7 @@ def test_encoding_rules_and_environments(
     assert tried(registry) == set()
 
 
-def test_a_look_up_finds_the_rules_too(
+def test_rules_of_a_schema_found_by_its_text_are_rejected(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     holds(server, rule("WRITE"))
@@ -98,11 +98,13 @@ def test_a_look_up_finds_the_rules_too(
     with pytest.raises(InvalidSchemaError, match="no executor for rule"):
         AvroSerializer(registry, CARD)({"number": "1"}, VALUE)
     copied = found.schema
-    assert registry.register_schema("copy", copied) == 1  # with its rules
+    assert registry.register_schema("copy", copied) == 1  # the rules are registered, too
     assert registry.get_latest_version("copy").schema.rule_set == copied.rule_set
 
 
-def test_migrations(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_a_migration_rule_is_rejected_only_if_it_would_apply(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     holds(server)
     newer = CARD.replace("}]", '}, {"name": "x", "type": "int", "default": 1}]')
     upgrade = {"migrationRules": [rule("UPGRADE")]}

@@ -1,4 +1,4 @@
-"""What is known of a registry: bounded, and asked for once, with others free meanwhile."""
+"""Test the cache of registry responses: bounded, one request per key, other keys not blocked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def started(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def test_the_one_unused_for_longest_goes() -> None:
+def test_the_least_recently_used_entry_is_evicted() -> None:
     known: Lookups[int, str] = Lookups(2)
     assert known.once(1, lambda: "one") == "one"
     assert known.once(2, lambda: "two") == "two"
@@ -36,7 +36,7 @@ def test_the_one_unused_for_longest_goes() -> None:
     assert known.find(1) is None
 
 
-def test_a_dict_that_is_read_without_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dict_of_limited_size_drops_its_oldest_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_cache, "MOST_KEPT", 2)
     known: dict[int, str] = {}
     for key in range(4):
@@ -44,7 +44,7 @@ def test_a_dict_that_is_read_without_a_lock(monkeypatch: pytest.MonkeyPatch) -> 
     assert known == {2: "2", 3: "3"}
 
 
-def test_others_are_free_while_one_asks() -> None:
+def test_a_request_for_one_key_does_not_block_others() -> None:
     known: Lookups[str, str] = Lookups(9)
     asked, answer, found = threading.Event(), threading.Event(), list[str]()
     questions = 0
@@ -66,7 +66,7 @@ def test_others_are_free_while_one_asks() -> None:
     assert (found, questions) == (["slow"] * 3, 1)
 
 
-def test_those_who_wait_hear_the_refusal_too() -> None:
+def test_all_waiting_threads_get_the_error() -> None:
     known: Lookups[str, str] = Lookups(9)
     asked, answer = threading.Event(), threading.Event()
     heard: list[SchemaNotFoundError] = []
@@ -95,12 +95,12 @@ def test_those_who_wait_hear_the_refusal_too() -> None:
     for thread in (first, *others):
         thread.join(10)
     assert (questions, [one.error_code for one in heard]) == (1, [40403] * 3)
-    assert len({id(one) for one in heard}) == 3  # each with a traceback of its own
+    assert len({id(one) for one in heard}) == 3  # each with its own traceback
     assert known.once("a", lambda: "there now") == "there now"
 
 
-def test_who_interrupts_a_question_may_ask_it() -> None:
-    """A signal handler runs in the thread that asks: it would wait for itself."""
+def test_a_signal_handler_may_request_the_same_key() -> None:
+    """It runs in the requesting thread, which would otherwise wait for itself."""
     known: Lookups[str, str] = Lookups(9)
     assert known.once("a", lambda: known.once("a", lambda: "inner") + " and outer") == (
         "inner and outer"
@@ -116,8 +116,8 @@ class Clock:
         return self.time
 
 
-def test_a_refusal_counts_for_a_loop_only_a_moment() -> None:
-    """A call that was cancelled leaves its refusal behind; by the next call it may be over."""
+def test_an_event_loop_uses_a_cached_error_only_briefly() -> None:
+    """The error of a cancelled call stays in the cache, and may be outdated for the next call."""
     known: Lookups[str, str] = Lookups(9)
     known._clock = clock = Clock()  # type: ignore[assignment]
 
@@ -147,6 +147,6 @@ def test_a_refusal_counts_for_a_loop_only_a_moment() -> None:
             known.once("b", refused)
         NO_WAITING.set(False)
         other.value.fetch()
-        assert list(known._refused) == ["b"]  # nobody came for the older one
+        assert list(known._refused) == ["b"]  # the older error, which no call used, was dropped
     finally:
         NO_WAITING.reset(token)

@@ -1,4 +1,4 @@
-"""Serializers of all formats: round trips, evolution, what is refused, what the registry hears."""
+"""Test serializers of all formats: round trips, evolution, errors, requests to the registry."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ JSON_SCHEMA = json.dumps(
 )
 
 
-def test_avro_there_and_back(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_avro_values_round_trip(server: RegistryServer, registry: SchemaRegistryClient) -> None:
     logical = avro(
         "L",
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
@@ -96,7 +96,7 @@ def test_avro_there_and_back(server: RegistryServer, registry: SchemaRegistryCli
     assert read(None, VALUE) is None
 
 
-def test_avro_objects(registry: SchemaRegistryClient) -> None:
+def test_functions_convert_objects_to_and_from_avro(registry: SchemaRegistryClient) -> None:
     serialize = AvroSerializer(
         registry, FIRST, lambda obj, ctx: {"id": obj + len(ctx.topic)}, REGISTER
     )
@@ -104,7 +104,9 @@ def test_avro_objects(registry: SchemaRegistryClient) -> None:
     assert read(serialize(4, VALUE), VALUE) == ("value", 5)
 
 
-def test_avro_evolution(registry: SchemaRegistryClient) -> None:
+def test_avro_values_are_read_by_a_reader_schema_or_the_latest_version(
+    registry: SchemaRegistryClient,
+) -> None:
     old = AvroSerializer(registry, FIRST, conf=REGISTER)({"id": 1}, VALUE)
     new = AvroSerializer(registry, SECOND, conf=REGISTER)({"id": 2, "note": "x"}, VALUE)
     by_second = AvroDeserializer(registry, SECOND)
@@ -117,11 +119,11 @@ def test_avro_evolution(registry: SchemaRegistryClient) -> None:
     as_written = AvroDeserializer(registry)
     assert [as_written(one, VALUE) for one in (old, new)] == [{"id": 1}, {"id": 2, "note": "x"}]
     with pytest.raises(DeserializationError, match="Avro schema"):
-        AvroDeserializer(registry, FIRST)(new, VALUE)  # a long isn't an int
+        AvroDeserializer(registry, FIRST)(new, VALUE)  # a long doesn't fit into an int
 
 
-def test_avro_defaults_of_a_reader_are_each_values_own(registry: SchemaRegistryClient) -> None:
-    """fastavro puts the schema's own list into each value: who changed one changed them all."""
+def test_default_values_of_a_reader_schema_are_not_shared(registry: SchemaRegistryClient) -> None:
+    """fastavro puts the schema's own list into each value, so that a change affects all of them."""
     inner = json.loads(avro("I", {**TAGS, "default": []}))
     inners = {"name": "inners", "type": {"type": "array", "items": inner}}
     seen = {"name": "seen", "type": {"type": "map", "values": "int"}, "default": {}}
@@ -139,7 +141,7 @@ def test_avro_defaults_of_a_reader_are_each_values_own(registry: SchemaRegistryC
             assert found["inners"][1] == {"tags": []}
 
 
-def test_avro_primitives(registry: SchemaRegistryClient) -> None:
+def test_avro_primitives_and_unions_round_trip(registry: SchemaRegistryClient) -> None:
     for subject, schema, value in (
         ("s", '"string"', "text"),
         ("b", '{"type": "bytes"}', b"raw"),
@@ -151,7 +153,9 @@ def test_avro_primitives(registry: SchemaRegistryClient) -> None:
     assert written is not None
 
 
-def test_avro_references(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_avro_references_are_resolved_and_requested_once(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     registry.register_schema("airport", Schema(avro("Airport", {"name": "code", "type": "string"})))
     leg = Schema(
         avro("Leg", {"name": "to", "type": "a.Airport"}),
@@ -162,7 +166,7 @@ def test_avro_references(server: RegistryServer, registry: SchemaRegistryClient)
     assert server.asked.count("GET /subjects/airport/versions/1") == 1
 
 
-def test_nothing_is_registered_unasked(
+def test_schemas_are_not_registered_by_default(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     serialize = AvroSerializer(registry, FIRST)
@@ -173,7 +177,7 @@ def test_nothing_is_registered_unasked(
     assert serialize({"id": 1}, VALUE) == b"\0\0\0\0\1\2"
 
 
-def test_the_latest_version_writes(registry: SchemaRegistryClient) -> None:
+def test_the_latest_version_can_be_used_for_writing(registry: SchemaRegistryClient) -> None:
     registry.register_schema("t-value", Schema(FIRST))
     registry.register_schema("t-value", Schema(SECOND))
     conf = {"use.latest.version": "true"}
@@ -183,7 +187,9 @@ def test_the_latest_version_writes(registry: SchemaRegistryClient) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["RECORD", "TOPIC_RECORD"])
-def test_subjects(server: RegistryServer, registry: SchemaRegistryClient, strategy: str) -> None:
+def test_the_subject_follows_the_strategy_in_all_formats(
+    server: RegistryServer, registry: SchemaRegistryClient, strategy: str
+) -> None:
     conf = {**REGISTER, "subject.name.strategy": strategy}
     AvroSerializer(registry, FIRST, conf=conf)({"id": 1}, VALUE)
     JSONSerializer(JSON_SCHEMA, registry, conf=conf)({"id": 1}, VALUE)
@@ -193,7 +199,7 @@ def test_subjects(server: RegistryServer, registry: SchemaRegistryClient, strate
     assert named == [before + name for name in ("a.F", "F", "m.Outer.Inner")]
 
 
-def test_ids_in_headers(registry: SchemaRegistryClient) -> None:
+def test_the_schema_id_can_be_in_a_header(registry: SchemaRegistryClient) -> None:
     context = SerializationContext("t", MessageField.VALUE, [])
     conf = {**REGISTER, "schema.id.location": "header"}
     written = AvroSerializer(registry, FIRST, conf=conf)({"id": 1}, context)
@@ -212,13 +218,15 @@ def test_ids_in_headers(registry: SchemaRegistryClient) -> None:
         (b"\0\0\0\0\1\2\3", "1 byte left over"),
     ],
 )
-def test_bytes_that_are_no_avro(registry: SchemaRegistryClient, data: bytes, words: str) -> None:
+def test_invalid_avro_data_is_rejected(
+    registry: SchemaRegistryClient, data: bytes, words: str
+) -> None:
     registry.register_schema("t-value", Schema(FIRST))
     with pytest.raises(DeserializationError, match=words):
         AvroDeserializer(registry)(data, VALUE)
 
 
-def test_what_does_not_fit(registry: SchemaRegistryClient) -> None:
+def test_a_value_that_does_not_match_its_schema_is_rejected(registry: SchemaRegistryClient) -> None:
     serialize = AvroSerializer(registry, FIRST, conf=REGISTER)
     for value in ({}, {"id": "x"}, 5):
         with pytest.raises(SerializationError, match="Avro schema"):
@@ -232,7 +240,7 @@ def test_what_does_not_fit(registry: SchemaRegistryClient) -> None:
         ProtobufSerializer(Outer, registry, REGISTER)({"x": 1}, VALUE)
 
 
-def test_schemas_that_are_none(registry: SchemaRegistryClient) -> None:
+def test_invalid_schemas_are_rejected(registry: SchemaRegistryClient) -> None:
     with pytest.raises(InvalidSchemaError, match="Avro schema"):
         AvroSerializer(registry, "{")({"id": 1}, VALUE)
     with pytest.raises(InvalidSchemaError, match="JSON schema"):
@@ -254,14 +262,14 @@ def test_schemas_that_are_none(registry: SchemaRegistryClient) -> None:
         ({"subject.name.strategy": "os.system"}, "TOPIC_RECORD"),
     ],
 )
-def test_settings_that_can_not_be_used(
+def test_invalid_settings_are_rejected(
     registry: SchemaRegistryClient, conf: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=words):
         AvroSerializer(registry, FIRST, conf=conf)
 
 
-def test_json_there_and_back(registry: SchemaRegistryClient) -> None:
+def test_json_values_round_trip_and_are_validated(registry: SchemaRegistryClient) -> None:
     serialize = JSONSerializer(JSON_SCHEMA, registry, conf=REGISTER)
     written = serialize({"id": 1, "tags": ["ä"]}, VALUE)
     assert written == b'\0\0\0\0\1{"id":1,"tags":["\xc3\xa4"]}'
@@ -284,7 +292,7 @@ def test_json_there_and_back(registry: SchemaRegistryClient) -> None:
 
 
 def test_json_numbers_may_be_decimals(registry: SchemaRegistryClient) -> None:
-    """With all their digits; what is none of JSON's numbers, or can't be told apart, is refused."""
+    """All digits are kept; NaN and ambiguous values are rejected."""
     serialize = JSONSerializer("{}", registry, conf=REGISTER)
     written = serialize({"a": [Decimal("1E+3"), Decimal("-0.10")], "b": "\ue000"}, VALUE)
     assert written is not None
@@ -309,7 +317,7 @@ def test_json_numbers_may_be_decimals(registry: SchemaRegistryClient) -> None:
             serialize([Decimal(digits)], VALUE)
 
 
-def test_json_references(registry: SchemaRegistryClient) -> None:
+def test_json_references_are_resolved_by_the_registry_only(registry: SchemaRegistryClient) -> None:
     code = json.dumps({"$schema": DRAFT, "type": "string", "maxLength": 3})
     registry.register_schema("code", Schema(code, "JSON"))
     leg = Schema(
@@ -327,7 +335,7 @@ def test_json_references(registry: SchemaRegistryClient) -> None:
 
 
 def _messages() -> tuple[Any, Any, Any]:
-    """Classes as protoc makes them: a file that imports another, with a nested message."""
+    """Return classes as generated by protoc: a file that imports another, with nested messages."""
     pool = descriptor_pool.DescriptorPool()
     common = descriptor_pb2.FileDescriptorProto(name="common.proto", package="m", syntax="proto3")
     common.message_type.add(name="Place").field.add(name="code", number=1, type=9, label=1)
@@ -351,12 +359,14 @@ def _messages() -> tuple[Any, Any, Any]:
 First, Outer, Inner = _messages()
 
 
-def test_message_indexes() -> None:
+def test_message_indexes_follow_the_order_of_the_file() -> None:
     found = [message_indexes(one.DESCRIPTOR) for one in (First, Outer, Inner)]
     assert found == [(0,), (1,), (1, 1)]
 
 
-def test_protobuf_there_and_back(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_protobuf_messages_round_trip(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     message = Outer(x=5, at={"code": "JFK"})
     written = ProtobufSerializer(Outer, registry, REGISTER)(message, VALUE)
     assert written is not None
@@ -377,10 +387,10 @@ def test_protobuf_there_and_back(server: RegistryServer, registry: SchemaRegistr
         ProtobufDeserializer(dict)
 
 
-def test_bytes_of_another_message_are_refused(
+def test_data_of_another_message_is_rejected(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
-    """Protobuf itself takes nearly any bytes for any message."""
+    """Protobuf itself accepts nearly any bytes for any message."""
     inner = ProtobufSerializer(Inner, registry, REGISTER)(Inner(x=1), VALUE)
     server.asked.clear()
     assert ProtobufDeserializer(Outer)(inner, VALUE) is not None
@@ -420,17 +430,19 @@ message Second {}
         ((0, 0), "a.b.First.Late"),
         ((0, 0, 0), "a.b.First.Late.Inmost"),
         ((2,), None),
-        ((0, 1), "a.b.First.Late"),  # where the entries of the map count
+        ((0, 1), "a.b.First.Late"),  # if map entries count as messages
         ((0, 2), None),
         ((-1,), None),
     ],
 )
-def test_a_message_is_found_in_a_file_s_words(indexes: tuple[int, ...], name: str | None) -> None:
+def test_messages_are_found_in_the_text_of_a_proto_file(
+    indexes: tuple[int, ...], name: str | None
+) -> None:
     found = messages_at(Schema(PROTO, "PROTOBUF"), indexes)
     assert found == (set() if name is None else {name})
 
 
-def test_entries_of_maps_count_or_do_not() -> None:
+def test_message_indexes_may_include_map_entries_or_not() -> None:
     file = descriptor_pb2.FileDescriptorProto(name="m.proto")
     message = file.message_type.add(name="M")
     message.nested_type.add(name="TagsEntry").options.map_entry = True
@@ -450,8 +462,8 @@ message M {
 """
 
 
-def test_maps_and_groups_count_among_messages() -> None:
-    """As protoc counts them, in the order of the file; some implementations leave out entries."""
+def test_groups_and_map_entries_count_as_messages() -> None:
+    """protoc counts them in the order of the file; some implementations omit map entries."""
     schema = Schema(GROUPS, "PROTOBUF")
     for indexes, name in (
         ((0, 1), "g.M.Part"), ((0, 1, 0), "g.M.Part.In"), ((0, 1, 2), "g.M.Part.Late"),
@@ -460,10 +472,10 @@ def test_maps_and_groups_count_among_messages() -> None:
         assert name in messages_at(schema, indexes)
 
 
-def test_the_text_of_a_file_with_a_map_names_our_own_messages(
+def test_a_schema_text_with_a_map_identifies_the_right_message(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
-    """A registry may return the text of the file that was registered as a descriptor."""
+    """A registry may return a text for a file that was registered as a descriptor."""
     file = descriptor_pb2.FileDescriptorProto(name="map.proto", package="mapped", syntax="proto3")
     message = file.message_type.add(name="M")
     entry = message.nested_type.add(name="TagsEntry")
@@ -492,7 +504,9 @@ def test_the_text_of_a_file_with_a_map_names_our_own_messages(
         ("PlainJSON", {"a": ["ä", None]}, '{"a":["ä",null]}'.encode()),
     ],
 )
-def test_plain_ones(kind: str, value: Any, written: bytes) -> None:
+def test_plain_serializers_round_trip_and_reject_other_types(
+    kind: str, value: Any, written: bytes
+) -> None:
     write, read = (getattr(plain, f"{kind}{end}") for end in ("Serializer", "Deserializer"))
     assert write()(value) == write()(value, VALUE) == written
     assert read()(written) == read()(written, VALUE) == value
@@ -504,7 +518,7 @@ def test_plain_ones(kind: str, value: Any, written: bytes) -> None:
         write()(object())
 
 
-def test_a_missing_package_is_named(
+def test_the_error_for_a_missing_package_has_the_pip_command(
     registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jsonschema_rs", None)
@@ -513,7 +527,7 @@ def test_a_missing_package_is_named(
 
 
 @pytest.mark.parametrize("text", ["{", '{"type": "strin"}', "JFK"])
-def test_an_avro_schema_that_is_none_is_refused_at_once(
+def test_an_invalid_avro_schema_is_rejected_at_once(
     registry: SchemaRegistryClient, text: str
 ) -> None:
     for made in (AvroSerializer, AvroDeserializer):
@@ -521,7 +535,7 @@ def test_an_avro_schema_that_is_none_is_refused_at_once(
             made(registry, text)
 
 
-def test_arguments_in_another_order_are_refused_at_once(registry: SchemaRegistryClient) -> None:
+def test_swapped_arguments_are_rejected_at_once(registry: SchemaRegistryClient) -> None:
     swapped: Any = registry
     for make in (
         lambda: AvroSerializer(FIRST, swapped),  # type: ignore[arg-type]  # a program's slip
@@ -547,7 +561,7 @@ def test_arguments_in_another_order_are_refused_at_once(registry: SchemaRegistry
 
 
 @pytest.mark.parametrize("given", [{"use.deprecated.format": False}, "http://localhost:8081", None])
-def test_a_registry_that_is_none_is_refused_at_once(given: Any) -> None:
+def test_a_registry_argument_of_another_type_is_rejected_at_once(given: Any) -> None:
     makers: list[Any] = [AvroSerializer, AvroDeserializer]
     for make in makers:
         with pytest.raises(ConfigurationError, match=f"not {type(given).__name__}$"):
@@ -556,7 +570,7 @@ def test_a_registry_that_is_none_is_refused_at_once(given: Any) -> None:
         JSONSerializer(JSON_SCHEMA, given)
 
 
-def test_an_asyncio_client_is_no_registry_of_a_serializer() -> None:
+def test_an_asyncio_registry_client_is_rejected() -> None:
     other: Any = AsyncSchemaRegistryClient({"url": "http://localhost:8081"})
     with pytest.raises(ConfigurationError, match="not AsyncSchemaRegistryClient"):
         AvroSerializer(other, FIRST)

@@ -1,4 +1,4 @@
-"""Under which subject a schema is registered."""
+"""Test the subject under which a schema is registered."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ CONTEXT = SerializationContext("t", MessageField.KEY)
         ("io.confluent.kafka.serializers.subject.TopicRecordNameStrategy", "t-a.B"),
     ],
 )
-def test_strategies(name: str, subject: str) -> None:
+def test_named_strategies_build_the_subject(name: str, subject: str) -> None:
     assert strategy("subject.name.strategy", name)(CONTEXT, "a.B") == subject
 
 
-def test_a_function_is_one() -> None:
+def test_a_function_can_be_a_strategy() -> None:
     assert strategy("x", lambda context, name: "mine")(CONTEXT, None) == "mine"
 
 
 @pytest.mark.parametrize("given", ["os.system", "", 5, None])
-def test_what_is_none(given: object) -> None:
+def test_an_unknown_strategy_is_rejected(given: object) -> None:
     with pytest.raises(ConfigurationError, match="TOPIC_RECORD"):
         strategy("subject.name.strategy", given)
 
 
-def test_what_is_missing() -> None:
+def test_a_missing_topic_or_record_name_is_an_error() -> None:
     for name in ("TOPIC", "TOPIC_RECORD"):
         with pytest.raises(SerializationError, match="with the topic"):
             STRATEGIES[name](None, "a.B")
@@ -44,6 +44,6 @@ def test_what_is_missing() -> None:
             STRATEGIES[name](CONTEXT, None)
 
 
-def test_a_context_without_a_topic() -> None:
+def test_a_context_without_a_topic_is_an_error() -> None:
     with pytest.raises(SerializationError, match="not SerializationContext without topic"):
         STRATEGIES["TOPIC"](SerializationContext(None, MessageField.KEY), "a.B")  # type: ignore[arg-type]  # a program's slip

@@ -1,4 +1,4 @@
-"""The bytes before a payload: ids, GUIDs, message indexes."""
+"""Test the bytes before a payload: ids, GUIDs, message indexes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ GUID = "89791762-2336-4186-9674-299b90a802e2"
         ((64, 3), "04800106"),
     ],
 )
-def test_prefix(indexes: tuple[int, ...] | None, written: str) -> None:
+def test_a_prefix_contains_id_and_message_indexes(
+    indexes: tuple[int, ...] | None, written: str
+) -> None:
     prefix = SchemaId(258, indexes=indexes).prefix()
     assert prefix.hex() == "0000000102" + written
     found = schema_of(prefix + b"rest", indexed=indexes is not None)
@@ -31,7 +33,9 @@ def test_prefix(indexes: tuple[int, ...] | None, written: str) -> None:
 
 @pytest.mark.parametrize("field", MessageField)
 @pytest.mark.parametrize("headers", [[("other", b"x")], {"other": b"x"}])
-def test_header(field: MessageField, headers: list[tuple[str, bytes]] | dict[str, bytes]) -> None:
+def test_a_header_contains_guid_and_message_indexes(
+    field: MessageField, headers: list[tuple[str, bytes]] | dict[str, bytes]
+) -> None:
     context = SerializationContext("t", field, headers)
     add_header(SchemaId(1, GUID, (2,)), context)
     name = "__key_schema_id" if field is MessageField.KEY else "__value_schema_id"
@@ -41,7 +45,7 @@ def test_header(field: MessageField, headers: list[tuple[str, bytes]] | dict[str
     assert schema_of(b"\0\0\0\0\7x", other) == (SchemaId(7), 5)
 
 
-def test_a_guid_may_be_the_prefix() -> None:
+def test_a_guid_can_be_the_prefix() -> None:
     assert schema_of(SchemaId(1, GUID).header() + b"x") == (SchemaId(None, GUID), 17)
 
 
@@ -54,7 +58,7 @@ def test_a_guid_may_be_the_prefix() -> None:
         (b'{"a": 1}', r"starts with b'\{'"),
     ],
 )
-def test_what_has_no_schema(data: bytes, why: str) -> None:
+def test_data_without_a_schema_id_is_rejected(data: bytes, why: str) -> None:
     with pytest.raises(DeserializationError, match=why):
         schema_of(data)
 
@@ -70,12 +74,12 @@ def test_what_has_no_schema(data: bytes, why: str) -> None:
         (b"\xff\xff\xff\xff\xff\x0f", "more than five bytes"),
     ],
 )
-def test_indexes_that_are_none(data: bytes, why: str) -> None:
+def test_invalid_message_indexes_are_rejected(data: bytes, why: str) -> None:
     with pytest.raises(DeserializationError, match=why):
         schema_of(b"\0\0\0\0\1" + data, indexed=True)
 
 
-def test_what_can_not_be_written() -> None:
+def test_an_id_that_cannot_be_encoded_is_rejected() -> None:
     with pytest.raises(SerializationError, match="four bytes"):
         SchemaId(1 << 32).prefix()
     with pytest.raises(SerializationError, match="schema's GUID, which"):

@@ -1,4 +1,4 @@
-"""The flags of kafka-acls: which ACLs they make, which they mean, which can't be meant."""
+"""Test which ACLs and filters the flags of kafka-acls select, and which flags are rejected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def flags(**given: Any) -> AclFlags:
     return AclFlags(**given)
 
 
-def test_principals_operations_and_hosts_are_multiplied() -> None:
+def test_acls_are_created_for_each_combination_of_principal_operation_and_host() -> None:
     made = bindings(
         flags(
             topic=("a", "b"),
@@ -33,7 +33,7 @@ def test_principals_operations_and_hosts_are_multiplied() -> None:
     assert AclBinding("TOPIC", "b", BOB, "DESCRIBE_CONFIGS", "DENY", "PREFIXED", "10.0.0.2") in made
 
 
-def test_without_an_operation_all_are_meant() -> None:
+def test_without_an_operation_an_acl_allows_all_operations() -> None:
     made = bindings(flags(cluster=True, user_principal=(BOB,), allow_principal=(ALICE,)))
     assert made == [
         AclBinding("USER", BOB, ALICE, "ALL"),
@@ -41,7 +41,7 @@ def test_without_an_operation_all_are_meant() -> None:
     ]
 
 
-def test_what_producers_and_consumers_need() -> None:
+def test_producer_and_consumer_flags_create_the_acls_that_they_need() -> None:
     made = bindings(
         flags(
             topic=("t",),
@@ -62,7 +62,7 @@ def test_what_producers_and_consumers_need() -> None:
     assert len(made) == 8
 
 
-def test_filters_mean_all_of_a_resource_or_what_principals_have() -> None:
+def test_a_filter_matches_all_acls_of_a_resource_or_those_of_a_principal() -> None:
     assert filters(flags(topic=("t",), pattern="match")) == [
         AclBindingFilter("TOPIC", "t", pattern_type="MATCH")
     ]
@@ -71,7 +71,7 @@ def test_filters_mean_all_of_a_resource_or_what_principals_have() -> None:
     ]
 
 
-def test_what_is_listed() -> None:
+def test_acls_are_listed_by_resource_and_principal() -> None:
     assert listing(flags(), ()) == [AclBindingFilter()]
     assert listing(flags(topic=("t",)), (ALICE, BOB)) == [
         AclBindingFilter("TOPIC", "t", who, pattern_type="LITERAL") for who in (ALICE, BOB)
@@ -110,6 +110,6 @@ def test_what_is_listed() -> None:
         ({"cluster": True, "pattern": "prefixed", "allow_principal": (ALICE,)}, "must be literal"),
     ],
 )
-def test_what_cannot_be_meant(given: dict[str, Any], said: str) -> None:
+def test_contradictory_or_incomplete_flags_are_rejected(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         bindings(flags(**given))

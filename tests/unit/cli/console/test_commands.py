@@ -1,4 +1,4 @@
-"""Command lines: what they configure, and what they refuse."""
+"""Test the configuration that command lines of `produce` and `consume` result in, and errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(function: Any, words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_flags_of_the_producer() -> None:
+def test_producer_flags_set_the_options_of_the_producer() -> None:
     words = (
         f"odradek produce {START} --batch-size 1 --message-send-max-retries 2 "
         "--retry-backoff-ms 3 --timeout 4 --request-required-acks -1 --request-timeout-ms 5 "
@@ -69,7 +69,9 @@ def test_flags_of_the_producer() -> None:
     }
 
 
-def test_variables_stand_for_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_variables_replace_missing_flags(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("ODRADEK_BOOTSTRAP_SERVER", "b:2")
     monkeypatch.setenv("ODRADEK_COMMAND_CONFIG", str(tmp_path / "client.properties"))
     (tmp_path / "client.properties").write_text("client.id=me\n")
@@ -80,14 +82,14 @@ def test_variables_stand_for_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         assert config["bootstrap.servers"] == "a:1"
 
 
-def test_flags_that_are_not_given_configure_nothing() -> None:
+def test_missing_flags_set_no_options() -> None:
     found = client_of(f"odradek produce {START} --sync --json")["config"]
     assert found == {"bootstrap.servers": "a:1", "client.id": "console-producer"}
     found = client_of("odradek broker-api-versions --bootstrap-server a:1")["config"]
     assert found["bootstrap.servers"] == "a:1"
 
 
-def test_the_older_name_of_the_batch_size_goes_last() -> None:
+def test_max_partition_memory_bytes_overrides_batch_size() -> None:
     words = f"odradek produce {START} --batch-size 1 --max-partition-memory-bytes 2"
     assert client_of(words)["config"]["batch.size"] == "2"
 
@@ -106,7 +108,7 @@ def test_the_older_name_of_the_batch_size_goes_last() -> None:
         ("--partition 0 --offset 7 --consumer-property auto.offset.reset=earliest", "earliest"),
     ],
 )
-def test_where_a_consumer_starts(words: str, reset: str) -> None:
+def test_flags_determine_the_offset_reset_of_a_consumer(words: str, reset: str) -> None:
     found = client_of(f"odradek consume {START} {words} --isolation-level read_committed")
     assert found["config"] == {
         "bootstrap.servers": "a:1",
@@ -133,19 +135,19 @@ def test_where_a_consumer_starts(words: str, reset: str) -> None:
         ("1970-01-01T01:00:01+01:00", PlaceKind.TIME, 1000),
     ],
 )
-def test_places(text: str, kind: PlaceKind, number: int) -> None:
+def test_offsets_words_and_times_are_parsed(text: str, kind: PlaceKind, number: int) -> None:
     assert log_place(text, "--offset") == LogPlace(kind, number)
 
 
 @pytest.mark.parametrize(
     "text", ["x", "1.5", "", "--1", "-", "@", "@x", "s@-1", "1960-01-01", "٣", "9" * 19]
 )
-def test_places_that_are_none(text: str) -> None:
+def test_an_invalid_end_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="--until must be an offset"):
         end_place(text, "--until")
 
 
-def test_an_end_is_not_to_come() -> None:
+def test_an_end_in_the_future_is_rejected() -> None:
     with pytest.raises(UsageError, match="9999-01-01 is in the future"):
         end_place("9999-01-01", "--until")
 
@@ -244,7 +246,9 @@ def test_an_end_is_not_to_come() -> None:
         ),
     ],
 )
-def test_wrong_uses_say_what_is_wrong(function: Any, words: str, says: str) -> None:
+def test_a_wrong_command_line_is_rejected_with_the_reason(
+    function: Any, words: str, says: str
+) -> None:
     status, output = run(function, words)
     assert status == 2, output
     assert says in output
@@ -254,7 +258,7 @@ def test_wrong_uses_say_what_is_wrong(function: Any, words: str, says: str) -> N
 @pytest.mark.parametrize(
     "function", [produce.produce, consume.consume, broker_api_versions.broker_api_versions]
 )
-def test_help(function: Any) -> None:
+def test_help_lists_the_supported_options(function: Any) -> None:
     status, output = run(function, "--help")
     assert status == 0
     assert "--bootstrap-server" in output
@@ -262,7 +266,7 @@ def test_help(function: Any) -> None:
     assert "socket-buffer-size" not in output
 
 
-def test_deserializers_may_be_given_by_their_own_flags() -> None:
+def test_deserializers_can_be_set_by_their_own_flags() -> None:
     words = f"{START} --key-deserializer Long --value-deserializer Integer"
     found = formatter_of(parameters(consume.consume, words.split()))
     assert isinstance(found, RecordFormatter)
@@ -279,7 +283,7 @@ def test_deserializers_may_be_given_by_their_own_flags() -> None:
         (consume.consume, consume.NOT_THERE),
     ],
 )
-def test_every_flag_that_means_something_is_there(tool: Any, flags: dict[str, str]) -> None:
+def test_every_flag_in_the_tables_is_a_parameter(tool: Any, flags: dict[str, str]) -> None:
     known = parameters(tool, START.split())
     assert set(flags) <= set(known)
 
@@ -295,7 +299,7 @@ def test_every_flag_that_means_something_is_there(tool: Any, flags: dict[str, st
         ("timed out waiting for news of x: gone", "gone"),
     ],
 )
-def test_patience_is_told_and_has_an_end(text: str, why: str) -> None:
+def test_waiting_reports_progress_and_ends_at_the_timeout(text: str, why: str) -> None:
     asked: list[float] = []
     said: list[str] = []
 
@@ -312,7 +316,9 @@ def test_patience_is_told_and_has_an_end(text: str, why: str) -> None:
     ]
 
 
-def test_who_waits_is_told_what_fails_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_of_a_wait_contains_current_connection_failures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     said: list[str] = []
     told = threading.Event()
 
@@ -334,7 +340,7 @@ def test_who_waits_is_told_what_fails_meanwhile(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_what_takes_long_at_first_is_told_until_it_succeeds(
+def test_a_slow_call_is_reported_until_the_first_one_succeeds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     hour = threading.Event()
@@ -356,7 +362,7 @@ def test_what_takes_long_at_first_is_told_until_it_succeeds(
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-def test_sigterm_ends_as_ctrl_c_does(ignored: bool) -> None:
+def test_sigterm_exits_with_status_0_and_restores_the_handlers(ignored: bool) -> None:
     before = signal.getsignal(signal.SIGINT)
     term = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
@@ -371,7 +377,7 @@ def test_sigterm_ends_as_ctrl_c_does(ignored: bool) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_alone_is_not_an_end_in_order() -> None:
+def test_ctrl_c_without_sigterm_remains_a_keyboard_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), terminable() as end:
         raise KeyboardInterrupt
     assert not end.terminated
@@ -380,7 +386,7 @@ def test_ctrl_c_alone_is_not_an_end_in_order() -> None:
 @pytest.mark.parametrize(
     ("command", "client"), [(consume.consume, "Consumer"), (produce.produce, "Producer")]
 )
-def test_sigterm_while_the_client_is_created_is_an_end_in_order(
+def test_sigterm_while_the_client_is_created_exits_with_status_0(
     monkeypatch: pytest.MonkeyPatch, command: Any, client: str
 ) -> None:
     came: list[int] = []
@@ -397,7 +403,7 @@ def test_sigterm_while_the_client_is_created_is_an_end_in_order(
     assert (status, came) == (0, [])
 
 
-def test_lost_lines_are_told_though_sigterm_meets_the_close(
+def test_lost_lines_are_reported_even_if_sigterm_interrupts_close(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Closing:
@@ -415,7 +421,7 @@ def test_lost_lines_are_told_though_sigterm_meets_the_close(
     assert (status, "3 lines were lost" in said) == (1, True)
 
 
-def test_a_file_of_kafkas_is_read(tmp_path: Path) -> None:
+def test_a_properties_file_for_kafkas_tools_is_read(tmp_path: Path) -> None:
     file = tmp_path / "producer.properties"
     file.write_text("bootstrap.servers=localhost:9092\ncompression.type=gzip\n")
     words = f"odradek produce {START} --producer.config {file}"
@@ -430,10 +436,10 @@ def test_a_file_of_kafkas_is_read(tmp_path: Path) -> None:
     ("terminal", "words", "escaped"),
     [(True, "", True), (True, "--raw", False), (False, "", False), (True, "--json", True)],
 )
-def test_only_a_terminal_gets_records_escaped(
+def test_records_are_only_escaped_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, words: str, escaped: bool
 ) -> None:
-    """R-IN-3; a pipe gets the bytes, as from Kafka's tool."""
+    """R-IN-3: a pipe gets the unchanged bytes, as from Kafka's tool."""
     seen: list[bool] = []
 
     def made(*_: Any, escaped: bool) -> None:

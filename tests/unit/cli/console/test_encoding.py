@@ -1,4 +1,4 @@
-"""Lines of JSON as records of a schema registry, and what `odradek consume` makes of these."""
+"""Test encoding JSON lines by schemas of a registry; `odradek consume` must show the same JSON."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def there_and_back(registry: SchemaRegistryClient, parse: Any, kind: str, value:
     return plain(read(line.value))
 
 
-def test_what_consume_shows_of_avro_can_be_written(
+def test_json_that_consume_shows_for_avro_can_be_produced(
     registry: SchemaRegistryClient, schema: Path
 ) -> None:
     parse = parser(
@@ -121,7 +121,7 @@ def test_what_consume_shows_of_avro_can_be_written(
     assert (shown["miles"], shown["day"]) == (None, "1970-01-01")
 
 
-def test_avros_own_json_is_read_too(registry: SchemaRegistryClient, schema: Path) -> None:
+def test_avros_own_json_encoding_is_accepted(registry: SchemaRegistryClient, schema: Path) -> None:
     parse = parser(
         registry, "auto.register.schemas=true", encode_value=LineFormat.AVRO, value_schema=schema
     )
@@ -180,7 +180,7 @@ def test_avros_own_json_is_read_too(registry: SchemaRegistryClient, schema: Path
         ({"to": ...}, "value lacks the field 'to'"),
     ],
 )
-def test_what_does_not_fit_is_named(changed: dict[str, Any], why: str) -> None:
+def test_the_error_names_the_field_that_does_not_fit(changed: dict[str, Any], why: str) -> None:
     value = {**FULL, **changed}
     value = {name: one for name, one in value.items() if one is not ...}
     parsed = fastavro.parse_schema(FLIGHT)
@@ -193,7 +193,7 @@ def logical(kind: str, name: str) -> dict[str, str]:
 
 
 def union_of(branch: Any, value: Any, *others: Any) -> Any:
-    """Encode a value with of_json; return what fastavro reads: the branch's number, the rest."""
+    """Encode a value with `of_json`; return the branch index and the value that fastavro reads."""
     parsed = fastavro.parse_schema([branch, *others])
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, parsed, of_json(value, parsed))
@@ -229,19 +229,19 @@ PAIR = [{"type": "fixed", "name": name, "size": 2} for name in ("F", "G")]
         (["null", {"type": "string", "logicalType": "date"}], "x", (1, "x")),
     ],
 )
-def test_the_branch_that_is_meant(union: list[Any], value: Any, found: Any) -> None:
+def test_json_selects_the_right_branch_of_a_union(union: list[Any], value: Any, found: Any) -> None:
     assert union_of(union[0], value, *union[1:]) == found
 
 
 @pytest.mark.parametrize("other", [TEXTS, ONE])
-def test_what_may_be_two_branches_is_refused(other: Any) -> None:
+def test_a_value_that_fits_two_branches_is_rejected(other: Any) -> None:
     with pytest.raises(
         SerializationError, match="value is ambiguous: it may be string, or (map|One) with"
     ):
         union_of("string", {"string": "x"}, other)
 
 
-def test_numbers_that_are_too_large() -> None:
+def test_numbers_and_times_that_a_type_cannot_hold_are_rejected() -> None:
     with pytest.raises(
         SerializationError, match=r"value must be float, not 1e\+300: too large for a float"
     ):
@@ -256,7 +256,7 @@ def test_numbers_that_are_too_large() -> None:
         of_json("2024-01-02T03:04:05Z", logical("long", "local-timestamp-micros"))
 
 
-def test_defaults_of_bytes() -> None:
+def test_default_values_of_type_bytes_are_decoded() -> None:
     mark = {"type": "fixed", "name": "Mark", "size": 1}
     inner = {"type": "record", "name": "In", "fields": [{"name": "z", "type": "bytes"}]}
     fields = [
@@ -274,13 +274,13 @@ def test_defaults_of_bytes() -> None:
     }  # fmt: skip
 
 
-def test_records_in_unions_in_records_are_tried_once_each() -> None:
+def test_each_branch_of_nested_unions_is_tried_once() -> None:
     tail = [{"name": "n", "type": ["null", "A", "B"]}, {"name": "x", "type": "string"}]
     inner = {"type": "record", "name": "B", "fields": tail}
     fields = [{"name": "n", "type": ["null", "A", inner]}, {"name": "x", "type": "int"}]
     parsed = fastavro.parse_schema({"type": "record", "name": "A", "fields": fields})
     value: Any = {"n": None, "x": 1.5}
-    for n in range(60):  # by trial of both at each level: 2**60
+    for n in range(60):  # trying both branches at each level would take 2**60 attempts
         value = {"n": value, "x": "s" if n % 2 else 1}
     with pytest.raises(SerializationError, match="must be null"):
         of_json(value, parsed)
@@ -290,7 +290,7 @@ def test_records_in_unions_in_records_are_tried_once_each() -> None:
         of_json(value, parsed)
 
 
-def test_json_with_a_schema(registry: SchemaRegistryClient) -> None:
+def test_a_json_value_is_validated_by_its_schema(registry: SchemaRegistryClient) -> None:
     registry.register_schema("flights-value", Schema('{"required": ["to"]}', "JSON"))
     parse = parser(registry, encode_value=LineFormat.JSON)
     assert there_and_back(registry, parse, "json", {"to": "JFK"}) == {"to": "JFK"}
@@ -298,7 +298,7 @@ def test_json_with_a_schema(registry: SchemaRegistryClient) -> None:
         parse(b"{}")
 
 
-def test_what_is_no_json_schema_is_not_registered(
+def test_an_invalid_json_schema_is_not_registered(
     registry: SchemaRegistryClient, tmp_path: Path
 ) -> None:
     place = tmp_path / "flight.json"
@@ -309,7 +309,7 @@ def test_what_is_no_json_schema_is_not_registered(
     assert registry.get_subjects() == []
 
 
-def test_protobuf_by_what_is_registered(registry: SchemaRegistryClient) -> None:
+def test_protobuf_is_encoded_by_the_registered_schema(registry: SchemaRegistryClient) -> None:
     made = flights("origin")
     context = SerializationContext("flights", MessageField.VALUE)
     ProtobufSerializer(made, registry, REGISTERING)(made(), context)
@@ -326,7 +326,7 @@ def test_protobuf_by_what_is_registered(registry: SchemaRegistryClient) -> None:
         parser(registry, "value.message=air.None", encode_value=LineFormat.PROTOBUF)(b"{}")
 
 
-def test_a_registry_without_descriptors_is_named(registry: SchemaRegistryClient) -> None:
+def test_the_error_says_that_the_registry_has_no_descriptor(registry: SchemaRegistryClient) -> None:
     text = 'syntax = "proto3"; message Raw { bytes raw = 1; }'
     registry.register_schema("flights-value", Schema(text, "PROTOBUF"))
     parse = parser(registry, encode_value=LineFormat.PROTOBUF)
@@ -334,7 +334,7 @@ def test_a_registry_without_descriptors_is_named(registry: SchemaRegistryClient)
         parse(b"{}")
 
 
-def test_bytes_of_protobuf_are_base64(registry: SchemaRegistryClient) -> None:
+def test_bytes_fields_of_protobuf_must_be_base64(registry: SchemaRegistryClient) -> None:
     file = FileDescriptorProto(name="raw.proto", syntax="proto3")
     message = file.message_type.add(name="Raw")
     for name in ("ByName", "Others"):
@@ -377,7 +377,7 @@ def test_bytes_of_protobuf_are_base64(registry: SchemaRegistryClient) -> None:
             parse(json.dumps(odd).encode())
 
 
-def test_a_required_field_of_protobuf_that_lacks_is_told(registry: SchemaRegistryClient) -> None:
+def test_a_missing_required_field_of_protobuf_is_reported(registry: SchemaRegistryClient) -> None:
     file = FileDescriptorProto(name="old.proto", package="old", syntax="proto2")
     file.message_type.add(name="Must").field.add(name="x", number=1, type=5, label=2)
     text = base64.b64encode(file.SerializeToString()).decode()
@@ -388,7 +388,7 @@ def test_a_required_field_of_protobuf_that_lacks_is_told(registry: SchemaRegistr
     assert parse(b'{"x": 1}').value[-2:] == b"\x08\x01"
 
 
-def test_lines_that_are_no_json(registry: SchemaRegistryClient) -> None:
+def test_a_line_that_is_not_json_is_rejected(registry: SchemaRegistryClient) -> None:
     registry.register_schema("flights-value", Schema("{}", "JSON"))
     parse = parser(registry, encode_value=LineFormat.JSON)
     for line, why in (
@@ -411,7 +411,7 @@ def test_lines_that_are_no_json(registry: SchemaRegistryClient) -> None:
             parse(line)
 
 
-def test_one_part_is_registered_beside_one_that_is(
+def test_a_value_schema_is_registered_although_the_key_schema_exists(
     registry: SchemaRegistryClient, schema: Path
 ) -> None:
     registry.register_schema("flights-key", Schema('"string"'))
@@ -426,7 +426,9 @@ def test_one_part_is_registered_beside_one_that_is(
     assert set(registry.get_subjects()) == {"flights-key", "flights-value"}
 
 
-def test_protobuf_of_a_text_alone_says_what_it_lacks(registry: SchemaRegistryClient) -> None:
+def test_the_error_for_a_schema_without_a_descriptor_says_how_to_register_it(
+    registry: SchemaRegistryClient,
+) -> None:
     registry.register_schema("flights-value", Schema('syntax = "proto3";', "PROTOBUF"))
     parse = parser(registry, encode_value=LineFormat.PROTOBUF)
     with pytest.raises(
@@ -435,8 +437,8 @@ def test_protobuf_of_a_text_alone_says_what_it_lacks(registry: SchemaRegistryCli
         parse(b"{}")
 
 
-def test_what_is_of_another_kind_says_so(registry: SchemaRegistryClient) -> None:
-    """Bytes of Avro are no JSON, but why they are none is of no use to who reads them as JSON."""
+def test_the_error_for_another_schema_type_names_both_types(registry: SchemaRegistryClient) -> None:
+    """If Avro data is read as JSON, the schema's type helps more than a JSON syntax error."""
     registry.register_schema("flights-value", Schema('"string"'))
     line: ParsedLine = parser(registry, encode_value=LineFormat.AVRO)('"ÿ"'.encode())
     read = decoder(Decoding.JSON, None, WireFormat.PLAIN, part="value", registry=registry)
@@ -445,13 +447,13 @@ def test_what_is_of_another_kind_says_so(registry: SchemaRegistryClient) -> None
     with pytest.raises(FormatError, match="JSON: the schema has type AVRO, not JSON"):
         read(line.value)
     with pytest.raises(FormatError, match="JSON: the data isn't valid JSON"):
-        read(b"\0\0\0\0\x63{")  # nobody knows schema 99
+        read(b"\0\0\0\0\x63{")  # schema 99 doesn't exist
     registry.register_schema("flights-value", Schema("{}", "JSON"))
     with pytest.raises(FormatError, match="JSON: the data isn't valid JSON: Expecting property"):
         read(b"\0\0\0\0\x02{")
 
 
-def test_the_first_of_each_tells_that_it_waits_for_the_registry(
+def test_only_the_first_wait_for_the_registry_is_reported(
     registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
@@ -469,7 +471,7 @@ def test_the_first_of_each_tells_that_it_waits_for_the_registry(
     assert told == [waiting.REGISTRY] * 2
 
 
-def test_keys_too_and_null_stays_null(registry: SchemaRegistryClient) -> None:
+def test_keys_are_encoded_and_null_stays_null(registry: SchemaRegistryClient) -> None:
     registry.register_schema("flights-key", Schema('"string"'))
     words = ("parse.key=true", "null.marker=-", "key.separator=:")
     parse = parser(registry, *words, encode_key=LineFormat.AVRO)
@@ -478,7 +480,7 @@ def test_keys_too_and_null_stays_null(registry: SchemaRegistryClient) -> None:
     assert parse(b"-:x").key is None
 
 
-def test_a_registry_without_the_schema_ends_it(registry: SchemaRegistryClient) -> None:
+def test_a_missing_schema_is_an_error(registry: SchemaRegistryClient) -> None:
     parse = parser(registry, encode_value=LineFormat.AVRO)
     with pytest.raises(LineError, match="the value can't be encoded as avro: .*HTTP 404"):
         parse(b"1")
@@ -511,7 +513,9 @@ def test_a_registry_without_the_schema_ends_it(registry: SchemaRegistryClient) -
         ({"encode_value": LineFormat.AVRO}, ["value.message=x"], "needs --encode-value protobuf"),
     ],
 )
-def test_wrong_uses(flags: dict[str, Any], words: list[str] | None, why: str) -> None:
+def test_a_wrong_combination_of_flags_is_rejected(
+    flags: dict[str, Any], words: list[str] | None, why: str
+) -> None:
     given = [] if words is None else ["schema.registry.url=http://127.0.0.1:1", *words]
     with pytest.raises(UsageError, match=why):
         parser_of({"reader_property": given, **flags}, "flights")

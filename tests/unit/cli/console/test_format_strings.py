@@ -1,4 +1,4 @@
-"""Records by kcat's formats, and what their bytes mean: JSON, Avro, numbers."""
+"""Test kcat's format strings, and decoding of keys and values as JSON, Avro, Protobuf, numbers."""
 
 from __future__ import annotations
 
@@ -61,22 +61,22 @@ SCHEMA = {
         ("ü%s", "üv".encode()),
     ],
 )
-def test_formats(text: str, line: bytes) -> None:
+def test_a_format_string_is_applied_to_a_record(text: str, line: bytes) -> None:
     assert FormatString(text).line(RECORD) == line
 
 
-def test_what_is_not_there() -> None:
+def test_missing_parts_are_empty_or_minus_1() -> None:
     assert FormatString(r"%k|%s|%K|%S|%h|%T").line(BARE) == b"||-1|-1||-1"
     assert FormatString("%k %s", null=b"NULL").line(BARE) == b"NULL NULL"
 
 
-def test_every_token_is_known() -> None:
+def test_every_token_can_be_used() -> None:
     for letter in TOKENS:
         assert FormatString(f"%{letter}").line(RECORD)
 
 
-def test_records_steer_no_terminal_by_a_format() -> None:
-    """R-IN-3; the format itself is the user's own and may."""
+def test_records_in_a_format_string_are_escaped() -> None:
+    """R-IN-3: only the user's own format may contain control characters."""
     shown = FormatString(r"\x1b%k%h%s\n", escaped=True).line(HOSTILE)
     assert shown.startswith(b"\x1b")
     assert shown[1:-1].decode().replace("\t", "").isprintable()
@@ -93,7 +93,9 @@ def test_records_steer_no_terminal_by_a_format() -> None:
         (Decoding.LONG, struct.pack(">q", 2**40), 2**40, str(2**40)),
     ],
 )
-def test_decodings(kind: Decoding, data: bytes, found: Any, text: str) -> None:
+def test_a_value_is_decoded_for_each_kind_of_output(
+    kind: Decoding, data: bytes, found: Any, text: str
+) -> None:
     decode = decoder(kind, None, PLAIN, part="value")
     assert decode is not None
     assert decode(data) == found
@@ -115,14 +117,16 @@ def test_decodings(kind: Decoding, data: bytes, found: Any, text: str) -> None:
         (Decoding.LONG, b"1234", "long needs 8 bytes, not 4"),
     ],
 )
-def test_what_cannot_be_decoded(kind: Decoding, data: bytes, says: str) -> None:
+def test_data_that_cannot_be_decoded_raises_an_error(
+    kind: Decoding, data: bytes, says: str
+) -> None:
     decode = decoder(kind, None, PLAIN, part="value")
     assert decode is not None
     with pytest.raises(FormatError, match=says):
         decode(data)
 
 
-def test_bytes_as_they_are() -> None:
+def test_without_a_decoding_the_bytes_are_unchanged() -> None:
     assert decoder(Decoding.NONE, None, PLAIN, part="key") is None
     assert decoder(None, None, PLAIN, part="key") is None
 
@@ -144,7 +148,9 @@ def datum() -> bytes:
 @pytest.mark.parametrize(
     ("form", "header"), [(PLAIN, b""), (WireFormat.CONFLUENT, b"\0\0\0\0\x07")], ids=str
 )
-def test_avro(schema: Path, form: WireFormat, header: bytes) -> None:
+def test_avro_is_decoded_with_and_without_confluents_header(
+    schema: Path, form: WireFormat, header: bytes
+) -> None:
     decode = decoder(Decoding.AVRO, schema, form, part="value")
     record = RECORD._replace(value=header + datum())
     assert json.loads(JsonFormatter(None, decode).line(record))["value"] == {
@@ -155,7 +161,7 @@ def test_avro(schema: Path, form: WireFormat, header: bytes) -> None:
     }
 
 
-def test_avro_that_is_none(schema: Path) -> None:
+def test_invalid_avro_raises_an_error_with_the_reason(schema: Path) -> None:
     plain = decoder(Decoding.AVRO, schema, PLAIN, part="value")
     framed = decoder(Decoding.AVRO, schema, WireFormat.CONFLUENT, part="value")
     assert plain is not None
@@ -179,7 +185,7 @@ def registry() -> Iterator[SchemaRegistryClient]:
         yield found
 
 
-def test_a_registry_says_what_each_record_is(registry: SchemaRegistryClient) -> None:
+def test_a_registry_provides_the_schema_of_each_record(registry: SchemaRegistryClient) -> None:
     numbers = [
         registry.register_schema(f"s{n}", Schema(json.dumps({**SCHEMA, "aliases": ["F"] * n})))
         for n in range(2)
@@ -198,7 +204,7 @@ def test_a_registry_says_what_each_record_is(registry: SchemaRegistryClient) -> 
         decode(b"\0\0\0\0\x63" + datum())
 
 
-def test_framed_json(registry: SchemaRegistryClient) -> None:
+def test_json_with_a_schema_id_is_decoded(registry: SchemaRegistryClient) -> None:
     number = registry.register_schema("j", Schema('{"required": ["a"]}', "JSON"))
     data = b"\0" + number.to_bytes(4, "big") + b'{"b": 1}'
     decode = decoder(Decoding.JSON, None, PLAIN, part="value", registry=registry)
@@ -227,7 +233,7 @@ def flights(*more: str) -> Any:
     return GetMessageClass(pool.FindMessageTypeByName("air.Flight"))
 
 
-def test_protobuf_by_a_registry(registry: SchemaRegistryClient) -> None:
+def test_protobuf_is_decoded_by_the_registrys_schema(registry: SchemaRegistryClient) -> None:
     decode = decoder(Decoding.PROTOBUF, None, PLAIN, part="value", registry=registry)
     assert decode is not None
     context = SerializationContext("flights", MessageField.VALUE)
@@ -255,7 +261,9 @@ def test_protobuf_by_a_registry(registry: SchemaRegistryClient) -> None:
         decode(b"\0" + of_json.to_bytes(4, "big") + b"\0")
 
 
-def test_other_parts_are_read_as_without_a_registry(registry: SchemaRegistryClient) -> None:
+def test_a_registry_does_not_affect_a_key_that_is_decoded_as_a_string(
+    registry: SchemaRegistryClient,
+) -> None:
     decode = decoder(Decoding.STRING, None, PLAIN, part="key", registry=registry)
     assert decode is not None
     assert decode(b"k") == "k"
@@ -264,7 +272,7 @@ def test_other_parts_are_read_as_without_a_registry(registry: SchemaRegistryClie
     assert settings == {"print.key": "true"}
 
 
-def test_schemas_that_cannot_be_used(tmp_path: Path) -> None:
+def test_an_unusable_schema_file_is_rejected(tmp_path: Path) -> None:
     place = tmp_path / "wrong.avsc"
     for text, says in (("{", "isn't an Avro schema: JSON"), ('{"type": "x"}', "UnknownType")):
         place.write_text(text)
@@ -274,7 +282,7 @@ def test_schemas_that_cannot_be_used(tmp_path: Path) -> None:
         decoder(Decoding.AVRO, tmp_path / "nix", PLAIN, part="key")
 
 
-def test_without_fastavro_it_says_what_to_type(
+def test_the_error_without_fastavro_has_the_pip_command(
     schema: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "fastavro", None)

@@ -1,4 +1,4 @@
-"""Records as lines and as JSON."""
+"""Test records printed as lines and as JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ ALL = {
         ({}, RECORD._replace(value=b"\xff\x00"), b"\xff\x00\n"),
     ],
 )  # fmt: skip
-def test_lines(settings: dict[str, str], record: ConsumerRecord, line: bytes) -> None:
+def test_properties_select_the_parts_of_a_line(
+    settings: dict[str, str], record: ConsumerRecord, line: bytes
+) -> None:
     assert RecordFormatter(settings).line(record) == line
 
 
@@ -58,7 +60,7 @@ def test_lines(settings: dict[str, str], record: ConsumerRecord, line: bytes) ->
         ("UUID", b"12345678-1234-5678-1234-567812345678", b"12345678-1234-5678-1234-567812345678"),
     ],
 )
-def test_deserializers(name: str, data: bytes, shown: bytes) -> None:
+def test_kafkas_deserializers_are_supported(name: str, data: bytes, shown: bytes) -> None:
     formatter = RecordFormatter({"value.deserializer": name, "print.key": "true"})
     assert formatter.line(RECORD._replace(value=data)) == b"k\t" + shown + b"\n"
     assert formatter.line(BARE) == b"null\tnull\n"
@@ -67,7 +69,7 @@ def test_deserializers(name: str, data: bytes, shown: bytes) -> None:
 @pytest.mark.parametrize(
     ("name", "says"), [("Long", "needs 8 bytes, not 1"), ("UUID", "is not the text of a UUID")]
 )
-def test_what_a_deserializer_cannot_read(name: str, says: str) -> None:
+def test_data_that_a_deserializer_rejects_raises_an_error(name: str, says: str) -> None:
     with pytest.raises(FormatError, match=says):
         RecordFormatter({"value.deserializer": name}).line(RECORD)
 
@@ -79,7 +81,7 @@ def test_an_unknown_deserializer_is_refused() -> None:
         RecordFormatter({"key.deserializer": "com.acme.Mine"})
 
 
-def test_json() -> None:
+def test_a_record_is_printed_as_json() -> None:
     line = JsonFormatter().line(RECORD._replace(key=b"\xff"))
     assert line.endswith(b"}\n")
     assert json.loads(line) == {
@@ -101,7 +103,7 @@ HOSTILE = ConsumerRecord(
 )  # fmt: skip
 
 
-def test_records_steer_no_terminal() -> None:
+def test_control_characters_of_records_are_escaped() -> None:
     settings = {"print.key": "true", "print.headers": "true"}
     raw = RecordFormatter(settings).line(HOSTILE)
     assert HOSTILE.value is not None
@@ -115,7 +117,7 @@ def test_records_steer_no_terminal() -> None:
     assert plain == "grün 👍\n".encode()
 
 
-def test_json_steers_no_terminal_and_says_the_same() -> None:
+def test_escaped_json_is_printable_and_decodes_to_the_same_record() -> None:
     record = HOSTILE._replace(value="\x7f\u202e\x9b ü".encode())
     shown = JsonFormatter(escaped=True).line(record)
     assert json.loads(shown) == json.loads(JsonFormatter().line(record))

@@ -1,4 +1,4 @@
-"""Lines of standard input taken apart, as Kafka's line reader does it."""
+"""Test how lines of standard input are split, as by Kafka's line reader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ NULLS = {**BOTH, "null.marker": "NULL"}
         (NULLS, b"a:NULL,b:x\tk\tNULLS", b"k", b"NULLS", (("a", None), ("b", b"x"))),
     ],
 )
-def test_parts(settings: dict[str, str], line: bytes, key: object, value: object, headers: object):  # type: ignore[no-untyped-def]
+def test_a_line_is_split_into_headers_key_and_value(
+    settings: dict[str, str], line: bytes, key: object, value: object, headers: object
+):  # type: ignore[no-untyped-def]
     assert LineParser(settings).parse(line) == ParsedLine(key, value, headers)  # type: ignore[arg-type]
 
 
@@ -53,7 +55,9 @@ def test_parts(settings: dict[str, str], line: bytes, key: object, value: object
         (BOTH, b"\xff:1\tk\tv", "isn't UTF-8"),
     ],
 )
-def test_lines_without_their_parts(settings: dict[str, str], line: bytes, says: str) -> None:
+def test_a_line_without_a_required_part_is_rejected(
+    settings: dict[str, str], line: bytes, says: str
+) -> None:
     with pytest.raises(LineError, match=says):
         LineParser(settings).parse(line)
 
@@ -69,6 +73,6 @@ def test_lines_without_their_parts(settings: dict[str, str], line: bytes, says: 
         ({"key.separator": ""}, "key.separator mustn't be empty"),
     ],
 )
-def test_separators_that_cannot_be_told_apart(settings: dict[str, str], says: str) -> None:
+def test_ambiguous_separators_are_rejected(settings: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         LineParser(settings)

@@ -1,4 +1,4 @@
-"""Property files, `key=value` words and how they make a configuration."""
+"""Test property files, `key=value` words, and the configuration that results from them."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ from odradek.common.options.properties import parse_properties
         ("café=crème", {"café": "crème"}),
     ],
 )
-def test_the_properties_format(text: str, found: dict[str, str]) -> None:
+def test_a_file_is_parsed_as_by_java(text: str, found: dict[str, str]) -> None:
     assert parse_properties(text) == found
 
 
-def test_words() -> None:
+def test_key_value_words_are_parsed() -> None:
     words = ["a=1", "b=", "c", "d=x=y"]
     assert parse_words(words, "--property") == {"a": "1", "b": "", "c": "", "d": "x=y"}
     with pytest.raises(UsageError, match="--property: expected key=value, not '=1'"):
         parse_words(["=1"], "--property")
 
 
-def test_flags_go_over_properties_and_these_over_the_file(tmp_path: Path) -> None:
+def test_flags_override_properties_which_override_the_file(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("linger.ms=1\nbatch.size=1\nclient.id=mine\nbootstrap.servers=x:1\n")
     params = {
@@ -76,7 +76,7 @@ def test_flags_go_over_properties_and_these_over_the_file(tmp_path: Path) -> Non
     }
 
 
-def test_the_older_names_mean_the_same_but_not_both() -> None:
+def test_older_flag_names_are_accepted_but_not_both_names_at_once() -> None:
     old = {"consumer_property": ["fetch.min.bytes=5", "bootstrap.servers=a:1"]}
     found = client_config(old, tool="consumer", flags={}, environment={})
     assert found == {
@@ -92,7 +92,7 @@ def test_the_older_names_mean_the_same_but_not_both() -> None:
         client_config(files, tool="producer", flags={})
 
 
-def test_files_that_cannot_be_read_say_so(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_rejected_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere can't be read: No such file"):
         client_config({"command_config": tmp_path / "nowhere"}, tool="producer", flags={})
     wrong = tmp_path / "wrong"
@@ -101,7 +101,7 @@ def test_files_that_cannot_be_read_say_so(tmp_path: Path) -> None:
         client_config({"command_config": wrong}, tool="producer", flags={})
 
 
-def test_settings_of_lines_are_checked_by_name(tmp_path: Path) -> None:
+def test_unknown_line_properties_are_rejected_with_a_suggestion(tmp_path: Path) -> None:
     file = tmp_path / "reader.properties"
     file.write_text("parse.key=true\nkey.separator=:\n")
     known = ("parse.key", "key.separator")
@@ -118,13 +118,13 @@ def test_settings_of_lines_are_checked_by_name(tmp_path: Path) -> None:
         settings(old_property=["parse.keys=true"])
 
 
-def test_truth_is_the_word_true() -> None:
+def test_only_the_word_true_is_true() -> None:
     settings = {"a": " TRUE ", "b": "yes", "c": "false"}
     assert [truth(settings, name) for name in "abcd"] == [True, False, False, False]
     assert truth({}, "d", default=True)
 
 
-def test_what_is_not_there_is_refused_by_its_name() -> None:
+def test_an_unsupported_flag_is_rejected_by_its_name() -> None:
     refuse_what_is_not_there({"group": None}, {"group": "later"})
     with pytest.raises(UsageError, match=r"--group is not supported: later"):
         refuse_what_is_not_there({"group": "g"}, {"group": "later"})

@@ -1,4 +1,4 @@
-"""A command made of a function: its flags, its question, its statuses."""
+"""Test how functions become commands: flags, confirmation, exit statuses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def program() -> typer.Typer:
 
     @reads(app)
     def late(run: AdminRun) -> Result:
-        """Be late."""
+        """Raise a timeout error."""
         raise KafkaTimeoutError("too late")
 
     @app.callback()
@@ -65,7 +65,7 @@ def called(*words: str, given: str | None = None) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_one_item_that_fails_does_not_hide_the_others() -> None:
+def test_a_failing_item_does_not_hide_the_results_of_the_others() -> None:
     assert called("list", "a", "b", *HERE) == (
         1,
         "a\n",
@@ -80,7 +80,7 @@ def test_one_item_that_fails_does_not_hide_the_others() -> None:
     }
 
 
-def test_a_call_that_fails_as_a_whole_is_a_document_too() -> None:
+def test_an_error_of_the_whole_call_is_also_a_json_document() -> None:
     code, out, err = called("late", "--json", *HERE)
     assert code == 1
     error = {"error": "KafkaTimeoutError", "code": None, "message": "too late"}
@@ -88,7 +88,7 @@ def test_a_call_that_fails_as_a_whole_is_a_document_too() -> None:
     assert err == "odradek things late: KafkaTimeoutError: too late\n"
 
 
-def test_config_is_the_clients_unless_the_command_has_its_own() -> None:
+def test_config_sets_client_options_unless_the_command_defines_it() -> None:
     code, _, err = called("late", "--config", "what=1", *HERE)
     assert (code, "unknown option 'what'" in err) == (2, True)
     code, out, _ = called("make", "--config", "what=1", "--dry-run", "--json", *HERE)
@@ -97,7 +97,7 @@ def test_config_is_the_clients_unless_the_command_has_its_own() -> None:
     assert (code, "unknown option 'what'" in err) == (2, True)
 
 
-def test_what_destroys_is_refused_where_nobody_can_be_asked() -> None:
+def test_a_destructive_command_is_refused_without_a_terminal_to_confirm() -> None:
     code, out, err = called("drop", *HERE)
     assert (code, out) == (2, "")
     assert err.startswith("odradek things drop: this would drop a \\x1b thing, but there is no")
@@ -110,7 +110,9 @@ def test_what_destroys_is_refused_where_nobody_can_be_asked() -> None:
 @pytest.mark.parametrize(
     ("answer", "status"), [("y", 0), ("YES", 0), ("n", 1), ("", 1), ("yeah", 1)]
 )
-def test_what_destroys_asks(monkeypatch: pytest.MonkeyPatch, answer: str, status: int) -> None:
+def test_a_destructive_command_asks_for_confirmation(
+    monkeypatch: pytest.MonkeyPatch, answer: str, status: int
+) -> None:
     def terminal() -> Any:
         return SimpleNamespace(isatty=lambda: True, readline=lambda: f"{answer}\n")
 
@@ -127,7 +129,9 @@ def test_what_destroys_asks(monkeypatch: pytest.MonkeyPatch, answer: str, status
     assert ("Nothing was done." in err) == (status == 1)
 
 
-def test_a_shell_gets_names_and_none_that_it_would_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_offers_only_names_that_are_safe_in_a_shell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Asked:
         def __init__(self, given: dict[str, Any]) -> None:
             assert given["bootstrap.servers"] == "here:1"
@@ -166,7 +170,7 @@ def test_a_shell_gets_names_and_none_that_it_would_run(monkeypatch: pytest.Monke
     assert completion.topic_names(SimpleNamespace(params={}), "") == []  # type: ignore[arg-type]
 
 
-def test_the_command_that_is_completed_is_imported() -> None:
+def test_words_before_the_completed_one_are_known() -> None:
     assert COMPLETION == "_ODRADEK_COMPLETE"
     assert completed_words({"COMP_WORDS": "odradek topics de"}) == ["topics", "de"]
     assert completed_words({"_TYPER_COMPLETE_ARGS": "odradek topics "}) == ["topics"]

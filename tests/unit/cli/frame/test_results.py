@@ -1,4 +1,4 @@
-"""Answers: what people see on a terminal and in a pipe, and the one JSON document."""
+"""Test how results are printed on a terminal, in a pipe, and as a JSON document."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Thing:
     allowed: frozenset[str]
 
 
-def test_a_pipe_gets_whole_lines_without_colours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_complete_lines_without_colours(capsys: pytest.CaptureFixture[str]) -> None:
     show(Result({}, ["before", TABLE, ResultTable(("x",), [], "There is none.")]), "t", json=False)
     out = capsys.readouterr().out.splitlines()
     assert out[:2] == ["before", ""]
@@ -52,19 +52,19 @@ def on_terminal(
     return capsys.readouterr().out
 
 
-def test_a_terminal_gets_tables_of_its_width(
+def test_a_table_fits_the_width_of_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = on_terminal(monkeypatch, capsys, TABLE, NO_COLOR="1", TERM="xterm")
-    assert "\x1b[3" not in out  # the broker's is escaped, and there is no colour
+    assert "\x1b[3" not in out  # no colour, and the broker's escape sequence is escaped
     lines = [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in out.splitlines()]
     assert max(map(len, lines)) <= 40
-    assert "".join(lines).count("a") == 200  # folded, not cut
+    assert "".join(lines).count("a") == 200  # wrapped, not truncated
     small = ResultTable(("topic",), [("flights",)])
     assert "\x1b[1m" in on_terminal(monkeypatch, capsys, small, TERM="xterm")
 
 
-def test_json_is_one_document_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_document_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     thing = Thing(UUID(int=5), (1, 2), frozenset({"WRITE", "READ"}))
     failed = {TopicPartition("t", 0): TopicAlreadyExistsError("it\x1b is\x7f there")}
     show(Result({"thing": thing, "at": TopicPartition("\x1bt", 1)}, ["no"], failed), "t", json=True)
@@ -85,7 +85,7 @@ def test_json_is_one_document_in_one_line(capsys: pytest.CaptureFixture[str]) ->
     assert said.err == "t: TopicAlreadyExistsError: it\\x1b is\\x7f there\n"
 
 
-def test_an_error_that_all_items_have_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_items_with_the_same_error_share_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     failed = {name: TopicAlreadyExistsError("away\n  since noon") for name in ("a", "b")}
     show(Result({}, [], failed | {"c": TopicAlreadyExistsError("there")}), "t", json=False)
     assert capsys.readouterr().err.splitlines() == [
@@ -94,7 +94,7 @@ def test_an_error_that_all_items_have_is_told_once(capsys: pytest.CaptureFixture
     ]
 
 
-def test_where_all_failed_nobody_says_that_there_is_nothing(
+def test_if_all_items_failed_the_table_is_not_called_empty(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     failed = {"a": TopicAlreadyExistsError("topic a")}
@@ -102,7 +102,7 @@ def test_where_all_failed_nobody_says_that_there_is_nothing(
     assert capsys.readouterr().out == ""
 
 
-def test_values_as_people_see_them() -> None:
+def test_values_are_formatted_for_people() -> None:
     assert [cell(v) for v in (None, "", (), True, False, 0, (2, 1), {"b", "a"})] == [
         *("-", "-", "-", "yes", "no", "0", "2,1", "a,b")
     ]
@@ -110,7 +110,7 @@ def test_values_as_people_see_them() -> None:
     assert plain(TopicAlreadyExistsError("x"))["code"] == 36
 
 
-def test_a_name_with_a_lines_end_makes_no_line_of_its_own(
+def test_a_line_break_in_a_name_is_escaped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     evil = "x\nDeleted topic prod."
@@ -128,7 +128,7 @@ def test_a_name_with_a_lines_end_makes_no_line_of_its_own(
     ]
 
 
-def test_what_a_terminal_has_no_room_for_is_not_folded_into_letters(
+def test_a_table_wider_than_the_terminal_keeps_whole_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     heads = tuple(f"column-{n}" for n in range(9))

@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: flags over the environment over a profile."""
+"""Test the precedence of connection settings: flags, then the environment, then a profile."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def refused(flags: Flags, environment: dict[str, str]) -> str:
     return str(caught.value)
 
 
-def test_flags_come_over_the_environment_over_a_profile(
+def test_flags_override_the_environment_which_overrides_a_profile(
     home: dict[str, str], tmp_path: Path
 ) -> None:
     def servers(environment: dict[str, str], **flags: Any) -> tuple[str, Any]:
@@ -77,25 +77,29 @@ def test_flags_come_over_the_environment_over_a_profile(
     assert servers({"ODRADEK_BOOTSTRAP_SERVER": "env:1"}, command_config=file)[0] == "file:1"
 
 
-def test_a_profile_that_a_flag_names_does_not_mix_with_the_environment(
+def test_a_profile_named_by_a_flag_replaces_all_settings_of_the_environment(
     home: dict[str, str], tmp_path: Path
 ) -> None:
-    """Prod's password must not go to the address that was left in a variable, nor the reverse."""
+    """Otherwise the production password might be sent to the address in an environment variable."""
     environment = home | {"ODRADEK_BOOTSTRAP_SERVER": "env:1", "ODRADEK_PROFILE": "prod"}
     found = settings(Flags(profile="dev"), environment)
     assert found.servers == "dev:9092"
     assert "sasl.password" not in found.given
 
 
-def test_a_profile_has_lists_secrets_and_what_is_for_other_clients(home: dict[str, str]) -> None:
+def test_a_profile_may_have_lists_secrets_and_options_of_other_clients(
+    home: dict[str, str],
+) -> None:
     found = settings(Flags(profile="prod"), home)
     assert found.servers == "one:9092,two:9092"
     assert isinstance(found.given["sasl.password"], Secret)
-    assert "linger.ms" not in found.given  # a producer's
+    assert "linger.ms" not in found.given  # an option of producers
     assert found.warning == ""
 
 
-def test_a_setting_is_replaced_under_another_clients_name_for_it(home: dict[str, str]) -> None:
+def test_a_flag_replaces_a_profiles_setting_under_another_clients_name(
+    home: dict[str, str],
+) -> None:
     words = ("sasl.mechanisms=SCRAM-SHA-512", "timeout=1")
     found = settings(Flags(profile="prod", command_property=words[:1]), home)
     assert found.given["sasl.mechanisms"] == "SCRAM-SHA-512"
@@ -105,7 +109,7 @@ def test_a_setting_is_replaced_under_another_clients_name_for_it(home: dict[str,
     )
 
 
-def test_errors_name_file_and_line(home: dict[str, str]) -> None:
+def test_an_error_names_the_file_and_the_line(home: dict[str, str]) -> None:
     path = str(Path(home["XDG_CONFIG_HOME"]) / "odradek" / "config.toml")
     for profile, line, text in (
         ("typo", 16, "unknown option 'request.timout.ms'"),
@@ -117,7 +121,7 @@ def test_errors_name_file_and_line(home: dict[str, str]) -> None:
     assert refused(Flags(profile="nope"), home) == (
         f"{path} has no profile 'nope'; it has dev, prod, typo, soon, date"
     )
-    # What a flag has put in its place is the flag's fault.
+    # An error in a flag that replaces a setting of the file doesn't name the file.
     said = refused(Flags(profile="dev", command_property=("client.id=",)), home)
     assert path not in said
 
@@ -133,7 +137,9 @@ def test_errors_name_file_and_line(home: dict[str, str]) -> None:
         (b"\xff", "isn't UTF-8 text"),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path: Path, text: str | bytes | None, said: str) -> None:
+def test_an_unusable_configuration_file_is_rejected_with_the_reason(
+    tmp_path: Path, text: str | bytes | None, said: str
+) -> None:
     place = tmp_path / "odradek" / "config.toml"
     place.parent.mkdir()
     if text is not None:
@@ -143,7 +149,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, text: str | bytes | None, sai
     assert said in problem
 
 
-def test_secrets_that_others_may_read_are_warned_of_by_name(home: dict[str, str]) -> None:
+def test_a_file_with_secrets_that_others_can_read_causes_a_warning(home: dict[str, str]) -> None:
     place = Path(home["XDG_CONFIG_HOME"]) / "odradek" / "config.toml"
     place.chmod(0o644)
     warning = settings(Flags(profile="prod"), home).warning
@@ -154,17 +160,17 @@ def test_secrets_that_others_may_read_are_warned_of_by_name(home: dict[str, str]
 
 
 @pytest.mark.parametrize("name", ["bootstrap_server", "profile"])
-def test_an_empty_flag_is_not_the_environment_s(home: dict[str, str], name: str) -> None:
-    """As `--bootstrap-server "$UNSET"` is: the command would go to another cluster."""
+def test_an_empty_flag_is_an_error(home: dict[str, str], name: str) -> None:
+    """With `--bootstrap-server "$UNSET"` the command would use the environment's cluster."""
     environment = {**home, "ODRADEK_BOOTSTRAP_SERVER": "prod:9092", "ODRADEK_PROFILE": "prod"}
     assert "is empty" in refused(Flags(**{name: ""}), environment)  # type: ignore[arg-type]
 
 
-def test_without_an_address_the_cure_is_told() -> None:
+def test_the_error_without_an_address_names_the_flag() -> None:
     assert "use --bootstrap-server host:port" in refused(Flags(), {})
 
 
-def test_the_time_is_the_flags_or_the_clients() -> None:
+def test_the_timeout_is_that_of_the_flag_or_of_the_client() -> None:
     environment = {"ODRADEK_BOOTSTRAP_SERVER": "env:1"}
     assert settings(Flags(), environment).timeout == 60.0
     assert settings(Flags(timeout=0.0), environment).timeout == 0.0

@@ -1,4 +1,4 @@
-"""The endpoint that is scraped: where it listens, what it answers, whom it doesn't wait for."""
+"""Test the metrics endpoint: its address, its responses, and clients that keep connections open."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from odradek.common.errors import ConfigurationError
         ("metrics.example:80", ("metrics.example", 80)),
     ],
 )
-def test_where_to_listen(text: str, where: tuple[str, int]) -> None:
+def test_an_address_to_listen_on_is_parsed(text: str, where: tuple[str, int]) -> None:
     assert where_to_listen(text) == where
 
 
 @pytest.mark.parametrize(
     "text", ["", "9308", ":", ":x", ":-1", ":65536", "::1:9308", "http://a:9308", ":9" * 5000]
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         where_to_listen(text)
 
@@ -46,7 +46,7 @@ def get(port: int, path: str = "/metrics", how: str = "GET") -> tuple[int, str, 
 
 
 @pytest.mark.slow
-def test_a_scrape_gets_the_text() -> None:
+def test_a_scrape_returns_the_text() -> None:
     kind = "text/plain; version=0.0.4; charset=utf-8"
     with MetricsEndpoint("127.0.0.1", 0, lambda: ["häuser 1\n".encode(), b"", b"?"]) as served:
         assert served.url == f"http://127.0.0.1:{served.port}/metrics"
@@ -61,8 +61,8 @@ def test_a_scrape_gets_the_text() -> None:
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken_is_said() -> None:
-    """Of one address, and of all that the machine has."""
+def test_a_port_in_use_is_reported() -> None:
+    """The port may be in use on one address or on all addresses of the machine."""
     for host in ("127.0.0.1", ""):
         with (
             MetricsEndpoint(host, 0, list) as served,
@@ -75,10 +75,10 @@ def test_a_port_that_is_taken_is_said() -> None:
 
 
 @pytest.mark.slow
-def test_a_name_is_listened_on_at_an_address_that_is_this_machines(
+def test_a_host_name_is_resolved_to_an_address_of_this_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of IPv6 alone, or beside one of IPv4 that is another machine's; of none it is said why."""
+    """Addresses of other machines are skipped; if no address is left, the error has the reason."""
     addresses: list[tuple[Any, str]] = [(socket.AF_INET6, "::1")]
     create, tried = socket.create_server, list[str]()
 
@@ -89,7 +89,7 @@ def test_a_name_is_listened_on_at_an_address_that_is_this_machines(
         tried.append(address[0])
         if (family, address[0]) != (socket.AF_INET6, "::1"):
             raise OSError(99, "Cannot assign requested address")
-        return create(("127.0.0.1", 0), backlog=backlog)  # not every machine has IPv6
+        return create(("127.0.0.1", 0), backlog=backlog)  # some machines have no IPv6
 
     monkeypatch.setattr(socket, "getaddrinfo", names)
     monkeypatch.setattr(socket, "create_server", server)
@@ -105,7 +105,7 @@ def test_a_name_is_listened_on_at_an_address_that_is_this_machines(
 
 
 @pytest.mark.slow
-def test_those_who_hold_connections_open_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_that_stay_silent_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "LONGEST", -1.0)
     with MetricsEndpoint("127.0.0.1", 0, lambda: [b"a 1\n"]) as served:
         silent = [

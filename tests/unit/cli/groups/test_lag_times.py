@@ -1,4 +1,4 @@
-"""When a record was written, by what is known of its log: held to logs whose records are known."""
+"""Test the estimated time at which a record was written, with logs whose times are known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GRAIN = 30.0
 
 
 class Log:
-    """A log whose records' times are known, and which answers as a leader does."""
+    """A log with known timestamps, which answers like a leader."""
 
     def __init__(self, times: list[float], start: int = 0) -> None:
         self.times, self.start = times, start
@@ -30,7 +30,7 @@ class Log:
 
 
 def learn(times: LogTimes, log: Log, read: list[int], now: float) -> int:
-    """Ask until enough is known; how often that was."""
+    """Ask the log until enough is known; return the number of requests."""
     for asked in range(100):
         time = times.question(read, now)
         if time is None:
@@ -39,7 +39,7 @@ def learn(times: LogTimes, log: Log, read: list[int], now: float) -> int:
     raise AssertionError("it never knows enough")
 
 
-def test_a_log_that_was_watched_needs_no_question() -> None:
+def test_a_log_that_was_observed_needs_no_request() -> None:
     times, log = LogTimes(GRAIN), Log([float(n) for n in range(1, 1000)])
     for now in range(0, 901, 15):
         times.seen(log.end(now), now)
@@ -52,7 +52,7 @@ def test_a_log_that_was_watched_needs_no_question() -> None:
 
 
 @given(seed=st.integers(0, 1 << 32), idle=st.booleans(), start=st.integers(0, 40))
-def test_a_lag_that_began_before_the_first_look_is_found_by_asking(
+def test_requests_find_the_time_of_a_lag_that_began_before_the_first_observation(
     seed: int, idle: bool, start: int
 ) -> None:
     random_ = random.Random(seed)
@@ -78,14 +78,14 @@ def test_a_lag_that_began_before_the_first_look_is_found_by_asking(
             assert abs(found - true) <= max(GRAIN, SHARE * (now - true) * 1.05), (found, true)
 
 
-def test_few_questions_are_enough_for_a_log_that_grows_evenly() -> None:
+def test_a_log_that_grows_evenly_needs_few_requests() -> None:
     times, log = LogTimes(GRAIN), Log([100.0 * n for n in range(1, 6001)])
     times.seen(6000, 600_000.0)
     assert learn(times, log, [5974], 600_000.0) <= 3
     assert times.written(5974) == pytest.approx(597_500.0, abs=130.0)
 
 
-def test_the_oldest_record_stands_for_those_that_are_gone() -> None:
+def test_a_deleted_record_gets_the_time_of_the_oldest_existing_one() -> None:
     times, log = LogTimes(GRAIN), Log([float(n) for n in range(1000)], start=500)
     times.seen(1000, 1000.0)
     assert times.written(3) is None
@@ -93,24 +93,24 @@ def test_the_oldest_record_stands_for_those_that_are_gone() -> None:
     assert times.written(3) == 500.0
 
 
-def test_a_log_without_records_tells_no_time() -> None:
+def test_a_log_without_records_has_no_time() -> None:
     times = LogTimes(GRAIN)
     times.seen(10, 1000.0)
     assert learn(times, Log([1.0] * 10, start=10), [3], 1000.0) == 1
     assert times.written(3) is None
 
 
-def test_what_contradicts_the_clock_here_is_left_out() -> None:
+def test_a_timestamp_that_contradicts_the_local_clock_is_ignored() -> None:
     times = LogTimes(GRAIN)
     for n in range(4):
         times.seen(n * 10, 1000.0 + 60.0 * n)
-    times.answered(1090.0, 12, 5000.0)  # from a producer whose clock is fast
+    times.answered(1090.0, 12, 5000.0)  # of a producer whose clock is ahead
     written = times.written(12)
     assert written is not None
     assert 1060.0 <= written <= 1120.0
 
 
-def test_a_log_that_was_made_again_is_a_new_one() -> None:
+def test_a_log_that_became_shorter_is_treated_as_a_new_one() -> None:
     times = LogTimes(GRAIN)
     times.seen(100, 1000.0)
     times.seen(200, 1060.0)
@@ -120,7 +120,7 @@ def test_a_log_that_was_made_again_is_a_new_one() -> None:
     assert times.question([5], 1120.0) == 0.0
 
 
-def test_a_clock_that_is_set_back_does_not_turn_the_log_round() -> None:
+def test_a_clock_that_is_set_back_keeps_the_order_of_the_log() -> None:
     times = LogTimes(GRAIN)
     times.seen(100, 1000.0)
     times.seen(200, 1060.0)
@@ -130,7 +130,7 @@ def test_a_clock_that_is_set_back_does_not_turn_the_log_round() -> None:
     assert 1000.0 <= written <= 1030.0
 
 
-def test_little_is_kept() -> None:
+def test_the_number_of_stored_points_is_limited() -> None:
     times = LogTimes(GRAIN)
     for n in range(10 * MOST_POINTS):
         times.seen(n, float(n))

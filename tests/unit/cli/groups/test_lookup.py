@@ -1,4 +1,4 @@
-"""What is said of groups that aren't there."""
+"""Test the errors for groups that don't exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odradek.common.types import TopicPartition
 
 
 def run(topics: Any, **more: Any) -> Any:
-    """Return a run on a cluster whose only groups are those that calls in `more` return."""
+    """Return a run on a cluster that has only the groups returned by the calls in `more`."""
 
     def nothing(groups: list[str], *_: Any) -> Any:
         return {}, {g: GroupIdNotFoundError(f"group {g}: not found") for g in groups}
@@ -28,7 +28,7 @@ def run(topics: Any, **more: Any) -> Any:
     return SimpleNamespace(admin=admin, left=lambda: 1.0, each=lambda call, *_: call())
 
 
-def test_a_topic_in_place_of_a_group_is_told() -> None:
+def test_the_error_for_a_topic_name_says_that_it_is_a_topic() -> None:
     found, failed = describe(run(lambda _: ["flights"]), ["billing", "flights"])
     assert found == {}
     assert str(failed["billing"]) == "group billing: not found"
@@ -36,7 +36,7 @@ def test_a_topic_in_place_of_a_group_is_told() -> None:
     assert isinstance(failed["flights"], GroupIdNotFoundError)
 
 
-def test_groups_are_told_where_topics_can_not_be_listed() -> None:
+def test_the_error_is_reported_even_if_topics_cannot_be_listed() -> None:
     def refused(_: float) -> Any:
         raise KafkaError("no right")
 
@@ -44,8 +44,8 @@ def test_groups_are_told_where_topics_can_not_be_listed() -> None:
     assert str(failed["flights"]) == "group flights: not found"
 
 
-def test_groups_of_brokers_that_answer_are_listed_beside_those_that_do_not() -> None:
-    """By half of the time, where groups are to be asked afterwards."""
+def test_groups_of_responding_brokers_are_listed_beside_the_error_of_another() -> None:
+    """Listing may take only half of the timeout if the groups are described afterwards."""
     given = []
     listing = GroupListing("a", "consumer", "Stable", "Consumer")
     error = KafkaTimeoutError("broker 2 is silent")
@@ -66,7 +66,7 @@ def test_groups_of_brokers_that_answer_are_listed_beside_those_that_do_not() -> 
         list_groups(run(None, list_groups=nobody), 1.0)
 
 
-def test_a_bad_partition_of_a_share_group_is_beside_the_others() -> None:
+def test_an_error_of_one_partition_of_a_share_group_keeps_the_others() -> None:
     at, bad = TopicPartition("t", 0), TopicPartition("t", 1)
     error = UnknownServerError("down")
     offsets = {at: ShareGroupOffset(3, 0, 1), bad: ShareGroupOffset(-1, error=error)}

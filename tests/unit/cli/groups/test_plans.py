@@ -1,4 +1,4 @@
-"""Where a group shall go on: each mode, the ends of logs, files."""
+"""Test the new offsets of a group: each mode, limits of the log, files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def planned(mode: Mode, *partitions: At, wanted: dict[At, int] | None = None) ->
         ),
     ],
 )
-def test_modes(mode: Mode, offsets: dict[At, int], warned: tuple[str, ...]) -> None:
+def test_each_mode_yields_offsets_and_warnings(
+    mode: Mode, offsets: dict[At, int], warned: tuple[str, ...]
+) -> None:
     made = planned(mode, A, B)
     assert (made.offsets, made.errors) == (offsets, {})
     assert len(made.warnings) == len(warned)
@@ -68,20 +70,20 @@ def test_modes(mode: Mode, offsets: dict[At, int], warned: tuple[str, ...]) -> N
     ("by", "to", "word"),
     [(5, 25, ""), (-5, 15, ""), (31, 50, "above"), (30, 50, ""), (-11, 10, "below")],
 )
-def test_a_shift_is_kept_within_the_log(by: int, to: int, word: str) -> None:
+def test_a_shifted_offset_stays_within_the_log(by: int, to: int, word: str) -> None:
     made = planned(Mode("shift-by", by), A)
     assert made.offsets == {A: to}
     assert bool(made.warnings) == bool(word)
     assert all(word in text for text in made.warnings)
 
 
-def test_what_has_no_committed_offset_cannot_be_shifted() -> None:
+def test_a_partition_without_a_committed_offset_cannot_be_shifted() -> None:
     made = planned(Mode("shift-by", 1), A, B)
     assert made.offsets == {A: 21}
     assert "flights-1 has no committed offset" in str(made.errors[B])
 
 
-def test_offsets_of_a_file_are_kept_within_the_log() -> None:
+def test_offsets_from_a_file_stay_within_the_log() -> None:
     made = planned(Mode("from-file"), A, B, wanted={A: 11, B: 8})
     assert made.offsets == {A: 11, B: 7}
     assert len(made.warnings) == 1
@@ -99,7 +101,7 @@ def test_offsets_of_a_file_are_kept_within_the_log() -> None:
         ({"from-file": Path("x.csv")}, Mode("from-file")),
     ],
 )
-def test_flags_are_modes(given: dict[str, object], mode: Mode) -> None:
+def test_each_flag_selects_a_mode(given: dict[str, object], mode: Mode) -> None:
     assert parse_mode({**FLAGS, **given}, NOW) == mode
 
 
@@ -112,19 +114,19 @@ def test_flags_are_modes(given: dict[str, object], mode: Mode) -> None:
         ({"by-duration": "1h"}, "--by-duration: '1h' isn't a duration"),
     ],
 )
-def test_other_flags_are_a_wrong_use(given: dict[str, object], said: str) -> None:
+def test_invalid_flags_are_rejected(given: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_mode({**FLAGS, **given}, NOW)
 
 
-def test_a_file_that_was_written_is_read() -> None:
+def test_a_written_file_can_be_read() -> None:
     one = {"g": {A: 1, B: 2}}
     assert written(one) == "flights,0,1\nflights,1,2\n"
     assert read(written(one), ["g"], "f") == one
     two = {"g": {A: 1}, 'h "x", y': {B: 2}}
     assert written(two) == 'g,flights,0,1\n"h ""x"", y",flights,1,2\n'
     assert read(written(two), list(two), "f") == two
-    assert read(written(two), ["g"], "f") == {"g": {A: 1}}  # with the group, for one group alone
+    assert read(written(two), ["g"], "f") == {"g": {A: 1}}  # accepted for one group, too
 
 
 @pytest.mark.parametrize(
@@ -138,6 +140,6 @@ def test_a_file_that_was_written_is_read() -> None:
         ("g,flights,0,1\n", ["g", "h"], "f has no line for group 'h'"),
     ],
 )
-def test_other_files_are_a_wrong_use(text: str, groups: list[str], said: str) -> None:
+def test_an_invalid_file_is_rejected(text: str, groups: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         read(text, groups, "f")

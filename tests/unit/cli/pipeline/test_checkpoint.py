@@ -1,4 +1,4 @@
-"""What a checkpoint says without Spark, wherever it is."""
+"""Test reading a checkpoint without Spark, on this machine and elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odradek.cli.pipeline.checkpoint import Checkpoint, local_path, look
         ("hdfs:/state", None),
     ],
 )
-def test_places_on_this_machine(place: str, path: str | None) -> None:
+def test_local_paths_are_recognized(place: str, path: str | None) -> None:
     assert local_path(place) == (None if path is None else Path(path))
 
 
@@ -33,7 +33,7 @@ def written(folder: Path, name: str, number: int) -> None:
     (folder / name / f".{number}.crc").write_bytes(b"")
 
 
-def test_batches_begun_and_committed(tmp_path: Path) -> None:
+def test_started_and_committed_batches_are_read(tmp_path: Path) -> None:
     place = f"file://{tmp_path}"
     assert look(place) == Checkpoint()
     assert look(place).is_new
@@ -48,6 +48,6 @@ def test_batches_begun_and_committed(tmp_path: Path) -> None:
     assert (look(place).repeats, look(place).positions) == (11, {"t-0": 100})
 
 
-def test_what_is_elsewhere_is_neither_new_nor_old() -> None:
+def test_a_remote_checkpoint_counts_neither_as_new_nor_as_existing() -> None:
     found = look("s3a://bucket/state")
     assert (found.seen, found.is_new, found.repeats) == (False, False, None)

@@ -1,4 +1,4 @@
-"""What came to the dead-letter topics of a pipeline: counted for each flow, and shown."""
+"""Test how records in a pipeline's dead-letter topics are counted by flow and shown."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pipeline(world: KafkaSimulation, tmp_path: Path) -> Pipeline:
 
 
 class Query:
-    """What is used of a query that has run one batch, of bad records: without rows."""
+    """A query that has run one batch without rows, because all of its records were invalid."""
 
     isActive = False  # noqa: N815
     lastProgress: dict[str, Any] = {  # noqa: N815, RUF012
@@ -70,7 +70,7 @@ class Query:
         return None
 
 
-def test_each_flow_has_those_of_its_sources(
+def test_each_flow_counts_the_dead_letters_of_its_sources(
     world: KafkaSimulation, pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.produce("bad", [b"an earlier run's"])
@@ -91,7 +91,9 @@ def test_each_flow_has_those_of_its_sources(
     letters.close()
 
 
-def test_people_see_them(world: KafkaSimulation, pipeline: Pipeline, capsys: Any) -> None:
+def test_the_view_shows_the_number_of_dead_letters(
+    world: KafkaSimulation, pipeline: Pipeline, capsys: Any
+) -> None:
     letters = DeadLetterTopics.met(pipeline)
     world.produce("bad", [b"1"])
     with PipelineView(pipeline) as view:
@@ -102,7 +104,7 @@ def test_people_see_them(world: KafkaSimulation, pipeline: Pipeline, capsys: Any
     letters.close()
 
 
-def test_a_cluster_that_is_away_keeps_the_last_number(
+def test_an_unreachable_cluster_keeps_its_last_number(
     world: KafkaSimulation, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letters, "PATIENCE", 0.1)
@@ -115,7 +117,7 @@ def test_a_cluster_that_is_away_keeps_the_last_number(
     letters.look(["all", "few"])
     assert letters.of("all") == {"bad": 1, "worse": 0}
     unmet = DeadLetterTopics.met(pipeline)
-    assert unmet.of("all") == {}  # nobody knows
+    assert unmet.of("all") == {}  # the number is unknown
     asked: list[str] = []
     look = dead_letters._Topic.look
 
@@ -153,9 +155,7 @@ sinks:
 """
 
 
-def test_clusters_are_asked_at_the_same_time_for_all_flows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clusters_are_asked_concurrently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     together = threading.Barrier(2, timeout=10.0)
     look = dead_letters._Topic.look
 

@@ -1,4 +1,4 @@
-"""Spark's errors in few words, and their lines within a statement."""
+"""Test Spark's errors: shortened, and with the line in the pipeline's file."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ odradek.spark.checkpoint_errors.OutageError: no broker answered
         ("", "ValueError"),
     ],
 )
-def test_errors_come_without_plans_and_statements(error: str, said: str) -> None:
+def test_an_error_is_shown_without_plan_and_statement(error: str, said: str) -> None:
     assert text_of(ValueError(error)) == said
 
 
 class Spark:
-    """A session that takes every source and no SQL."""
+    """A session that accepts every source and rejects all SQL."""
 
     def __init__(self, error: str) -> None:
         self._error = error
@@ -73,7 +73,7 @@ class Spark:
 
 
 @pytest.mark.parametrize("error", [ANALYSIS, SYNTAX])
-def test_a_statement_s_problem_has_its_line_in_the_file(error: str) -> None:
+def test_an_error_in_sql_names_the_line_in_the_file(error: str) -> None:
     path = EXAMPLES / "copy.yml"
     pipeline = parse(read(path, {"KAFKA": "localhost:9092"}))
     second = path.read_text().splitlines().index("    SELECT key, value FROM orders") + 2
@@ -82,7 +82,7 @@ def test_a_statement_s_problem_has_its_line_in_the_file(error: str) -> None:
 
 
 class Noting:
-    """Takes everything, and keeps the options that its readers were given, once they load."""
+    """A session that accepts everything and records the options of each `load()`."""
 
     def __init__(self) -> None:
         self.loaded: list[dict[str, str]] = []
@@ -109,7 +109,7 @@ class Noting:
         return self
 
 
-def test_sources_of_ours_are_told_of_the_pause_file_and_nobody_else(tmp_path: Path) -> None:
+def test_only_odradeks_sources_get_the_pause_file(tmp_path: Path) -> None:
     text = (EXAMPLES / "lookup.yml").read_text()
     file, pause = tmp_path / "lookup.yml", Path("/state/pause-1")
     for more, expected in (("", str(pause)), ("\n      pauseFile: /mine", "/mine")):
@@ -121,7 +121,7 @@ def test_sources_of_ours_are_told_of_the_pause_file_and_nobody_else(tmp_path: Pa
             assert [options.get("pauseFile") for options in spark.loaded] == [found, None]
 
 
-def test_a_spark_that_does_not_start_is_told_in_few_words(
+def test_the_error_of_a_failed_spark_start_is_short_and_names_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(builder: Any) -> Any:
@@ -137,7 +137,7 @@ def test_a_spark_that_does_not_start_is_told_in_few_words(
     assert log.exists()
 
 
-def test_a_python_process_that_was_too_slow_to_dial_is_started_once_more() -> None:
+def test_a_python_worker_that_did_not_connect_in_time_is_retried_once() -> None:
     class Busy(Noting):
         failures = 1
 

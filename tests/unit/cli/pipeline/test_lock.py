@@ -1,4 +1,4 @@
-"""Two processes never write to one checkpoint."""
+"""Test that only one process at a time writes to a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ with locked([sys.argv[1]]):
 """
 
 
-def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_until_the_first_one_ends(tmp_path: Path) -> None:
     place = str(tmp_path / "checkpoints" / "out")
     command = [sys.executable, "-c", HOLD, place]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -34,20 +34,20 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -
         first.kill()
         first.wait()
     with locked([place]):
-        assert list(Path(place).iterdir()) == []  # nothing that Spark could find
+        assert list(Path(place).iterdir()) == []  # the lock leaves no file that Spark could find
 
 
-def test_a_place_that_cant_be_locked_is_a_warning(
+def test_a_checkpoint_that_cannot_be_locked_causes_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Spark says what is wrong with it, if anything is."""
+    """If the path is unusable, Spark reports the error."""
     (tmp_path / "file").touch()
     with locked([str(tmp_path / "file" / "checkpoint")]):
         pass
     assert "can't be locked" in caplog.text
 
 
-def test_ways_to_write_a_place_are_one(tmp_path: Path) -> None:
+def test_different_spellings_of_a_path_are_equal(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "there")
     wanted = str((tmp_path / "there").resolve())
     for place in (f"{tmp_path}/there/", f"{tmp_path}/x/../there", f"{tmp_path}/link"):
@@ -55,6 +55,6 @@ def test_ways_to_write_a_place_are_one(tmp_path: Path) -> None:
     assert resolved("s3a://bucket/there/") == resolved("s3a://bucket/there")
 
 
-def test_places_on_other_machines_are_not_locked() -> None:
+def test_checkpoints_on_other_machines_are_not_locked() -> None:
     with locked(["s3a://bucket/there"]), locked(["s3a://bucket/there"]):
         pass

@@ -1,4 +1,4 @@
-"""What a pipeline's clusters are asked before it starts, and what of it is shown."""
+"""Test the requests to a pipeline's clusters before its start, and the plan that is shown."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def begun(folder: Path, sink: str) -> None:
     (offsets / "0").write_text("v1\\n{}\\n")
 
 
-def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: Any) -> None:
+def test_topics_of_patterns_and_lookups_are_found(world: KafkaSimulation, spec: Any) -> None:
     world.produce("events-a", [b"1", b"2"])
     said: list[str] = []
     events, names = found = ask_clusters(spec(), say=said.append)
@@ -124,7 +124,7 @@ def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: A
         ),
     ],
 )
-def test_missing_topics_have_their_lines(
+def test_the_error_for_a_missing_topic_names_the_line(
     spec: Any, given: str, instead: str, expected: str
 ) -> None:
     with pytest.raises(SpecError, match=expected):
@@ -162,7 +162,7 @@ sinks:
         ("version: 1", "version: 2", "15: copy: "),
     ],
 )
-def test_a_registry_is_asked_for_schemas_and_what_it_lacks_has_its_line(
+def test_the_error_for_a_missing_schema_names_the_line(
     world: KafkaSimulation, tmp_path: Path, given: str, instead: str, expected: str | None
 ) -> None:
     path = tmp_path / "p.yml"
@@ -181,12 +181,12 @@ def test_a_registry_is_asked_for_schemas_and_what_it_lacks_has_its_line(
 
 
 @pytest.mark.parametrize("only", ["source", "sink"])
-def test_a_cluster_of_which_no_topic_is_named_is_asked(
+def test_a_cluster_without_named_topics_is_contacted_too(
     world: KafkaSimulation, spec: Any, only: str
 ) -> None:
     pipeline = spec()
     away(world)
-    if only == "sink":  # near, whose topics are in a column
+    if only == "sink":  # `near` writes to topics named in a column
         pipeline.sources.clear()
         pipeline.lookups.clear()
         del pipeline.sinks["far"]
@@ -194,11 +194,11 @@ def test_a_cluster_of_which_no_topic_is_named_is_asked(
         ask_clusters(pipeline)
 
 
-def test_what_ran_before_is_not_kept_from_starting_and_what_is_new_is(
+def test_only_new_flows_are_checked_before_a_restart(
     world: KafkaSimulation, spec: Any, tmp_path: Path
 ) -> None:
     away(world)
-    begun(tmp_path, "near")  # which reads both
+    begun(tmp_path, "near")  # reads both the source and the lookup
     assert ask_clusters(spec(), only_new=True) == ()
     with pytest.raises(SpecError, match="has no topic cpy"):
         ask_clusters(spec("Topic: copy", "Topic: cpy"), only_new=True)
@@ -209,7 +209,7 @@ def test_what_ran_before_is_not_kept_from_starting_and_what_is_new_is(
         ask_clusters(spec("  near:", "  again:"), only_new=True)
 
 
-def test_storage_elsewhere_is_not_taken_for_new(world: KafkaSimulation, spec: Any) -> None:
+def test_remote_storage_does_not_count_as_new(world: KafkaSimulation, spec: Any) -> None:
     away(world)
     pipeline = spec("storage: file://", "storage: s3a://bucket")
     assert ask_clusters(pipeline, only_new=True) == ()
@@ -221,10 +221,10 @@ def test_storage_elsewhere_is_not_taken_for_new(world: KafkaSimulation, spec: An
     assert "can't be read from here" in lines[-1]
 
 
-def test_a_plan_leaves_no_folder_even_when_it_is_killed(
+def test_a_plan_leaves_no_files_even_if_it_is_killed(
     tmp_path: Path, spec: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's log has no name unless Spark doesn't start: nothing can be left of it."""
+    """Spark's log file has no name unless Spark fails to start."""
     made, place = spec(), tmp_path / "tmp"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
@@ -246,7 +246,7 @@ def test_a_plan_leaves_no_folder_even_when_it_is_killed(
     assert said[-1] == "starting Spark"
 
 
-def test_the_log_of_a_spark_that_does_not_start_is_kept(
+def test_the_log_of_a_failed_spark_start_is_kept(
     tmp_path: Path, spec: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Spark's progress as batches: each once, with the lag of each partition."""
+"""Test that Spark's progress becomes batches: each one once, with the lag of each partition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def own(**offsets: int) -> str:
     return json.dumps({"v": 1, "cluster": "c", "o": {"t": {k[1:]: n for k, n in offsets.items()}}})
 
 
-def test_lag_is_what_waits_in_each_partition() -> None:
+def test_lag_is_the_number_of_unread_records_by_partition() -> None:
     first = progress(0, 10, own(p0=5, p1=7), own(p0=9, p1=7, p2=4))
     [batch] = QueryProgress("copy").fresh(first, lambda: [first])
     assert dict(batch.lag) == {"t-0": 4, "t-1": 0}
@@ -35,7 +35,7 @@ def unasked() -> list[Any]:
     raise AssertionError("nothing was missed")
 
 
-def test_a_batch_behind_an_idle_look_at_its_number_is_not_missed() -> None:
+def test_a_batch_after_idle_progress_with_the_same_number_is_not_missed() -> None:
     seen = QueryProgress("copy")
     idle = progress(5, 0, own(p0=4), own(p0=4), at="t5a")
     assert [b.rows for b in seen.fresh(idle, lambda: [idle])] == [0]
@@ -45,7 +45,7 @@ def test_a_batch_behind_an_idle_look_at_its_number_is_not_missed() -> None:
     assert seen.rows == 5
 
 
-def test_each_batch_comes_once_and_none_is_missed() -> None:
+def test_each_batch_is_returned_once_and_none_is_missed() -> None:
     seen = QueryProgress("copy")
     all_of_them = [progress(n, n, own(p0=n), own(p0=n)) for n in range(5)]
     assert [b.number for b in seen.fresh(all_of_them[1], lambda: all_of_them)] == [0, 1]
@@ -58,8 +58,8 @@ def test_each_batch_comes_once_and_none_is_missed() -> None:
     assert (seen.rows, seen.batches, seen.positions) == (12, 5, {"t-0": 6})
 
 
-def test_rows_in_all_are_what_the_sink_has_written_where_it_tells() -> None:
-    """A filter leaves rows out, an aggregation writes fewer; a sink of files says -1."""
+def test_total_rows_are_those_written_if_the_sink_reports_them() -> None:
+    """A filter or an aggregation writes fewer rows than it reads; a file sink reports -1."""
     filtered, files = QueryProgress("copy"), QueryProgress("files")
     for number, written in ((0, 3), (1, 0)):
         one = progress(number, 10, own(p0=number), own(p0=number))

@@ -1,4 +1,4 @@
-"""`odradek pipeline resolve`: which sink it is about, and what it prints."""
+"""Test `odradek pipeline resolve`: the choice of the sink, and the output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(app, ["resolve", *words])
 
 
-def test_a_choice_is_asked_for_with_what_it_costs(checkpoint: Path, called: list[Any]) -> None:
+def test_each_choice_is_shown_with_its_cost(checkpoint: Path, called: list[Any]) -> None:
     there = ["--bootstrap-server", "h:1"]
     result = run(str(checkpoint), *there)
     assert (result.exit_code, called) == (1, [("sink", "odradek", "q", 4, Remedy.NONE)])
@@ -78,7 +78,7 @@ def test_a_checkpoint_in_use_is_refused(checkpoint: Path, called: list[Any]) -> 
     assert run(str(checkpoint), "--accept-loss", *there).exit_code == 0
 
 
-def test_a_pipeline_has_the_options_of_its_sink(
+def test_the_options_of_the_sink_are_read_from_the_pipelines_file(
     checkpoint: Path, called: list[Any], tmp_path: Path
 ) -> None:
     result = run(str(checkpoint), "--spec", str(tmp_path / "spec.yml"), "--repeat")
@@ -95,7 +95,9 @@ def test_a_pipeline_has_the_options_of_its_sink(
     assert "has no sink with the checkpoint" in result.output
 
 
-def test_a_job_has_no_checkpoint(checkpoint: Path, called: list[Any], tmp_path: Path) -> None:
+def test_a_job_is_named_by_query_and_batch_instead_of_a_checkpoint(
+    checkpoint: Path, called: list[Any], tmp_path: Path
+) -> None:
     there = ["--bootstrap-server", "h:1"]
     result = run("--query", "job", "--batch", "7", *there)
     assert (result.exit_code, called) == (1, [("sink", "odradek", "job", 7, Remedy.NONE)])
@@ -106,7 +108,7 @@ def test_a_job_has_no_checkpoint(checkpoint: Path, called: list[Any], tmp_path: 
 
 
 @pytest.mark.parametrize("outcome", BatchState)
-def test_every_outcome_says_what_comes_next(outcome: BatchState) -> None:
+def test_every_outcome_is_printed_with_the_next_step(outcome: BatchState) -> None:
     text = resolving.lines(Resolution("q", 4, outcome))[-1]
     assert "start the query" in text
     assert text.startswith("Batch 4")

@@ -1,4 +1,4 @@
-"""Stopping between batches, what a run ends with, and what is shown of it; no Spark is needed."""
+"""Test stopping between batches, exit statuses, and the output of a run, without Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pipeline(**more: str) -> Pipeline:
 
 
 class Query:
-    """What is used of a streaming query: each look at its status goes one step on."""
+    """A streaming query whose next step begins whenever its status is read."""
 
     def __init__(self, *steps: tuple[bool, str, int], error: str = "") -> None:
         self._steps = list(steps)
@@ -90,9 +90,9 @@ def checkpoint(folder: Path, begun: int, committed: int) -> str:
     [
         ([(False, "Waiting for next trigger", 3)], 1),
         ([(True, BUSY, 3), (True, BUSY, 3), (False, "Waiting for next trigger", 3)], 2),
-        # A query that asks for offsets has more to do, perhaps: a better moment comes.
+        # While a query requests offsets, it may start another batch: a later moment is better.
         ([(True, BUSY, 3), (True, OFFSETS, 3), (True, "Waiting for data to arrive", 3)], 2),
-        # The next one began at once, again and again: after some seconds that has to do.
+        # If each batch is followed at once by another, the query is stopped after some seconds.
         (
             [
                 *[(True, BUSY, 3), (True, OFFSETS, 3)] * 2,
@@ -103,7 +103,7 @@ def checkpoint(folder: Path, begun: int, committed: int) -> str:
         ),
     ],
 )
-def test_a_flow_is_stopped_between_its_batches(
+def test_a_flow_is_stopped_between_two_batches(
     steps: list[tuple[bool, str, int]], looks: int
 ) -> None:
     query = Query(*steps)
@@ -114,7 +114,7 @@ def test_a_flow_is_stopped_between_its_batches(
 
 
 @pytest.mark.parametrize("batch", [None, 4])
-def test_a_batch_that_began_as_the_stop_came_is_found_in_the_checkpoint(
+def test_a_batch_that_began_during_the_stop_is_found_in_the_checkpoint(
     tmp_path: Path, batch: int | None
 ) -> None:
     place = checkpoint(tmp_path, 3 if batch is None else batch, 3)
@@ -125,13 +125,13 @@ def test_a_batch_that_began_as_the_stop_came_is_found_in_the_checkpoint(
     assert (flow.cut, flow.left.repeats) == (batch is not None, batch)
 
 
-def test_a_batch_that_was_over_before_a_forced_stop_came_is_not_cut(tmp_path: Path) -> None:
+def test_a_batch_that_ended_before_a_forced_stop_is_not_interrupted(tmp_path: Path) -> None:
     queries = queries_of({"q": Query((True, BUSY, 3))}, {"q": checkpoint(tmp_path, 3, 3)})
     queries.wind_down(5.0, lambda: False)
     assert not queries.flows[0].cut
 
 
-def test_flows_stop_side_by_side() -> None:
+def test_flows_are_stopped_concurrently() -> None:
     """A stop waits for its query's thread; meanwhile the others would begin their next batches."""
     together = threading.Barrier(2, timeout=10)
 
@@ -145,7 +145,7 @@ def test_flows_stop_side_by_side() -> None:
     assert not queries.active
 
 
-def test_a_flow_that_failed_while_it_was_to_stop_has_failed(tmp_path: Path) -> None:
+def test_a_flow_that_fails_during_the_stop_is_reported_as_failed(tmp_path: Path) -> None:
     class Failing(Query):
         @property
         def status(self) -> dict[str, Any]:
@@ -158,7 +158,9 @@ def test_a_flow_that_failed_while_it_was_to_stop_has_failed(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("hurried", [False, True])
-def test_a_batch_that_takes_too_long_or_a_second_signal_cuts_it(*, hurried: bool) -> None:
+def test_a_stop_that_takes_too_long_or_a_second_signal_interrupts_the_batch(
+    *, hurried: bool
+) -> None:
     query = Query((True, BUSY, 3))
     queries = queries_of({"q": query})
     queries.wind_down(5.0, lambda: hurried)
@@ -174,7 +176,7 @@ def test_a_batch_that_takes_too_long_or_a_second_signal_cuts_it(*, hurried: bool
         (Query((False, "", 3), error="disk full"), False, 1, "failed"),
     ],
 )
-def test_exit_statuses_and_the_last_lines(
+def test_the_exit_status_and_the_last_line_show_how_the_run_ended(
     capsys: pytest.CaptureFixture[str], query: Query, *, cut: bool, status: int, event: str
 ) -> None:
     stop = Stop()
@@ -202,7 +204,7 @@ def test_exit_statuses_and_the_last_lines(
         (Checkpoint(seen=False), True, "q was stopped within a batch, which will be repeated; "),
     ],
 )
-def test_a_batch_that_will_be_repeated_is_named(
+def test_a_batch_that_will_be_repeated_is_reported(
     capsys: pytest.CaptureFixture[str], left: Checkpoint, *, cut: bool, words: str
 ) -> None:
     stop = Stop()
@@ -216,7 +218,7 @@ def test_a_batch_that_will_be_repeated_is_named(
     assert told["repeats"] == left.repeats
 
 
-def test_ctrl_c_is_130_as_in_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_exits_with_status_130(capsys: pytest.CaptureFixture[str]) -> None:
     stop = Stop()
     stop.signals.append(signal.SIGINT)
     running = Running(pipeline(), JsonLines(), stop, log=None, stop_timeout=1.0)
@@ -225,7 +227,7 @@ def test_ctrl_c_is_130_as_in_every_command(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_a_signal_while_it_starts_stops_it_in_order(
+def test_a_signal_during_the_start_stops_the_run(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -252,14 +254,14 @@ def test_a_signal_while_it_starts_stops_it_in_order(
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_signal_waits_until_the_jvm_is_there_to_be_ended(
+def test_a_signal_during_the_start_of_the_jvm_takes_effect_afterwards(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     *,
     again: bool,
 ) -> None:
-    """PySpark, interrupted while it starts a JVM, leaves it behind for ever."""
+    """If PySpark is interrupted while it starts a JVM, the JVM keeps running."""
     steps: list[str] = []
 
     def session(*_: Any) -> str:
@@ -283,7 +285,7 @@ def test_a_signal_waits_until_the_jvm_is_there_to_be_ended(
     assert '"stopped"' in capsys.readouterr().out
 
 
-def test_pyspark_s_own_handler_of_ctrl_c_stops_it_as_well(
+def test_a_keyboard_interrupt_from_pysparks_handler_stops_the_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def asked(*_: Any, **__: Any) -> None:
@@ -296,7 +298,7 @@ def test_pyspark_s_own_handler_of_ctrl_c_stops_it_as_well(
     assert json.loads(capsys.readouterr().out)["event"] == "stopped"
 
 
-def test_a_flow_whose_python_process_did_not_connect_is_started_once_more(
+def test_a_flow_whose_python_worker_did_not_connect_is_retried_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = "SparkException: Python worker failed to connect back."
@@ -318,7 +320,7 @@ def test_a_flow_whose_python_process_did_not_connect_is_started_once_more(
     assert started == ["q"]
 
 
-def test_people_see_lines_of_batches_lag_and_outages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_view_shows_batches_lag_and_outages(capsys: pytest.CaptureFixture[str]) -> None:
     outage = ClusterOutage("main", 100.0, "all known brokers fail")
     with PipelineView(pipeline()) as view:
         view.batch(Batch("files", 3, 5000, 2.0, {"t-0": 10, "t-1": 0}), 9000)
@@ -338,7 +340,7 @@ def test_people_see_lines_of_batches_lag_and_outages(capsys: pytest.CaptureFixtu
     assert drawn.row_count == 1
 
 
-def test_lag_names_the_partitions_that_make_the_most_of_it() -> None:
+def test_lag_names_the_partitions_with_the_largest_share() -> None:
     assert lag_in_words({}) == "–"
     assert lag_in_words({"t-0": 0}) == "0"
     lag = {f"t-{n}": 10 * n for n in range(6)}
@@ -346,12 +348,12 @@ def test_lag_names_the_partitions_that_make_the_most_of_it() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yml")), ids=lambda p: p.stem)
-def test_the_examples_are_right(path: Path) -> None:
+def test_the_example_pipelines_are_valid(path: Path) -> None:
     found = parse(read(path, {"KAFKA": "localhost:9092"}))
     assert found.local_storage == EXAMPLES / "state" / path.stem
 
 
-def test_the_demo_writes_no_setting_into_its_spec(tmp_path: Path) -> None:
+def test_the_demos_file_contains_no_password(tmp_path: Path) -> None:
     variables = {"WAREHOUSE": "w", "EVENTS": "e"}
     config = {"bootstrap.servers": "a:1", "sasl.password": Secret("hunter2: and #more")}
     path = written(tmp_path / "pipeline.yml", config, variables)
@@ -360,14 +362,14 @@ def test_the_demo_writes_no_setting_into_its_spec(tmp_path: Path) -> None:
     assert options["kafka.sasl.password"].reveal() == "hunter2: and #more"
 
 
-def test_a_flow_that_something_else_stopped_has_failed(
+def test_a_flow_that_was_stopped_by_other_code_has_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     busy, stopped = Query((False, "", 3)), Query((False, "", 3))
     stopped.stop()
     queries = Queries({"busy": busy, "stopped": stopped}, JsonLines())
     assert queries.vanished({"busy", "stopped"}) == {"stopped"}
-    assert queries.vanished(set()) == set()  # it has read all that it was to read
+    assert queries.vanished(set()) == set()  # the query has read everything that it had to read
     failed = Query((False, "", 3), error="oh")
     assert Queries({"failed": failed}, JsonLines()).vanished({"failed"}) == set()
     (tmp_path / "offsets").mkdir()

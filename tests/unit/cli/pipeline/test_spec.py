@@ -1,4 +1,4 @@
-"""What is wrong with a SPEC is told with its line, all at once; what is right becomes values."""
+"""Test parsing of a pipeline's file: all errors at once, each with its line; valid values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def problems(tmp_path: Path, text: str) -> list[str]:
     return [line.removeprefix(f"{tmp_path}/spec.yml:") for line in str(caught.value).splitlines()]
 
 
-def test_a_good_one_becomes_values(tmp_path: Path) -> None:
+def test_a_valid_file_is_parsed(tmp_path: Path) -> None:
     pipeline = parsed(tmp_path, GOOD)
     assert pipeline.storage == str(tmp_path / "state")
     assert pipeline.local_storage == tmp_path / "state"
@@ -71,7 +71,7 @@ def test_a_good_one_becomes_values(tmp_path: Path) -> None:
     assert (sink.reads, sink.trigger, sink.partition_by) == ("landed", AVAILABLE_NOW, ("day",))
 
 
-def test_names_of_options_count_in_any_case_as_in_spark(tmp_path: Path) -> None:
+def test_option_names_ignore_case_as_in_spark(tmp_path: Path) -> None:
     text = GOOD.replace("{path: out}", "{Path: out, CHECKPOINTLOCATION: own, Delivery: x}")
     pipeline = parsed(tmp_path, text)
     sink = pipeline.sinks["files"]
@@ -87,7 +87,7 @@ def test_names_of_options_count_in_any_case_as_in_spark(tmp_path: Path) -> None:
     assert problems(tmp_path, text) == ["25: delivery is already set on line 26"]
 
 
-def test_a_lookup_names_its_cluster_and_a_sink_what_is_behind_it(tmp_path: Path) -> None:
+def test_a_lookup_may_use_another_cluster_and_a_sink_knows_all_its_inputs(tmp_path: Path) -> None:
     text = GOOD.replace("  main:", "  other: {bootstrap.servers: 'x:1'}\n  main:").replace(
         "  flights:\n", "  flights:\n    cluster: main\n"
     )
@@ -98,7 +98,7 @@ def test_a_lookup_names_its_cluster_and_a_sink_what_is_behind_it(tmp_path: Path)
     assert pipeline.behind(pipeline.sinks["files"]) == {"flights", "carriers"}
 
 
-def test_secrets_are_not_shown_by_any_value(tmp_path: Path) -> None:
+def test_no_value_shows_a_secret(tmp_path: Path) -> None:
     pipeline = parsed(tmp_path, GOOD)
     password = pipeline.sources["flights"].options["kafka.sasl.password"]
     assert password.reveal() == PASSWORD
@@ -131,8 +131,8 @@ JSON_SINK = """\
 """
 
 
-def test_formats_of_keys_and_values(tmp_path: Path) -> None:
-    """They are options in the end: one way to check them, and to read and write."""
+def test_formats_of_keys_and_values_become_options(tmp_path: Path) -> None:
+    """A format is translated to options, so that it is checked like them."""
     text = WITH_REGISTRY[: WITH_REGISTRY.index("  files:\n")] + JSON_SINK
     pipeline = parsed(tmp_path, text)
     options = dict(pipeline.sources["flights"].options)
@@ -190,7 +190,7 @@ def test_formats_of_keys_and_values(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_problems_of_formats_have_their_lines(
+def test_errors_in_formats_name_the_line(
     tmp_path: Path, given: str, instead: str, expected: str
 ) -> None:
     assert given in WITH_REGISTRY
@@ -251,14 +251,14 @@ def test_problems_of_formats_have_their_lines(
         ("sinks:\n", "sinks: {}\nviews_:\n", "21: a pipeline needs at least one entry in sinks"),
     ],
 )
-def test_each_problem_has_its_line(tmp_path: Path, given: str, instead: str, expected: str) -> None:
+def test_each_error_names_its_line(tmp_path: Path, given: str, instead: str, expected: str) -> None:
     assert given in GOOD
     found = problems(tmp_path, GOOD.replace(given, instead, 1))
     assert any(expected in line for line in found), found
     assert PASSWORD not in str(found)
 
 
-def test_all_problems_are_told_at_once_in_order(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once_in_order(tmp_path: Path) -> None:
     text = (
         GOOD.replace("2s", "soon")
         .replace("from: landed", "from: x")
@@ -280,12 +280,12 @@ def test_all_problems_are_told_at_once_in_order(tmp_path: Path) -> None:
         ("availablenow", AVAILABLE_NOW),
     ],
 )
-def test_triggers(tmp_path: Path, given: str, means: str) -> None:
+def test_triggers_are_parsed(tmp_path: Path, given: str, means: str) -> None:
     text = GOOD.replace("trigger: availableNow", f"trigger: {given}")
     assert parsed(tmp_path, text).sinks["files"].trigger == means
 
 
-def test_a_properties_file_is_beneath_what_the_spec_says(tmp_path: Path) -> None:
+def test_the_file_overrides_a_properties_file(tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text(
         "bootstrap.servers=other:1\nssl.endpoint.identification.algorithm=\nlinger.ms=5\n"
     )
@@ -293,10 +293,10 @@ def test_a_properties_file_is_beneath_what_the_spec_says(tmp_path: Path) -> None
     options = parsed(tmp_path, text).sources["flights"].options
     assert options["kafka.bootstrap.servers"] == "localhost:9092"
     assert options["kafka.ssl.endpoint.identification.algorithm"] == ""
-    assert "kafka.linger.ms" not in options  # a producer's, and this is a consumer
+    assert "kafka.linger.ms" not in options  # an option of producers; this is a consumer
 
 
-def test_a_file_that_is_not_there_or_empty(tmp_path: Path) -> None:
+def test_a_missing_or_empty_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="can't be read"):
         read(tmp_path / "none.yml", {})
     (tmp_path / "empty.yml").write_text("# nothing\n")
@@ -304,7 +304,7 @@ def test_a_file_that_is_not_there_or_empty(tmp_path: Path) -> None:
         read(tmp_path / "empty.yml", {})
 
 
-def test_dollars_can_be_escaped_and_defaults_given(tmp_path: Path) -> None:
+def test_dollar_signs_can_be_escaped_and_variables_have_defaults(tmp_path: Path) -> None:
     path = tmp_path / "spec.yml"
     path.write_text("a: $${HOME} ${A}-${B:-b}\n")
     root = read(path, {"A": "1"}).root
@@ -312,16 +312,16 @@ def test_dollars_can_be_escaped_and_defaults_given(tmp_path: Path) -> None:
     assert root.value["a"].value == "${HOME} 1-b"
 
 
-def test_aliases_are_refused_before_anything_is_made_of_them(tmp_path: Path) -> None:
-    """Ten lines of lists of aliases stand for ten thousand million texts."""
+def test_aliases_are_rejected_before_they_are_expanded(tmp_path: Path) -> None:
+    """Ten lines of nested aliases would expand to ten billion strings."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 11)]
     [problem] = problems(tmp_path, "\n".join(lines))
     assert problem == "2: aliases such as *a0 aren't supported; write the value out"
 
 
-def test_what_is_too_deep_is_refused(tmp_path: Path) -> None:
-    """Python's own stack would end the process's patience otherwise."""
+def test_values_that_are_nested_too_deeply_are_rejected(tmp_path: Path) -> None:
+    """Otherwise they would exceed Python's recursion limit."""
     [problem] = problems(tmp_path, "name: x\nviews: " + "[" * 100_000)
     assert problem == "2: lists and maps are nested more than 50 levels deep"
 
@@ -336,15 +336,17 @@ def test_what_is_too_deep_is_refused(tmp_path: Path) -> None:
     ],
     ids=["beyond C's int", "beyond Unicode", "minor", "major"],
 )
-def test_numbers_that_python_refuses_are_told_like_any_fault(tmp_path: Path, text: str) -> None:
-    """PyYAML raises the OverflowError and the ValueError of `chr` and `int` as they are."""
+def test_numbers_that_python_rejects_are_reported_as_errors_of_the_file(
+    tmp_path: Path, text: str
+) -> None:
+    """PyYAML doesn't catch the OverflowError of `chr` and the ValueError of `int`."""
     with pytest.raises(
         SpecError, match=r"spec\.yml isn't YAML: it contains an escape or a version"
     ):
         parsed(tmp_path, text)
 
 
-def test_two_sinks_have_two_checkpoints(tmp_path: Path) -> None:
+def test_two_sinks_cannot_share_a_checkpoint(tmp_path: Path) -> None:
     more = """
   first:
     from: landed
@@ -386,7 +388,7 @@ def test_two_sinks_have_two_checkpoints(tmp_path: Path) -> None:
         ("${HOSTILE}", "${SET}}{"),
     ],
 )
-def test_variables(tmp_path: Path, given: str, expected: str) -> None:
+def test_variables_are_replaced(tmp_path: Path, given: str, expected: str) -> None:
     path = tmp_path / "spec.yml"
     path.write_text(f"a: '{given}'\n")
     values = {"SET": "value", "EMPTY": "", "HOSTILE": "${SET}}{"}
@@ -415,15 +417,13 @@ def test_variables(tmp_path: Path, given: str, expected: str) -> None:
         (f"storage: {'${A:-' * 51}{'}' * 51}", "1:260: variables are nested more than 50"),
     ],
 )
-def test_problems_of_variables_have_lines_and_columns(
-    tmp_path: Path, text: str, expected: str
-) -> None:
+def test_errors_in_variables_name_line_and_column(tmp_path: Path, text: str, expected: str) -> None:
     found = problems(tmp_path, text + "\n")
     assert any(line.startswith(expected) for line in found), found
 
 
 class CountedText(str):
-    """A text that counts the characters that its methods look at."""
+    """A string that counts the characters that its methods examine."""
 
     looked_at = 0
 
@@ -458,7 +458,7 @@ class CountedText(str):
         ("', '${-", ""),
     ],
 )
-def test_wrong_variables_take_time_in_proportion_to_the_text(
+def test_invalid_variables_are_parsed_in_linear_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: str, last: str
 ) -> None:
     filled = YamlReader._filled
