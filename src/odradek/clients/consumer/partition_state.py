@@ -72,7 +72,7 @@ class PartitionState:
         self.ownership = Ownership()
         self.position: int | None = None
         """The offset that is returned next; None until a reset has found one."""
-        self.position_epoch = -1  # leader epoch of the record before it, if known
+        self.position_epoch = -1  # leader epoch to validate it with, if known
         self.consumed: int | None = None
         """Offset for auto-commit: the caller has processed all records before it."""
         self.consumed_epoch = -1
@@ -350,11 +350,9 @@ class PartitionState:
 
     # Position
 
-    def pass_over(self, position: int, epoch: int | None) -> None:
-        """Note that rows were returned; `epoch`: of the last of them, if known."""
-        self.position = position
-        if epoch is not None:
-            self.position_epoch = epoch
+    def pass_over(self, position: int, epoch: int) -> None:
+        """Move the position past returned rows; `epoch` validates it (KIP-320)."""
+        self.position, self.position_epoch = position, epoch
 
     def put_back(self, position: int | None, epoch: int) -> None:
         """Restore the position, because the caller didn't receive the records."""

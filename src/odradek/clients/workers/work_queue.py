@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import count
 from typing import Any
 
+from odradek.clients.consumer.partition_state import Place
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.clients.workers.dead_letters import (
     TOO_LARGE,
@@ -50,7 +51,6 @@ class WorkItem:
         "began",
         "came",
         "dropped",
-        "epoch_before",
         "lane",
         "left_out",
         "letter",
@@ -60,9 +60,9 @@ class WorkItem:
     )
 
     def __init__(
-        self, record: ConsumerRecord, tp: TopicPartition, lane: Lane, epoch: int, came: float = 0.0
+        self, record: ConsumerRecord, tp: TopicPartition, lane: Lane, came: float = 0.0
     ) -> None:
-        self.record, self.tp, self.lane, self.epoch_before = record, tp, lane, epoch
+        self.record, self.tp, self.lane = record, tp, lane
         self.size = _size(record)
         self.attempts = 0
         self.letter: dict[str, Any] | None = None
@@ -78,14 +78,12 @@ class WorkItem:
 class PartitionWork:
     """Records of one partition."""
 
-    __slots__ = ("bytes", "committed", "end", "epoch", "held", "paused", "unfinished")
+    __slots__ = ("bytes", "committed", "end", "held", "paused", "unfinished")
 
     def __init__(self, offset: int) -> None:
         self.unfinished: OrderedDict[int, WorkItem] = OrderedDict()
-        self.end = offset
-        """Offset after the last record that arrived."""
-        self.epoch = -1
-        """Leader epoch of that record."""
+        self.end: Place = offset, -1
+        """Offset after the last record that arrived, and the leader epoch to validate it with."""
         self.bytes = 0
         self.committed: int | None = None
         self.held = False
@@ -95,8 +93,8 @@ class PartitionWork:
     def first(self) -> OffsetAndMetadata:
         """Return the offset before which all records are finished."""
         for offset, item in self.unfinished.items():
-            return OffsetAndMetadata(offset, leader_epoch=item.epoch_before)
-        return OffsetAndMetadata(self.end, leader_epoch=self.epoch)
+            return OffsetAndMetadata(offset, leader_epoch=item.record.leader_epoch)
+        return OffsetAndMetadata(self.end[0], leader_epoch=self.end[1])
 
 
 class WorkQueue:
@@ -140,7 +138,7 @@ class WorkQueue:
         for record in records:
             tp = record.topic_partition
             work = came.get(tp) or self._partitions.get(tp)
-            if work is not None and record.offset < work.end:
+            if work is not None and record.offset < work.end[0]:
                 self.drop([tp])  # its log was truncated, or its topic recreated: offsets start over
                 work = None
             if work is None:
@@ -148,13 +146,13 @@ class WorkQueue:
                 work = self._partitions[tp] = PartitionWork(record.offset)
                 self.moved[tp] = None
             came[tp] = work
-            item = WorkItem(record, tp, self._lane(tp, record), work.epoch, now)
+            item = WorkItem(record, tp, self._lane(tp, record), now)
             # Before `end`, so that an interruption can't skip it.
             work.unfinished[record.offset] = item
             work.bytes += item.size
             self.bytes += item.size
             self._unfinished += 1
-            work.end, work.epoch = record.offset + 1, record.leader_epoch
+            work.end = record.offset + 1, record.leader_epoch
             self._enqueue(item)
         for tp, work in came.items():
             self._check(tp, work)
@@ -263,12 +261,12 @@ class WorkQueue:
             self.failure = WorkFailedError(item.tp, item.record.offset, item.attempts, why)
             self.failure.__cause__ = error
 
-    def through(self, positions: Callable[[TopicPartition], int | None]) -> None:
+    def through(self, positions: Callable[[TopicPartition], Place | None]) -> None:
         """Advance past markers and compacted records where all records are finished."""
         for tp, work in self._partitions.items():
             if not work.unfinished:
                 position = positions(tp)
-                if position is not None and position > work.end:
+                if position is not None and position[0] > work.end[0]:
                     work.end = position
                     self.moved[tp] = None
 
@@ -363,11 +361,11 @@ class WorkQueue:
         """Pause a partition that fills its part of the buffer; resume it when half is free."""
         records, size = self._share
         part = 1 if not work.paused else 2
-        first = next(iter(work.unfinished), work.end)
+        first = next(iter(work.unfinished), work.end[0])
         full = (
             len(work.unfinished) * part >= records + part - 1
             or work.bytes * part >= max(size, 1)
-            or (work.end - first) * part >= AHEAD
+            or (work.end[0] - first) * part >= AHEAD
         )
         if full is not work.paused:
             work.paused = full

@@ -30,6 +30,7 @@ from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.fetching.delivery import Convert
 from odradek.clients.consumer.group.subscribe_arguments import pattern_to_subscribe
+from odradek.clients.consumer.partition_state import Place
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.traces import Traces
 from odradek.clients.workers.dead_letters import said
@@ -429,11 +430,12 @@ class WorkRun:
             self._committing = True
             yield partial(self._consumer.commit_async, offsets, self._committed)
 
-    def _position(self, tp: TopicPartition) -> int | None:
+    def _position(self, tp: TopicPartition) -> Place | None:
         """Return the next offset to read; all records before it are in the queue by now."""
         subscription = self._calls.engine.subscription
         with suppress(IllegalStateError):  # it was lost
-            return subscription.position(tp)
+            offset, epoch = subscription.hand_over.settled(subscription.get(tp))
+            return None if offset is None else (offset, epoch)
         return None
 
     def _committed(

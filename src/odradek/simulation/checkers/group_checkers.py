@@ -15,6 +15,7 @@ from typing import Protocol
 from odradek.clients.consumer.group.group_commits import RENEW_AFTER
 from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
+from odradek.simulation.brokers.broker_faults import disturbed
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.zombie_leader import committed_to_zombies
 from odradek.simulation.checkers.invariants import Violation
@@ -164,6 +165,16 @@ class GroupLedger:
         born = self.births.get(value) if value is not None else None
         return born or TopicPartition(self.life(partition.topic), partition.partition)
 
+    def _read_up_to(self, place: TopicPartition) -> int:
+        """Return the offset after all returned records and the markers that follow them."""
+        return self._after_markers(place, self.ends.get(place, 0))
+
+    def _after_markers(self, place: TopicPartition, offset: int) -> int:
+        topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
+        if topic is None or place.partition >= len(topic.partitions):
+            return offset
+        return topic.partitions[place.partition].log.after_markers(offset)
+
     # Callbacks of members
 
     def assigned(self, member: MemberView, partitions: list[TopicPartition]) -> None:
@@ -271,18 +282,19 @@ class GroupLedger:
         place = self.place(partition, value)
         if place.topic != stint.life:
             self._check_next_life(member, stint, place)
-        end = self.ends.get(place, 0)
+        end = self._read_up_to(place)
         start = self.start(place)
         if stint.next_offset is None and stint.floor is not None:
             floor = min(stint.floor, self._committed(partition) or 0)  # set back by late commits
             # A member that was removed may have records from before the new owner's commits.
             if offset < floor and self.is_member(member.identity[0]):
                 raise self._wrong(member, f"begins {place} at {offset}; {floor} is committed")
-        deleted = stint.next_offset is not None and stint.next_offset < offset <= start
-        if stint.next_offset not in (None, offset) and not deleted:
-            raise self._wrong(
-                member, f"gets {place} at {offset}, though {stint.next_offset} was next"
-            )
+        wanted = stint.next_offset
+        if wanted is not None:
+            wanted = self._after_markers(place, wanted)
+        deleted = wanted is not None and wanted < offset <= start
+        if wanted not in (None, offset) and not deleted:
+            raise self._wrong(member, f"gets {place} at {offset}, though {wanted} was next")
         if offset > max(end, start):
             self._check_begins(member, stint, place, offset)
         stint.next_offset = offset + 1
@@ -309,8 +321,10 @@ class GroupLedger:
         owed = self.owed_from.get(place)
         removed = not self.is_member(member.identity[0])
         begins = self.latest and stint.next_offset is None
+        if owed is not None:
+            owed = self._after_markers(place, owed)
         if not begins or (owed is not None and offset > owed and not removed):
-            end = self.ends.get(place, 0)
+            end = self._read_up_to(place)
             raise self._wrong(
                 member, f"gets {place} at {offset}: {end} was never returned to a caller"
             )
@@ -383,6 +397,7 @@ class GroupLedger:
             self._check_expiry(partition)
             place = self.place(partition)
             self._check_read(place, committed.offset)
+            self._check_epoch(partition, committed)
             before, last = self.taken.get(place, (0, None))
             if committed.offset >= self.set_back.get(place, 0):
                 self.set_back.pop(place, None)
@@ -462,6 +477,22 @@ class GroupLedger:
         if self.violations:
             raise self.violations[0]
 
+    def _check_epoch(self, partition: TopicPartition, committed: Committed) -> None:
+        """Check that a committed leader epoch doesn't make the offset look lost (KIP-320)."""
+        topic = self.cluster.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return
+        log = topic.partitions[partition.partition].log
+        if not log.ends_before(committed.leader_epoch, committed.offset):
+            return
+        if not disturbed(self.cluster, *partition):
+            self.violations.append(
+                Violation(
+                    f"{self.now}: {committed.offset} of {partition} was committed with the leader "
+                    f"epoch {committed.leader_epoch}, which ends before"
+                )
+            )
+
     def _check_kept(self) -> None:
         """Check that no committed offset expires while an auto-committing member owns it."""
         if self.cluster.group_settings.offsets_retention == math.inf:
@@ -501,7 +532,7 @@ class GroupLedger:
 
     def _check_read(self, place: TopicPartition, offset: int) -> None:
         """Check that a commit doesn't exceed the records read from this incarnation (R-ID-3)."""
-        end = max(self.ends.get(place, 0), self.start(place))
+        end = max(self._read_up_to(place), self.start(place))
         if offset > end and not self.latest:
             text = f"{place} is committed at {offset}, but returned records end at {end}"
             self.violations.append(Violation(f"{self.now}: {text}"))
@@ -535,9 +566,10 @@ class GroupLedger:
                     return f"{place} is read up to {position} of {end} by {owners[0]}"
                 continue
             start = partition.log.start_offset
-            if max(self.ends.get(place, 0), start) != end:
-                return f"{place} is read up to {self.ends.get(place, 0)} of {end}"
-            behind = max(stint.next_offset or end, start) != end
+            read = self._read_up_to(place)
+            if max(read, start) != end:
+                return f"{place} is read up to {read} of {end}"
+            behind = max(self._after_markers(place, stint.next_offset or end), start) != end
             if behind and stint.life == place.topic:
                 return f"{place} is read up to {stint.next_offset} of {end} by {owners[0]}"
         lives = {self.life(name) for name in self.cluster.topics}

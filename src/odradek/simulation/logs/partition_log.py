@@ -406,6 +406,22 @@ class PartitionLog:
         at = bisect.bisect_right(self.base_offsets, offset) - 1
         return self.batches[at].leader_epoch if at >= 0 else -1
 
+    def ends_before(self, epoch: int, position: int) -> bool:
+        """Return whether a leader epoch's records end before a position, for checkers.
+
+        A client that validates the position with this epoch takes it for lost (KIP-320).
+        """
+        at = bisect.bisect_left(self.base_offsets, position) - 1
+        return at >= 0 and 0 <= epoch < self.batches[at].leader_epoch
+
+    def after_markers(self, offset: int) -> int:
+        """Return the offset after the markers that begin at this offset, for checkers."""
+        for batch in self.batches[bisect.bisect_left(self.base_offsets, offset) :]:
+            if batch.marker is None or batch.base_offset != offset:
+                break
+            offset = batch.last_offset + 1
+        return offset
+
     def rows(self) -> list[Row]:
         """Return all replicated records, including open and aborted transactions, for checkers."""
         return [row for batch in self.batches if batch.committed for row in self._rows(batch)]

@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Collection
 
 from odradek.common.types import TopicPartition
-from odradek.record import BatchBuilder
+from odradek.record.columns import Row
+from odradek.record.reference import encode
 from odradek.simulation.checkers.call_checkers import listening
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.history_check import Kind, check
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.logs.partition_log import check_batch
+from odradek.simulation.logs.topics import SimulatedPartition
 from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.held_records import HoldingDriver
 from odradek.simulation.runs.processing_workload import ProcessorDriver
@@ -41,6 +43,8 @@ SETTLED_WITHIN = 120.0
 LEFT_WITHIN = 20.0
 """Seconds for a member to leave, after its current poll and commit."""
 LOOK_EVERY = 0.5
+SOURCE = 1_000_000
+"""The first producer id of the transactions that write input records."""
 OWNED_WITHIN = 35.0
 """Seconds beyond the members' timeouts until each partition of a stable group has an owner.
 
@@ -206,18 +210,41 @@ class GroupRun(Run):
     def append(self, place: TopicPartition, count: int) -> None:
         """Append `count` records to a log."""
         partition = self.stage.cluster.topics[place.topic].partitions[place.partition]
-        builder = BatchBuilder(1 << 16, None)
         values = [str(self._written + n) for n in range(1, count + 1)]
+        rows: list[Row] = [(n, 0, 0, None, v.encode(), ()) for n, v in enumerate(values)]
+        duration = self.schedule.cluster.get("source_transactions")
+        producer = -1 if duration is None else SOURCE + self._written
         self._written += count
-        for value in values:
-            builder.append(None, value.encode(), (), 0)
-        data = bytes(builder.build())
+        data = encode(
+            rows,
+            producer_id=producer,
+            producer_epoch=-1 if duration is None else 0,
+            base_sequence=-1 if duration is None else 0,
+            transactional=duration is not None,
+        )
         stored = partition.log.append(data, check_batch(data), partition.leader_epoch)
         partition.log.commit(stored)
+        if duration is not None:
+            seconds = self.world.rng(f"source/{producer}").uniform(0.0, duration)
+            self.world.after(seconds, lambda: self._end_transaction(partition, producer))
         place = self.ledger.place(place)
         for offset, value in enumerate(values, stored.base_offset):
             self.ledger.births[value.encode()] = place
             self.history.sent("source", place, value, offset)
+
+    def _end_transaction(self, partition: SimulatedPartition, producer: int) -> None:
+        """Append the marker that commits a transaction, once the partition has a leader.
+
+        The log of a deleted topic gets it at once, because the judge reads committed records.
+        """
+        leader = self.stage.cluster.brokers.get(partition.leader)
+        topics = self.stage.cluster.topics.values()
+        exists = any(partition is p for t in topics for p in t.partitions)
+        if exists and (leader is None or leader.zombie is not None):
+            self.world.after(0.2, lambda: self._end_transaction(partition, producer))
+            return
+        log = partition.log
+        log.commit(log.append_marker(producer, 0, partition.leader_epoch, 0, commit=True))
 
     # The run
 

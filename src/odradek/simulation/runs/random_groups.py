@@ -60,6 +60,8 @@ new ones, and no transaction can be exact. Ledgers without transactions allow re
 OTHER_PROTOCOL = {"consumer": ("Heartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")}
 STATIC = 0.25
 """Share of static members."""
+IN_TRANSACTIONS = 0.25
+"""Share of schedules whose input records are written in transactions."""
 AIMED = 0.7
 """Share of hostile faults that are moved to the APIs of groups and transactions."""
 WRITES: tuple[dict[str, Any], ...] = (
@@ -87,7 +89,7 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     for number in range(1, count + 1):
         client = _client(rng, number, common, heal_at, writes=writes)
         config, habits = dict(client.config), dict(client.habits)
-        if writes:  # either level is right: the inputs have no transactions
+        if writes:  # either level is right: no transaction of the inputs is aborted
             config["isolation.level"] = isolation.choice(["read_committed", "read_uncommitted"])
         if rng.random() < STATIC:
             config["group.instance.id"] = f"instance-{number}"
@@ -112,8 +114,26 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
         _cluster(rng, writes=writes),
     )
     schedule = replace(schedule, faults=_faults(rng, schedule, short=short, grows=grows))
+    schedule = _with_source_transactions(schedule, seed)
     schedule = with_identities(schedule, seed, short=short)
     return schedule if writes else with_ownership(schedule, seed, short=short)
+
+
+def _with_source_transactions(schedule: Schedule, seed: int) -> Schedule:
+    """Let some schedules have input records in transactions, whose markers other leaders write."""
+    rng = derived_rng(seed, "schedule/source transactions")
+    if rng.random() >= IN_TRANSACTIONS:
+        return schedule
+    cluster = {**schedule.cluster, "source_transactions": rng.choice((0.1, 1.0, 3.0))}
+    if all("isolation.level" not in c.config for c in schedule.clients):
+        level = rng.choice(("read_committed", "read_uncommitted"))
+        schedule = schedule.with_config({"isolation.level": level})
+    moves = [
+        Fault(round(rng.uniform(0.5, schedule.heal_at), 3), "move_leader", {"partition": p})
+        for p in range(schedule.partitions)
+    ]
+    faults = sorted((*schedule.faults, *moves), key=lambda f: f.at)
+    return replace(schedule, cluster=cluster, faults=tuple(faults))
 
 
 def _common(rng: random.Random) -> dict[str, Any]:

@@ -288,10 +288,11 @@ class ConsumerDriver(ReadingDriver):
             if not self._disturbed(partition):
                 self.read[record.partition, record.offset] = record.value
         for partition in self.partitions:
-            position = self.engine.subscription.get(partition).position
-            if position is not None:
-                self._excuse(partition, position, forward=False)
-                self.forward.moved(partition, position)
+            state = self.engine.subscription.get(partition)
+            if state.position is not None:
+                self._excuse(partition, state.position, forward=False)
+                self.forward.moved(partition, state.position)
+                self._check_epoch(partition, state.position, state.position_epoch)
         check_limits(self.engine, len(self.calls))
         self.host.wake()
         if then is not None:
@@ -310,6 +311,18 @@ class ConsumerDriver(ReadingDriver):
             self.forward.sought(partition, offset)
         elif forward and offset <= self._start(partition):
             self.once.skipped(partition, offset)
+
+    def _check_epoch(self, partition: TopicPartition, position: int, epoch: int) -> None:
+        """Check that the position's leader epoch doesn't make it look lost (KIP-320)."""
+        topic = self._home.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return
+        log = topic.partitions[partition.partition].log
+        if log.ends_before(epoch, position) and not self._disturbed(partition):
+            raise Violation(
+                f"{self.world.now}: {self.name} is at {position} of {partition}, with the leader "
+                f"epoch {epoch}, which ends before"
+            )
 
     @property
     def _home(self) -> SimulatedCluster:

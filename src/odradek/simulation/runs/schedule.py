@@ -63,12 +63,13 @@ PLAIN_KINDS = (PRODUCER, CONSUMER, ADMIN, METADATA)
 CUTS = ("unclean_election", "delete_topic", "recreate_topic", "delete_records", "release")
 CLUSTER = (
     "coordinators", "initial_rebalance_delay", "marker_delay", "offsets_retention", "release",
-    "strict_epochs", "transaction_version",
+    "source_transactions", "strict_epochs", "transaction_version",
 )  # fmt: skip
 """Settings of brokers: the number of partitions of `__consumer_offsets`; the initial rebalance
 delay in seconds; seconds until a marker is written; seconds until an offset expires; the release,
-for example 3.9; whether commits are accepted only with the present epoch (brokers before KIP-1251);
-the finalized `transaction.version`."""
+for example 3.9; the maximum seconds of the transactions in which a group's input records are
+written; whether commits are accepted only with the present epoch (brokers before KIP-1251); the
+finalized `transaction.version`."""
 MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000, "volume": 10_000}
 SERVERS = f"{BOOTSTRAP_NAME}:9092"
 PATIENCE = 60.0

@@ -175,7 +175,7 @@ class Delivery:
                     rows = _rows(entry, columns)
                     if (convert := self._converter) is not None:
                         rows = convert(rows)
-                    return entry.walk(made(rows), entry.leader_epochs(columns))
+                    return entry.walk(made(rows))
                 entry.move(columns)  # move the position past markers and aborted transactions
                 self.handed_over()
             entry = self._next()
