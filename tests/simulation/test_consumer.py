@@ -112,7 +112,7 @@ def test_all_records_arrive_in_order_during_a_move(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("fault", ["crash", "pause", "go_silent", "bounce"])
-def test_a_leader_that_fails_stops_nothing_for_long(fault: str) -> None:
+def test_reading_resumes_soon_after_a_leader_fails(fault: str) -> None:
     world, cluster, client = make(2)
     reader = Reader(client)
     client.assign(PARTITIONS)
@@ -123,7 +123,7 @@ def test_a_leader_that_fails_stops_nothing_for_long(fault: str) -> None:
     assert not world.hot_loops
 
 
-def test_a_leader_that_moves_is_followed_at_once_by_the_hint() -> None:
+def test_fetches_follow_the_new_leader_in_a_response_immediately() -> None:
     world, cluster, client = make(3)
     reader = Reader(client)
     client.assign(PARTITIONS)
@@ -135,7 +135,7 @@ def test_a_leader_that_moves_is_followed_at_once_by_the_hint() -> None:
     assert world.now - begin < 1.0  # KIP-951: no backoff and no metadata request first
 
 
-def test_a_loop_with_until_ends_exactly_there_and_polls_return_at_once() -> None:
+def test_reading_ends_exactly_at_until_and_further_polls_return_immediately() -> None:
     world, _, client = make(4)
     tp = PARTITIONS[1]
     client.assign([tp], until={tp: 33})
@@ -148,11 +148,11 @@ def test_a_loop_with_until_ends_exactly_there_and_polls_return_at_once() -> None
     assert client.poll(timeout=60) == []
     assert client.poll_arrow(timeout=60) is None
     assert world.now == begin
-    client.assign([tp], until={tp: 40})  # the position is kept
+    client.assign([tp], until={tp: 40})  # the call doesn't change the position
     assert [r.offset for r in client.poll(1.0)] == list(range(33, 40))
 
 
-def test_rows_of_arrow_equal_the_records() -> None:
+def test_poll_arrow_returns_the_same_records_as_poll() -> None:
     _, _, client = make(5)
     client.assign(PARTITIONS)
     rows = set()
@@ -204,7 +204,7 @@ def test_polls_that_never_wait_make_progress() -> None:
     raise AssertionError(f"{reader.count} records\n{client.explain()}")
 
 
-def test_pauses_between_polls_are_no_failures() -> None:
+def test_long_pauses_between_polls_do_not_count_as_failures() -> None:
     world, _, client = make(8, background=False)
     client.assign(PARTITIONS)
     reader = Reader(client)
@@ -214,7 +214,7 @@ def test_pauses_between_polls_are_no_failures() -> None:
     assert not {"dial_failed", "rebootstrap"} & client._engine.events.counts.keys()
 
 
-def test_offsets_of_all_kinds() -> None:
+def test_offsets_are_found_by_beginning_end_and_time() -> None:
     world, cluster, client = make(9)
     assert client.beginning_offsets(PARTITIONS) == dict.fromkeys(PARTITIONS, 0)
     assert client.end_offsets(PARTITIONS) == dict.fromkeys(PARTITIONS, 100)
@@ -232,7 +232,7 @@ def test_offsets_of_all_kinds() -> None:
         client.describe(["nowhere"])
 
 
-def test_offsets_of_a_missing_partition_are_an_error_within_the_timeout() -> None:
+def test_offsets_of_a_missing_partition_raise_an_error_within_the_timeout() -> None:
     world, _, client = make(10)
     begin = world.now
     with pytest.raises(KafkaTimeoutError, match="t-7.*the topic has 3 partitions"):
@@ -240,7 +240,7 @@ def test_offsets_of_a_missing_partition_are_an_error_within_the_timeout() -> Non
     assert 3.0 - 1e-6 <= world.now - begin <= 3.1
 
 
-def test_with_every_broker_dead_calls_end_in_time_and_name_all_addresses() -> None:
+def test_calls_time_out_and_name_all_addresses_if_every_broker_is_dead() -> None:
     world, cluster, client = make(11, 30)
     client.assign(PARTITIONS)
     Reader(client).read(30, 10, world)
@@ -265,7 +265,7 @@ def test_with_every_broker_dead_calls_end_in_time_and_name_all_addresses() -> No
     assert not world.hot_loops
 
 
-def test_without_rebootstrap_nothing_recovers_and_poll_says_why() -> None:
+def test_poll_names_the_disabled_rebootstrap_after_the_cluster_moved() -> None:
     config: dict[str, Any] = {
         "metadata_recovery_strategy": "none",
         "metadata_unavailable_timeout_ms": 10_000,
@@ -286,7 +286,7 @@ def test_without_rebootstrap_nothing_recovers_and_poll_says_why() -> None:
 
 
 @pytest.mark.parametrize("recycled", [False, True])
-def test_a_wrong_cluster_is_a_permanent_error(recycled: bool) -> None:
+def test_finding_a_wrong_cluster_is_a_permanent_error(recycled: bool) -> None:
     _, cluster, client = make(14, 30)
     client.assign(PARTITIONS)
     seen = [(r.partition, r.offset) for r in client.poll(1.0)]
@@ -307,7 +307,7 @@ def test_a_wrong_cluster_is_a_permanent_error(recycled: bool) -> None:
     client.close()
 
 
-def test_a_position_outside_of_the_log() -> None:
+def test_poll_raises_for_a_missing_or_invalid_position_without_a_reset_policy() -> None:
     _, _, client = make(15, auto_offset_reset="none")
     tp, other = PARTITIONS[:2]
     client.assign([tp, other])
@@ -323,7 +323,7 @@ def test_a_position_outside_of_the_log() -> None:
     client.seek(other, 0)
     going_on: list[int] = []
     while not going_on:
-        with suppress(NoSuchOffsetError):  # raised again after each backoff
+        with suppress(NoSuchOffsetError):  # the error is raised again after each backoff
             going_on = [r.partition for r in client.poll(1.0)]
     assert set(going_on) == {1}
     client.seek(tp, 99)
@@ -331,7 +331,7 @@ def test_a_position_outside_of_the_log() -> None:
     assert [r.offset for r in client.poll(1.0)] == [99]
 
 
-def test_a_topic_that_is_deleted_and_recreated() -> None:
+def test_poll_raises_for_a_deleted_topic_and_reads_it_once_recreated() -> None:
     world, cluster, client = make(17, default_api_timeout_ms=8000)
     client.assign(PARTITIONS)
     reader = Reader(client)
@@ -349,12 +349,12 @@ def test_a_topic_that_is_deleted_and_recreated() -> None:
     while len(found) < 30 and world.now < begin + 60:
         try:
             found += [(r.partition, r.offset) for r in client.poll(1.0)]
-        except UnknownTopicOrPartitionError:  # partition by partition
+        except UnknownTopicOrPartitionError:  # an error for each partition
             continue
     assert sorted(found) == [(p, n) for p in range(3) for n in range(10)]
 
 
-def test_a_batch_larger_than_a_fetch_is_read() -> None:
+def test_a_batch_larger_than_the_fetch_limit_is_read() -> None:
     world, cluster, client = make(18, 0, max_partition_fetch_bytes=300, fetch_max_bytes=600)
     write(world, cluster, range(60), size=500)
     client.assign(PARTITIONS)

@@ -35,7 +35,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_wakeup_ends_the_call_that_waits_or_else_the_next(way: str) -> None:
+def test_a_wakeup_interrupts_the_waiting_call_or_else_the_next_one(way: str) -> None:
     world, _, consumer = make(1, count=0, background=True)
     consumer.assign(THREE)
     for delay in (None, 50.0):
@@ -48,7 +48,7 @@ def test_a_wakeup_ends_the_call_that_waits_or_else_the_next(way: str) -> None:
         with pytest.raises(WakeupError):
             WAYS[way](consumer)
         assert world.now - begun == pytest.approx(delay or 0.0, abs=0.01)
-        assert consumer.poll(1.0) == []  # it is consumed
+        assert consumer.poll(1.0) == []  # the wakeup has no further effect
     consumer.wakeup()
     consumer.close()
     consumer.wakeup()
@@ -87,8 +87,8 @@ def test_a_wakeup_affects_neither_commits_nor_close(protocol: str) -> None:
     assert scene.committed() == [10, 10, 10, 10]
 
 
-def test_a_loop_that_a_wakeup_ended_has_processed_its_record() -> None:
-    """The wakeup ended the wait for the next record, so leaving the block commits the last one."""
+def test_the_last_record_of_a_loop_ended_by_a_wakeup_is_committed() -> None:
+    """The wakeup ends the wait for the next record, so the last record counts as processed."""
     scene = Scene()
     scene.write(range(40))
     with pytest.raises(WakeupError), scene.subscribed() as a:
@@ -163,7 +163,7 @@ def test_an_offset_returned_by_another_call_can_be_sought() -> None:
 
 
 def test_the_epoch_of_a_committed_offset_is_checked_like_that_of_a_record() -> None:
-    """KIP-320: the epoch shows that a log was truncated, which an offset alone doesn't."""
+    """KIP-320: the epoch shows whether the log was truncated; an offset alone doesn't."""
     _, _, consumer = make(1)
     consumer.assign([P0])
     subscription = consumer._engine.subscription
@@ -186,7 +186,7 @@ def test_partitions_are_paused_individually() -> None:
     assert consumer.paused() == []
 
 
-def test_timeout_ms_of_poll_is_deprecated(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_argument_timeout_ms_of_poll_is_deprecated(caplog: pytest.LogCaptureFixture) -> None:
     world, _, consumer = make(1, count=0)
     consumer.assign(THREE)
     consumer.poll(5.0)
@@ -200,7 +200,7 @@ def test_timeout_ms_of_poll_is_deprecated(caplog: pytest.LogCaptureFixture) -> N
     assert caplog.records == []
 
 
-def test_timeout_ms_of_an_awaited_poll_is_deprecated() -> None:
+def test_the_argument_timeout_ms_of_an_asyncio_poll_is_deprecated() -> None:
     async def main() -> None:
         async with AsyncConsumer(bootstrap_servers="127.0.0.1:1") as consumer:
             consumer.assign(THREE)
@@ -212,7 +212,7 @@ def test_timeout_ms_of_an_awaited_poll_is_deprecated() -> None:
 
 
 @PROTOCOLS
-def test_seek_to_committed(protocol: str) -> None:
+def test_seek_to_committed_moves_positions_to_committed_offsets(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed(enable_auto_commit=False)
@@ -271,7 +271,7 @@ def test_offsets_of_processed_records_are_sent_with_a_transaction(kind: str) -> 
     }
     with scene.transactional() as producer:
         with producer.transaction():
-            worked_on: Any = made[kind]  # the stubs of pyarrow have no types here
+            worked_on: Any = made[kind]  # pyarrow's stubs lack these types
             producer.send_offsets_to_transaction(worked_on(), a.group_metadata())
         with producer.transaction(), pytest.raises(ConfigurationError, match="send_offsets_to"):
             producer.send_offsets_to_transaction(pa.table({"topic": ["t"]}), "g")

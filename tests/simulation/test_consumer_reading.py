@@ -18,7 +18,7 @@ from odradek.simulation.world.environment import ReceivedRequest
 from odradek.simulation.world.link import Mode
 
 
-def test_loops_over_batches_and_records_end_by_timeout_or_until() -> None:
+def test_loops_over_batches_and_records_end_at_a_timeout_or_at_until() -> None:
     world, _, client = make(40)
     client.assign(PARTITIONS)
     rows = {(b["partition"], b["offset"]) for t in client.batches(2.0) for b in t.to_pylist()}
@@ -37,14 +37,14 @@ def test_loops_over_batches_and_records_end_by_timeout_or_until() -> None:
     assert set(kinds["value"] + kinds["key"]) == {"binary_view"}
 
 
-def test_with_until_set_fetches_do_not_wait_for_fetch_min_bytes() -> None:
-    """The records before the end exist already: waiting can't add any."""
+def test_fetches_do_not_wait_for_fetch_min_bytes_if_until_is_set() -> None:
+    """All records before `until` already exist, so there is nothing to wait for."""
     world, _, client = make(45, fetch_min_bytes=1 << 20, fetch_max_wait_ms=5000)
     client.assign(PARTITIONS, until=dict.fromkeys(PARTITIONS, 50))
     begin = world.now
     assert len(list(client.records())) == 150
     assert world.now - begin < 1.0
-    client.assign(PARTITIONS)  # without an end it applies
+    client.assign(PARTITIONS)  # without `until`, fetch.min.bytes applies
     client.seek_to_beginning()
     begin = world.now
     assert len(client.poll(10.0)) > 0
@@ -96,7 +96,7 @@ def test_a_loop_over_records_moves_the_position_by_one_each() -> None:
 
 
 @pytest.mark.parametrize("mode", ["bytes", "messages"])
-def test_fetches_contain_changed_partitions_only(mode: Mode) -> None:
+def test_fetches_contain_only_changed_partitions(mode: Mode) -> None:
     world, cluster, client = make(42, mode=mode)
     reader = Reader(client)
     client.assign(PARTITIONS)
@@ -104,7 +104,7 @@ def test_fetches_contain_changed_partitions_only(mode: Mode) -> None:
     assert reader.poll(2.0) == 0
     sessions = [a.session for a in client._engine.fetcher._asked.values()]
     assert all(session.id and session.epoch > 1 for session in sessions)
-    cluster.crash(1)  # and with it the fetch sessions of a broker
+    cluster.crash(1)  # a restart clears its fetch sessions
     cluster.restart(1, after=1.0)
     for broker in cluster.brokers.values():
         broker.fetch_sessions.clear()  # evicted by other clients' sessions
@@ -114,7 +114,7 @@ def test_fetches_contain_changed_partitions_only(mode: Mode) -> None:
     assert not world.hot_loops
 
 
-def test_the_cost_of_a_fetch_of_thousands_of_partitions_depends_on_changes() -> None:
+def test_the_cost_of_a_fetch_depends_on_changed_partitions_only() -> None:
     world = World(seed=43)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=3000)
@@ -186,8 +186,8 @@ def test_brokers_drop_the_fetch_sessions_of_a_closed_consumer(idle: bool) -> Non
     assert not any(len(broker.fetch_sessions) for broker in cluster.brokers.values())
 
 
-def test_a_seek_waits_for_the_fetch_in_flight_only() -> None:
-    """A broker answers a connection's requests in order, and holds fetches without records."""
+def test_a_seek_waits_for_no_more_than_the_fetch_in_flight() -> None:
+    """A broker answers a connection's requests in order, and delays fetches without records."""
     world, cluster, client = make(47, fetch_max_wait_ms=400)
     client.assign(PARTITIONS[:1])
     while client.position(PARTITIONS[0]) < 100:

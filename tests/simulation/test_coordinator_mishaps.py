@@ -1,6 +1,6 @@
-"""A single response with an unknown error (-1, or a code of a later release) ends no client.
+"""A client survives a single response with an unknown error (-1, or a code of a later release).
 
-The caller gets at most one error, and the client recovers without its help.
+At most one error is raised, and the client recovers by itself.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from odradek.common.errors.kafka import ClusterAuthorizationError, GroupAuthoriz
 
 FIND, HEARTBEAT, JOIN, SYNC, INIT, NEW_HEARTBEAT = 10, 12, 11, 14, 22, 68
 NOT_FORESEEN = (-1, 9999, 60)
-"""Unknown to the broker, unknown to this release, and one of another API."""
+"""An error unknown to the broker, a code unknown to this release, and an error of another API."""
 CODES = pytest.mark.parametrize("code", NOT_FORESEEN)
 
 
 class Answers:
-    """Set an error code in the responses of one API that have these numbers."""
+    """Set an error code in the n-th responses of one API, for the given n."""
 
     def __init__(self, patch: pytest.MonkeyPatch, key: int, code: int, *numbers: int) -> None:
         self.count, self.code, self.numbers = 0, code, numbers
@@ -91,7 +91,7 @@ def test_a_member_of_the_new_protocol_raises_the_error_once_and_continues(
 
 @CODES
 @PROTOCOLS
-def test_find_coordinator_is_retried(
+def test_find_coordinator_is_retried_after_an_unknown_error(
     monkeypatch: pytest.MonkeyPatch, protocol: str, code: int
 ) -> None:
     scene = Scene(protocol)
@@ -152,7 +152,7 @@ def test_a_permanent_error_is_raised_repeatedly_with_a_backoff(
 
 
 @PROTOCOLS
-def test_a_missing_acl_is_raised_until_the_application_subscribes_again(
+def test_an_authorization_error_is_raised_until_the_application_subscribes_again(
     monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     scene = Scene(protocol)
@@ -169,7 +169,7 @@ def test_a_missing_acl_is_raised_until_the_application_subscribes_again(
 
 
 @pytest.mark.parametrize("key", [FIND, JOIN])
-def test_the_error_of_a_consumer_without_acls_names_the_missing_one(
+def test_the_authorization_error_of_a_consumer_names_the_missing_acl(
     monkeypatch: pytest.MonkeyPatch, key: int
 ) -> None:
     scene = Scene()
@@ -182,7 +182,7 @@ def test_the_error_of_a_consumer_without_acls_names_the_missing_one(
         assert a.health().cure == "Add an ACL that allows READ on group 'g'."
 
 
-def test_a_producer_without_acls_gets_the_error_once(
+def test_an_authorization_error_of_a_producer_is_raised_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
@@ -193,7 +193,7 @@ def test_a_producer_without_acls_gets_the_error_once(
 
 
 @CODES
-def test_a_producer_without_an_id_requests_one_again(
+def test_a_producer_requests_its_id_again_after_an_error(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     scene = Scene()
@@ -202,7 +202,7 @@ def test_a_producer_without_an_id_requests_one_again(
         assert producer.send("t", b"1", partition=0).result(10).offset == 0
 
 
-def test_records_of_a_producer_that_never_gets_an_id_time_out(
+def test_records_time_out_if_the_producer_never_gets_an_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
@@ -216,7 +216,7 @@ def test_records_of_a_producer_that_never_gets_an_id_time_out(
 
 
 @CODES
-def test_a_transaction_survives_a_failed_lookup_of_its_coordinator(
+def test_a_transaction_continues_after_a_failed_lookup_of_its_coordinator(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     scene = Scene()

@@ -1,4 +1,4 @@
-"""Coordinators that are cut off from their cluster and still name themselves (R-RB-9)."""
+"""Coordinators that are isolated from their cluster and still claim their role (R-RB-9)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.transactional import P0, Scene, send
 
 
 class Apart(Scene):
-    """The coordinator of id x or group g is cut off, and clients ask it first."""
+    """The coordinator of transactional id x or group g is isolated, and clients ask it first."""
 
     def __init__(self, coordinator: Callable[[Apart], int]) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Apart(Scene):
         return given
 
 
-def test_another_coordinator_is_looked_up_if_that_of_a_transaction_is_silent() -> None:
+def test_a_transaction_finds_its_new_coordinator_if_the_isolated_one_is_silent() -> None:
     scene = Apart(lambda s: s.coordinator())
     scene.cut_off()
     begin = scene.world.now
@@ -43,13 +43,13 @@ def test_another_coordinator_is_looked_up_if_that_of_a_transaction_is_silent() -
     assert scene.visible() == [0, 1, 2]
 
 
-def test_another_coordinator_is_looked_up_if_that_of_a_group_waits_for_a_transaction() -> None:
+def test_committed_offsets_come_from_the_new_coordinator_of_the_group() -> None:
     scene = Apart(lambda s: s.coordinator_of_group().id)
     writer = scene.producer()
     writer.begin_transaction()
     writer.send_offsets_to_transaction({P0: 2}, "g")
     scene.cut_off()
-    writer.commit_transaction()  # the isolated broker doesn't learn of it
+    writer.commit_transaction()  # the isolated broker isn't notified
     begin = scene.world.now
     with scene.producer(transactional_id="y") as other:
         assert other.committed_offsets("g")[P0].offset == 2

@@ -35,7 +35,7 @@ def refused_once(carry_out: Callable[..., Flow[Any]]) -> Callable[..., Flow[Any]
 
 @PROTOCOLS
 @pytest.mark.parametrize("records", [True, False])
-def test_the_step_after_a_refused_one_begins(
+def test_the_next_step_can_begin_after_a_refused_commit(
     version: int, records: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without `records`, the step only reads the transaction markers of the source."""

@@ -83,7 +83,7 @@ def test_members_get_the_assignment_of_the_leaders_assignor() -> None:
     a.close()
 
 
-def test_an_assignor_that_blocks_is_an_error_of_the_leader_and_the_client_continues() -> None:
+def test_an_assignor_that_blocks_raises_an_error_at_the_leader_only() -> None:
     scene = Scene()
     a = scene.member("a", Weighted(1))
     a._host.worker_delay = 1e6  # type: ignore[attr-defined]
@@ -108,7 +108,9 @@ class Nonsense(Weighted):
         (Nonsense, "'weighted' returned an invalid assignment: TypeErr"),
     ],
 )
-def test_an_assignor_that_raises_is_an_error_of_the_leader(kind: type[Weighted], says: str) -> None:
+def test_poll_of_the_leader_raises_the_error_of_an_assignor(
+    kind: type[Weighted], says: str
+) -> None:
     scene = Scene()
     a = scene.member("a", kind(1))
     with pytest.raises(odradek.errors.AssignorError, match=says):

@@ -1,7 +1,7 @@
-"""A first batch that stays incomplete, or whose length exceeds the limit of a response.
+"""The first batch of a fetch is incomplete, or its length exceeds the limit of a response.
 
-poll() raises an error that names it, again after each backoff, and other partitions are read. It
-must not return [] forever while it fetches without a pause.
+poll() raises an error that names the batch, again after each backoff, and other partitions are
+read. It must not return [] forever and fetch without a pause.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def cut(batch: bytes) -> bytes:
 
 
 class Scene(Stage):
-    """Records in two partitions; in `often` fetches the batch at offset 0 of one is spoilt."""
+    """Records in two partitions; `often` fetches return one partition's first batch modified."""
 
     def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int = 10_000) -> None:
         self.fetches, self.left, self.spoil = 0, often, spoil
@@ -68,7 +68,7 @@ class Scene(Stage):
         (claiming(2**31 - 1), FetchTooLargeError, "fetch.max.bytes"),
     ],
 )
-def test_the_batch_is_named_and_other_partitions_are_read(
+def test_poll_names_the_batch_and_reads_other_partitions(
     monkeypatch: pytest.MonkeyPatch, spoil: Spoil, kind: type[KafkaError], option: str
 ) -> None:
     scene = Scene(monkeypatch, spoil)
@@ -100,7 +100,7 @@ def test_the_batch_is_named_and_other_partitions_are_read(
 
 
 @pytest.mark.parametrize("often", [1, 2])
-def test_a_batch_that_is_complete_later_is_no_error(
+def test_a_batch_that_is_complete_in_the_next_fetch_raises_no_error(
     monkeypatch: pytest.MonkeyPatch, often: int
 ) -> None:
     scene = Scene(monkeypatch, cut, often)

@@ -1,4 +1,4 @@
-"""`on_delivery` and callbacks of futures: called once, in order, without harm to the client."""
+"""`on_delivery` and callbacks of futures: called once and in order; errors in them are harmless."""
 
 from __future__ import annotations
 
@@ -113,6 +113,6 @@ def test_flush_returns_the_number_of_unfinished_records_or_names_it_in_its_error
 
 
 def never() -> Any:
-    """Never end the flow, as if the responsible thread were late."""
+    """Wait forever, as if the thread that runs the flow were late."""
     yield START
     yield Wait((Signal(),))

@@ -1,4 +1,4 @@
-"""`delivery.timeout.ms` is exact to 100 ms, whatever a batch waits for (KIP-91)."""
+"""`delivery.timeout.ms` is exact to 100 ms, for any reason why a batch waits (KIP-91)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ TROUBLES: dict[str, Trouble] = {
 @pytest.mark.parametrize("everywhere", [False, True], ids=["one broker", "all brokers"])
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("connected", [True, False], ids=["connected", "before"])
-def test_each_record_ends_in_time(trouble: str, everywhere: bool, connected: bool) -> None:
+def test_each_record_is_completed_within_the_delivery_timeout(
+    trouble: str, everywhere: bool, connected: bool
+) -> None:
     rng = random.Random(f"{trouble}{everywhere}{connected}")
     ended: Counter[str] = Counter()
     wrong: list[str] = []
@@ -69,7 +71,7 @@ def test_each_record_ends_in_time(trouble: str, everywhere: bool, connected: boo
             took = world.now - begun
             ended["well" if error is None else type(error).__name__] += 1
             early = isinstance(error, KafkaTimeoutError) and took < limit - 0.3 - EXACT
-            # a record has the deadline of its batch, up to 0.3 s of linger earlier
+            # records expire with their batch, which was created up to 0.3 s (linger) earlier
             if early or took > limit + EXACT:
                 wrong.append(f"{took} s, {error!r}")
 
@@ -94,8 +96,8 @@ def test_each_record_ends_in_time(trouble: str, everywhere: bool, connected: boo
         assert ended.total() > ended["well"]
 
 
-def test_a_linger_time_close_to_the_delivery_timeout() -> None:
-    """Linger counts: without time for one request after it, the options are refused, as in Java."""
+def test_records_expire_in_time_if_linger_ms_is_close_to_the_delivery_timeout() -> None:
+    """As in Java, the delivery timeout must cover the linger time and one request."""
     world, cluster, producer = make(
         1,
         brokers=1,
@@ -116,7 +118,7 @@ def test_a_linger_time_close_to_the_delivery_timeout() -> None:
 
 
 def test_rows_that_wait_for_memory_time_out_from_the_creation_of_their_batch() -> None:
-    """Rows in batches of a blocked `send_arrow` end in time, though the call still waits."""
+    """Rows in batches expire in time, although `send_arrow` still waits for memory."""
     world, cluster, producer = make(
         2,
         brokers=1,

@@ -22,7 +22,7 @@ from odradek.simulation.logs.partition_log import PartitionLog, StoredBatch
 
 ROWS = 300
 MOVED = 6.0
-"""Half of 12 seconds; the first metadata of the clients takes some milliseconds more."""
+"""Expected time of the move: half of 12 s; the clients' first metadata adds some milliseconds."""
 
 
 MADE = pytest.mark.parametrize("made", [Simulated, SimulatedLoop])
@@ -80,12 +80,12 @@ def test_the_timeline_lists_the_events_in_order(made: type[Simulated]) -> None:
 
 
 @MADE
-def test_connection_attempts_are_counted_as_the_network_saw_them(made: type[Simulated]) -> None:
+def test_the_counts_of_connection_attempts_are_plausible(made: type[Simulated]) -> None:
     told = usual(made)
     assert [one.client for one in told.dialling] == [PRODUCER, CONSUMER]
     for one in told.dialling:
         assert 5 < one.connection_attempts < 30
-        assert one.refused == one.connection_attempts - 1  # the last one found the cluster
+        assert one.refused == one.connection_attempts - 1  # the last attempt found the cluster
         assert 1 <= one.most_in_a_second <= 6
         assert one.metadata_requests >= 1
 
@@ -102,7 +102,7 @@ def test_the_result_depends_on_the_seed_only(made: type[Simulated]) -> None:
 def test_a_row_that_a_broker_loses_is_detected(
     made: type[Simulated], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was acknowledged and lost before it was read."""
+    """The row is acknowledged and lost before it is read."""
     commit = PartitionLog.commit
     lost: list[int] = []
 
@@ -179,7 +179,7 @@ def test_an_error_of_a_reader_in_the_event_loop_is_raised(
         story(SimulatedLoop)
 
 
-def test_the_command_runs_it_in_an_event_loop(tmp_path: Path) -> None:
+def test_the_command_runs_in_an_event_loop_on_request(tmp_path: Path) -> None:
     done = run(tmp_path, *SMALL, "--asyncio")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
@@ -231,14 +231,14 @@ def test_invalid_arguments_are_refused(
     assert words in done.stderr
 
 
-def test_it_needs_neither_spark_nor_arrow_nor_pandas(tmp_path: Path) -> None:
+def test_the_command_needs_neither_spark_nor_arrow_nor_pandas(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys("
         "('pyarrow', 'pandas', 'numpy', 'pyspark')))\n"  # None makes the import fail
         f"sys.argv[1:] = ['demo', '--simulated', '--rows', '100', '--output', {str(tmp_path)!r}]\n"
         "from odradek.cli import main; main()"
     )
-    # With the lowest priority it only gets a processor that is idle, like the whole suite.
+    # At the lowest priority, like all of the suite, it may wait long for a processor.
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=900
     )

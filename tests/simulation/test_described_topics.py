@@ -40,7 +40,7 @@ def and_more(answer: MetadataResponse) -> None:
 
 
 class Scene(Stage):
-    """Topics t and u; after `begin()`, the next `often` Metadata responses are spoilt."""
+    """Topics t and u; after `begin()`, the next `often` Metadata responses are modified."""
 
     def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int) -> None:
         self.spoil, self.often, self.left = spoil, often, 0
@@ -61,7 +61,7 @@ class Scene(Stage):
 
 
 @pytest.mark.parametrize("spoil", [nameless, left_out, renamed, and_more])
-def test_requested_topics_are_waited_for_and_others_ignored(
+def test_calls_wait_for_requested_topics_and_ignore_others(
     monkeypatch: pytest.MonkeyPatch, spoil: Spoil
 ) -> None:
     scene = Scene(monkeypatch, spoil, often=2)
@@ -83,7 +83,7 @@ def test_a_response_with_additional_topics_is_accepted_immediately(
     assert scene.left == 10_000 - 1
 
 
-def test_responses_without_the_topic_are_an_error_at_the_deadline(
+def test_a_topic_missing_in_all_responses_raises_at_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene(monkeypatch, renamed, often=10_000)

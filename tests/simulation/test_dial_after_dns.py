@@ -1,4 +1,4 @@
-"""A name is resolved after the connection to its address has just failed elsewhere."""
+"""An address fails while another connection attempt still resolves a name to the same address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.world.world import DNS_DELAY
 
 
-def test_the_backoff_of_an_address_holds_for_an_attempt_that_waits_for_dns() -> None:
+def test_an_attempt_that_waits_for_dns_keeps_the_backoff_of_its_address() -> None:
     world = World(5, link=LinkProfile(latency=0.02, jitter=0.0))
     cluster = SimulatedCluster(world, brokers=1)
     host = world.host()

@@ -1,4 +1,4 @@
-"""docs/explain.md: its snippet runs, its log lines are written, all kinds of events are listed."""
+"""docs/explain.md: the snippet runs, the log lines are real, all kinds of events are listed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def block(name: str) -> str:
 
 
 def shape(line: str) -> str:
-    """Return a line without its numbers: the words are promised, the numbers aren't."""
+    """Return a line without its numbers, which differ between runs."""
     words = re.sub(r"\d+(\.\d+)*(:\d+)?", "N", line)
     words = re.sub(
         r"N (connection attempt|failure|failed metadata refresh|rebootstrap|known broker)s?\b",
@@ -33,7 +33,7 @@ def shape(line: str) -> str:
     return re.sub(r"(?<=: )N(, N)*( and N more)?|kafka.simulated:N", "ADDRESSES", words)
 
 
-def test_the_log_of_a_two_minute_outage(
+def test_a_two_minute_outage_logs_the_lines_of_the_page(
     kafka_simulation: KafkaSimulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "odradek")
@@ -49,7 +49,9 @@ def test_the_log_of_a_two_minute_outage(
     assert promised - written == set(), "\n".join(sorted(written))
 
 
-def test_the_snippet(kafka_simulation: KafkaSimulation, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_explain_snippet_runs(
+    kafka_simulation: KafkaSimulation, capsys: pytest.CaptureFixture[str]
+) -> None:
     for i in kafka_simulation.brokers:
         kafka_simulation.crash(i)
     exec(block("snippet"), {"odradek": odradek, "servers": kafka_simulation.bootstrap_servers})  # noqa: S102
@@ -59,7 +61,9 @@ def test_the_snippet(kafka_simulation: KafkaSimulation, capsys: pytest.CaptureFi
     assert "metadata: none yet" in printed
 
 
-def test_the_probe(kafka_simulation: KafkaSimulation, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_probe_snippet_runs(
+    kafka_simulation: KafkaSimulation, capsys: pytest.CaptureFixture[str]
+) -> None:
     exec(block("probe"), {"odradek": odradek, "servers": kafka_simulation.bootstrap_servers})  # noqa: S102
     first, second = capsys.readouterr().out.splitlines()
     assert first == "True None None None"

@@ -67,7 +67,7 @@ def test_every_page_with_python_is_run_by_a_test() -> None:
         assert f"{page}.md" in (DOCS.parent / "tests" / test).read_text(), test
 
 
-def test_ways_to_configure(
+def test_the_snippets_about_configuration_run(
     kafka_simulation: KafkaSimulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka_simulation.answer_for("broker:9092")
@@ -87,7 +87,7 @@ def test_ways_to_configure(
         one.close()
 
 
-def test_a_pod_that_is_terminated() -> None:
+def test_the_kubernetes_snippet_exits_at_sigterm() -> None:
     before = signal.getsignal(signal.SIGTERM)
     try:
         run(blocks("kubernetes")[0])
@@ -120,7 +120,7 @@ def test_metrics(kafka_simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPa
     run(telemetry, odradek=odradek, producer=producer, consumer=consumer)
 
 
-def test_security_settings_are_accepted(tmp_path: Path) -> None:
+def test_the_security_settings_of_the_page_are_accepted(tmp_path: Path) -> None:
     login, *pages = blocks("security")
     authority = Authority(tmp_path)
     text = login.replace("/etc/kafka/authority.pem", str(authority.certificate))
@@ -138,7 +138,7 @@ def test_security_settings_are_accepted(tmp_path: Path) -> None:
         odradek.Producer({**more, **given}).close()
 
 
-def test_objects_with_a_schema_registry(
+def test_the_snippets_about_serialization_run(
     kafka_simulation: KafkaSimulation, registry: RegistryServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # the last block is run by tests/interop
@@ -172,7 +172,7 @@ def test_objects_with_a_schema_registry(
         given |= {n: getattr(odradek.serialization, n) for n in ("avro_to_arrow", "arrow_to_avro")}
         run(columns, consumer=consumer, producer=producer, **given)
         producer.flush(5.0)
-    assert capsys.readouterr().out.startswith("1 ")  # the row that is no Avro
+    assert capsys.readouterr().out.startswith("1 ")  # the value that isn't Avro
     assert kafka_simulation.values("flights")[3:] == [
         kafka_simulation.values("flights")[0],
         None,
@@ -191,6 +191,6 @@ def test_objects_with_a_schema_registry(
 
 
 @pytest.mark.parametrize("block", [0, 1])
-def test_option_names_of_other_clients(block: int) -> None:
+def test_the_snippets_with_options_of_other_clients_run(block: int) -> None:
     names = run(blocks("switching")[block])
     assert len(names) > 3

@@ -1,4 +1,4 @@
-"""Errors of calls that time out, in a table: each names what failed and where, and is true."""
+"""Messages of calls that time out name the call and the address, and contain no false claims."""
 
 from __future__ import annotations
 

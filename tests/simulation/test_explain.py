@@ -25,7 +25,7 @@ def admin(cluster: SimulatedCluster, simulated_client: Callable[..., Any]) -> An
 
 
 def during(admin: Any, world: World, after: float, timeout: float) -> Explanation:
-    """Return the result of explain() during a call that waits."""
+    """Return the result of explain() at this time during a call that waits."""
     pictures: list[Explanation] = []
     world.after(after, lambda: pictures.append(admin.explain()))
     with pytest.raises(KafkaError):
@@ -37,7 +37,9 @@ def brokers(picture: Explanation) -> list[AddressExplanation]:
     return [a for a in picture.addresses if "broker" in a.role]
 
 
-def test_without_a_fault(admin: Any, cluster: SimulatedCluster) -> None:
+def test_explain_without_a_fault_says_that_the_client_works(
+    admin: Any, cluster: SimulatedCluster
+) -> None:
     picture = admin.explain()
     assert picture.outage is None
     assert picture.attempts == ()
@@ -47,7 +49,9 @@ def test_without_a_fault(admin: Any, cluster: SimulatedCluster) -> None:
     assert "(metadata.max.age.ms)" in str(picture)
 
 
-def test_refused_connections(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_explain_reports_refused_connections(
+    admin: Any, world: World, cluster: SimulatedCluster
+) -> None:
     every_broker(cluster, "crash")
     picture = during(admin, world, 3.0, 5.0)
     assert picture.diagnosis.startswith("No broker has answered for ")
@@ -73,7 +77,9 @@ def test_refused_connections(admin: Any, world: World, cluster: SimulatedCluster
     assert json.loads(json.dumps(picture.to_dict()))["outage"]["total"] is True
 
 
-def test_silent_connection_attempts(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_explain_reports_connection_attempts_without_a_response(
+    admin: Any, world: World, cluster: SimulatedCluster
+) -> None:
     cluster.move(after=1000.0, old="blackholed")
     world.black_hole(cluster.front_door.address, True)
     picture = during(admin, world, 9.0, 10.0)
@@ -88,7 +94,7 @@ def test_silent_connection_attempts(admin: Any, world: World, cluster: Simulated
     assert "a firewall drops them, the network is wrong" in picture.diagnosis
 
 
-def test_the_next_attempt_is_not_the_next_rebootstrap_while_attempts_hang(
+def test_explain_reports_the_next_attempt_while_attempts_hang(
     admin: Any, world: World, cluster: SimulatedCluster
 ) -> None:
     cluster.move(after=1000.0, old="blackholed")
@@ -115,7 +121,9 @@ def test_the_next_attempt_is_not_the_next_rebootstrap_while_attempts_hang(
         assert (said in picture.diagnosis) is picture.outage.total
 
 
-def test_a_silent_broker(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_explain_reports_brokers_that_never_respond(
+    admin: Any, world: World, cluster: SimulatedCluster
+) -> None:
     every_broker(cluster, "go_silent")
     picture = during(admin, world, 9.0, 10.0)
     assert "never answers" in picture.diagnosis
@@ -123,7 +131,7 @@ def test_a_silent_broker(admin: Any, world: World, cluster: SimulatedCluster) ->
     assert "ready, no response" in str(picture)
 
 
-def test_connections_that_are_closed_after_their_setup(
+def test_explain_reports_connections_closed_at_the_first_request(
     admin: Any, world: World, cluster: SimulatedCluster
 ) -> None:
     every_broker(cluster, "ready_then_close")
@@ -134,7 +142,7 @@ def test_connections_that_are_closed_after_their_setup(
     assert " times, last " in str(picture)
 
 
-def test_names_that_do_not_resolve(
+def test_explain_reports_names_that_do_not_resolve(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     del world.dns["kafka.simulated"]
@@ -147,7 +155,9 @@ def test_names_that_do_not_resolve(
     assert "the name server doesn't answer" in silent.diagnosis
 
 
-def test_a_wrong_cluster(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_explain_reports_a_wrong_cluster(
+    admin: Any, world: World, cluster: SimulatedCluster
+) -> None:
     cluster.replace_with_foreign()
     with pytest.raises(KafkaError):
         admin.describe_cluster(5.0)
@@ -156,7 +166,7 @@ def test_a_wrong_cluster(admin: Any, world: World, cluster: SimulatedCluster) ->
     assert "foreign-cluster-0002" in str(picture)
 
 
-def test_one_broker_of_three_is_down(
+def test_explain_reports_one_broker_of_three_that_is_down(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     cluster.create_topic("t", partitions=3)
@@ -171,13 +181,13 @@ def test_one_broker_of_three_is_down(
     assert "other brokers answer" in str(picture)
 
 
-def test_before_any_request(simulated_client: Callable[..., Any]) -> None:
+def test_explain_before_any_request_says_so(simulated_client: Callable[..., Any]) -> None:
     picture = simulated_client("admin").explain()
     assert "this client has had no call so far" in picture.diagnosis
     assert "no call is waiting" in str(picture)
 
 
-def test_records_of_a_producer_wait(
+def test_explain_reports_waiting_records(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     cluster.create_topic("t", partitions=3)
@@ -203,7 +213,7 @@ def oldest(producer: Producer) -> str:
     return picture.records.waits_for
 
 
-def test_the_reason_why_the_oldest_record_waits(
+def test_explain_reports_why_the_oldest_record_waits(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     cluster.create_topic("t", partitions=1, replication_factor=1)
@@ -237,7 +247,7 @@ def test_the_reason_why_the_oldest_record_waits(
     producer.flush(20.0)
 
 
-def test_a_record_whose_broker_cannot_be_connected(
+def test_explain_names_the_broker_that_a_record_waits_for(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     cluster.create_topic("t", partitions=3)
@@ -257,7 +267,9 @@ def test_a_record_whose_broker_cannot_be_connected(
     producer.flush(60.0)
 
 
-def test_the_result_of_a_rebootstrap(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_explain_reports_the_result_of_a_rebootstrap(
+    admin: Any, world: World, cluster: SimulatedCluster
+) -> None:
     cluster.move(after=3.0)
     admin.describe_cluster(10.0)
     (rebootstrap,) = admin.explain().rebootstraps
@@ -268,7 +280,9 @@ def test_the_result_of_a_rebootstrap(admin: Any, world: World, cluster: Simulate
     assert not world.hot_loops
 
 
-def test_the_state_of_a_transaction(world: World, cluster: SimulatedCluster) -> None:
+def test_explain_reports_the_state_of_a_transaction(
+    world: World, cluster: SimulatedCluster
+) -> None:
     cluster.create_topic("t", partitions=1)
     servers, host = cluster.bootstrap_servers, world.host("transactional")
     producer = on_host(host, Producer, bootstrap_servers=servers, transactional_id="x")

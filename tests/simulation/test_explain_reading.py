@@ -10,7 +10,7 @@ from odradek.common.types import TopicPartition
 TPS = [TopicPartition("t", number) for number in range(3)]
 
 
-def test_explain_reports_the_lag() -> None:
+def test_explain_of_a_consumer_reports_its_lag() -> None:
     stage = Stage()
     reader = stage.consumer()
     assert reader.explain().reading is None

@@ -69,14 +69,14 @@ def test_long_schedules_violate_no_rule(part: int) -> None:
         assert outcome.ok, tell(outcome, short=False)
 
 
-def test_misrouted_connections_do_no_harm() -> None:
+def test_schedules_with_misrouted_connections_violate_no_rule() -> None:
     for short, seeds in ((True, range(part(400))), (False, range(part(64, 3)))):
         for outcome in explore(seeds, short=short, family="misled"):
             assert outcome.ok, tell(outcome, short=short)
 
 
-def test_clients_and_brokers_without_resources_lose_nothing() -> None:
-    """R-TI-1, R-TI-2: slow links, quotas, no descriptors and no memory, also with old releases."""
+def test_schedules_with_exhausted_resources_violate_no_rule() -> None:
+    """R-TI-1, R-TI-2: slow links, quotas, no free descriptors or memory, also with old releases."""
     drawn: Counter[str] = Counter()
     for outcome in explore(range(part(120)), family="shortages"):
         assert outcome.ok, tell(outcome, short=True)
@@ -96,7 +96,7 @@ def test_transactions_are_exact_although_requests_arrive_late(chunk: int) -> Non
     assert any(late[False][api] for api in TRANSACTION_APIS)
 
 
-def test_groups_use_both_protocols_and_faults_of_their_apis() -> None:
+def test_random_groups_use_both_protocols_and_faults_of_their_apis() -> None:
     families = [f for f in FAMILIES if f not in SHARES and f != "operators"]
     found = [random_schedule(n, family=f) for n in range(300) for f in families]
     protocols = {c.config.get("group.protocol", "classic") for s in found for c in s.clients}
@@ -109,7 +109,7 @@ def test_groups_use_both_protocols_and_faults_of_their_apis() -> None:
     assert max(late) >= 25.0
 
 
-def test_groups_have_partitions_and_offsets_that_can_be_lost() -> None:
+def test_random_groups_include_cases_that_could_lose_partitions_or_offsets() -> None:
     found = [random_schedule(n, family="groups") for n in range(300)]
     classic = [s for s in found if "group.protocol" not in s.clients[0].config]
     static = [s for s in classic if any("group.instance.id" in c.config for c in s.clients)]
@@ -123,7 +123,7 @@ def test_groups_have_partitions_and_offsets_that_can_be_lost() -> None:
     assert late >= {"DescribeGroups", "JoinGroup", "OffsetCommit", "SyncGroup"}
 
 
-def test_groups_have_members_whose_identity_is_replaced() -> None:
+def test_random_groups_include_recreated_topics_and_members_that_rejoin() -> None:
     for family in ("groups", "read-process-write"):
         found = [random_schedule(n, family=family) for n in range(300)]
         verbs = [f for s in found for f in s.faults]
@@ -137,7 +137,7 @@ def test_groups_have_members_whose_identity_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.json")), ids=lambda p: p.stem)
-def test_schedules_that_failed_once_pass(path: Path) -> None:
+def test_schedules_that_once_failed_pass(path: Path) -> None:
     outcome = run_schedule(load(path))
     assert outcome.ok, outcome.violation
 
@@ -152,12 +152,12 @@ def test_random_schedules_contain_all_kinds_of_clients_and_faults() -> None:
 
 
 @pytest.mark.parametrize("short", some([True, False], 1))
-def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: bool) -> None:
+def test_a_schedule_produces_the_same_trace_each_time_and_in_both_modes(short: bool) -> None:
     compared = 0
     for seed in range(0, part(6_400), 40) if short else range(0, part(320), 10):
         schedule = random_schedule(seed, short=short)
         if any(f.arguments.get("bandwidth") for f in schedule.faults):
-            continue  # messages have no size in the other mode
+            continue  # in mode "messages" a bandwidth has no effect
         runs = [
             list(run_schedule(from_json(schedule.to_json()), mode=mode, trace=True).trace)
             for mode in ("messages", "messages", "bytes")
@@ -169,7 +169,7 @@ def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: boo
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_each_family_leaves_the_same_trace_in_both_modes(family: Family) -> None:
+def test_each_family_of_schedules_produces_the_same_trace_in_both_modes(family: Family) -> None:
     for seed in some(range(0, 200, 20), 1):
         schedule = random_schedule(seed, family=family)
         assert schedule == from_json(schedule.to_json())
@@ -189,9 +189,6 @@ def test_hundreds_of_buffered_polls_need_no_deep_stack() -> None:
         assert run_schedule(replace(schedule, clients=clients, faults=())).ok
     finally:
         sys.setrecursionlimit(before)
-
-
-# Mutated clients are detected
 
 
 def is_found(words: str, seeds: range, *, short: bool = True, family: Family = "plain") -> bool:
@@ -237,7 +234,7 @@ def test_a_retry_with_a_new_sequence_is_detected(monkeypatch: pytest.MonkeyPatch
 
 
 def test_late_offsets_of_the_same_transaction_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-TX-2: also if later transactions have replaced them by the end of the run."""
+    """R-TX-2: they are detected even if later transactions replace the offsets before the end."""
     monkeypatch.setattr(TransactionRequests, "_refuse_others", lambda *_: None)
     found = next(iter(explore([81], family="transactions"))).violation
     assert found is not None
@@ -255,9 +252,6 @@ def test_memory_that_is_never_released_is_detected(monkeypatch: pytest.MonkeyPat
     outcome = run_schedule(Schedule(1, (small,)))
     assert outcome.violation is not None
     assert "not back" in outcome.violation
-
-
-# Shrinking
 
 
 def test_a_failing_schedule_shrinks_to_the_faults_it_needs() -> None:

@@ -111,7 +111,9 @@ def test_the_json_error_has_the_usual_form(
         ("produce --topic t --command-property bootstrap.timeout.ms=20000", 20.0),
     ],
 )
-def test_arguments_take_precedence(command: str, ends: float, failed: Run, tmp_path: Path) -> None:
+def test_timeout_arguments_take_precedence_over_the_ten_seconds(
+    command: str, ends: float, failed: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "client.properties"
     file.write_text("default.api.timeout.ms=20000\n")
     seconds, _, _ = failed(command.replace("FILE", str(file)))

@@ -40,7 +40,7 @@ def test_clients_that_start_together_connect_at_different_times() -> None:
         producer.close()
 
 
-def test_the_delay_is_drawn_once_and_later_attempts_have_none() -> None:
+def test_only_the_first_attempt_of_a_client_is_delayed() -> None:
     stage = Stage()
     producer = stage.producer(reconnect_first_jitter_ms=5_000)
     producer.send("t", b"x").result(timeout=10.0)
@@ -77,8 +77,8 @@ def test_a_call_keeps_its_timeout_and_explain_reports_the_delay(background: bool
     admin.close()
 
 
-def test_a_consumer_with_known_brokers_is_delayed_too() -> None:
-    """A hint names the brokers, so the first fetch needs no metadata request."""
+def test_a_consumer_with_a_bootstrap_hint_is_delayed_too() -> None:
+    """The hint contains the brokers, so the first fetch needs no metadata request."""
     stage = Stage()
     stage.write(range(3))
     with stage.consumer(name="first") as first:
@@ -97,7 +97,7 @@ def test_a_consumer_with_known_brokers_is_delayed_too() -> None:
 
 
 def test_a_recreated_engine_is_not_delayed_again() -> None:
-    """An interruption during a step recreates it; the client connected long ago."""
+    """An interruption during a step replaces the engine; the client connected long ago."""
     stage = Stage()
     with stage.client(Admin, reconnect_first_jitter_ms=3_600_000) as admin:
         admin._calls._renew()

@@ -1,6 +1,6 @@
-"""The load of many clients on their brokers: few attempts, no bursts, no second overload.
+"""The load of many clients on their brokers: few attempts, no bursts.
 
-The same measure rejects the literal formula of KIP-580.
+The same limits reject the literal formula of KIP-580.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLIENTS = 100 if WHOLE else 50
 
 
 @pytest.mark.parametrize("brokers", some([3, 1], 1))
-def test_the_package_meets_every_goal(brokers: int) -> None:
+def test_the_package_keeps_every_limit(brokers: int) -> None:
     found = figures(run(CLIENTS, brokers, 40.0, "odradek", 1))
     assert found["missed"] == []
     assert found["first_second"]["tries_max"] <= 4
@@ -34,12 +34,12 @@ def test_the_literal_formula_exceeds_the_limit() -> None:
     for seed in range(3, 6):
         missed = figures(run(100, 1, 40.0, "kip580-literal", seed))["missed"]
         caught += "peak over mean" in str(missed)
-        if caught == (2 if WHOLE else 1):  # of three
+        if caught == (2 if WHOLE else 1):  # of three seeds
             return
     raise AssertionError(caught)
 
 
-def test_a_constant_backoff_tries_ten_times_a_second_and_reconnects_in_a_burst() -> None:
+def test_a_constant_backoff_causes_many_attempts_and_a_burst_of_reconnects() -> None:
     found = figures(run(20, 1, 10.0, "constant", 1))
     assert found["first_second"]["tries_max"] >= 9
     assert any("tries in the first second" in text for text in found["missed"])
@@ -50,7 +50,7 @@ def test_a_fleet_is_deterministic() -> None:
     assert run(10, 3, 10.0, "odradek", 5) == run(10, 3, 10.0, "odradek", 5)
 
 
-def test_a_fleet_is_the_sum_of_its_clients_for_each_division() -> None:
+def test_the_result_does_not_depend_on_how_the_clients_are_divided() -> None:
     case = Case("odradek", 3, 6.0, seed=9, settings=(("retry.backoff.ms", "200"),))
     whole = simulate(case, range(12))
     plan = FleetPlan((case,), 12, size=5)
@@ -66,7 +66,7 @@ def test_a_fleet_is_the_sum_of_its_clients_for_each_division() -> None:
         total.add(Load(Case("java")))
 
 
-def test_a_listener_for_some_clients_changes_no_result() -> None:
+def test_listening_to_events_of_a_client_does_not_change_the_result() -> None:
     case = Case("odradek", 1, 5.0)
     heard: list[Event] = []
     loud = simulate(case, range(3), lambda number: heard.append if number == 1 else None)
@@ -78,8 +78,8 @@ def test_a_listener_for_some_clients_changes_no_result() -> None:
     assert list(sample(3, 10)) == [0, 1, 2]
 
 
-def test_backoff_policies_alone_with_ten_thousand_clients() -> None:
-    """KIP-580's formula loses all jitter at the cap, Java's half of it, Odradek's none."""
+def test_backoff_policies_differ_in_their_bursts() -> None:
+    """At the maximal backoff, KIP-580's formula has no jitter, Java's has half, Odradek's all."""
     peaks = {}
     for policy in (LiteralBackoff(0.05, 1.0), JavaBackoff(0.05, 1.0), ExponentialBackoff(0.05, 1)):
         times = bare(policy, 10_000, 10.0, seed=1)
@@ -89,14 +89,14 @@ def test_backoff_policies_alone_with_ten_thousand_clients() -> None:
     assert peaks[ExponentialBackoff] < 1.7
 
 
-def test_peak_over_mean() -> None:
+def test_peak_over_mean_compares_the_fullest_10_ms_with_the_mean() -> None:
     even = [n * 0.01 + 0.005 for n in range(100)]
     assert peak_over_mean(even, 0.0, 1.0) == 1.0
     assert peak_over_mean([0.5] * 10, 0.0, 1.0) == 100.0
     assert peak_over_mean([], 0.0, 1.0) == 0.0
 
 
-def test_chance_alone_causes_peaks_with_few_clients() -> None:
+def test_by_chance_computes_the_peaks_expected_with_few_clients() -> None:
     assert by_chance(1.0, 4000) > 5.0
     assert 1.3 < by_chance(100.0, 4000) < 1.5
     assert by_chance(0.0, 10) == 0.0

@@ -1,6 +1,6 @@
 """Clients keep no state of unused topics (R-MD-7) and of addresses that left metadata.
 
-Topics and addresses change in virtual time; then all objects that the clients refer to are
+Topics and addresses change in virtual time; then all objects that the clients reference are
 searched.
 """
 
@@ -48,7 +48,7 @@ class Churn:
         simulation.create_topic(KEEP, partitions=1)
         idle: dict[str, Any] = {"metadata_max_idle_ms": IDLE * 1000}
         read: dict[str, Any] = {**idle, "auto_offset_reset": "earliest"}
-        read["fetch_max_wait_ms"] = 10_000  # few fetches while idle
+        read["fetch_max_wait_ms"] = 10_000  # idle consumers fetch rarely
         self.producer: Producer = simulation.producer(**idle)
         self.admin: Admin = simulation.admin(**idle)
         self.assigned: Consumer = simulation.consumer(**read)
@@ -96,7 +96,7 @@ class Churn:
 
     def read(self, consumer: Consumer, count: int) -> None:
         for _ in range(8):
-            with suppress(KafkaError):  # a topic was deleted
+            with suppress(KafkaError):  # the topic may be deleted already
                 count -= len(consumer.poll(1.0))
             if count <= 0:
                 return
@@ -106,7 +106,7 @@ class Churn:
             self.simulation.delete_topic(name)
 
     def use_others(self) -> None:
-        """Use other topics than those of this round."""
+        """Use the topic that isn't deleted."""
         self.assigned.assign([TopicPartition(KEEP, 0)])
         self.subscribe([KEEP])
         self.producer.send(KEEP, b"v")
@@ -117,7 +117,7 @@ class Churn:
         self.simulation.advance(5.0)
 
     def rest(self, minutes: int) -> None:
-        """Let time pass with little use."""
+        """Let this number of minutes pass with few calls."""
         for _ in range(minutes):
             self.use_others()
             self.simulation.advance(60.0)
@@ -191,7 +191,7 @@ def test_unused_topics_and_addresses_are_removed(
 
 
 @pytest.mark.long
-def test_ten_thousand_topics_and_a_thousand_addresses_leave_no_more_objects_than_none(
+def test_the_number_of_objects_does_not_grow_with_former_topics_and_addresses(
     simulation: KafkaSimulation,
 ) -> None:
     churn = Churn(simulation, topics=500, groups=False)

@@ -59,7 +59,7 @@ def unreachable(fate: Fate) -> RecordFuture:
 
 
 def unanswered(fate: Fate) -> RecordFuture:
-    """Crash the broker when it receives the request."""
+    """Send a record and crash the broker when it receives the request."""
     future = fate.send()
     fate.stage.world.advance(0.001)
     fate.stage.cluster.kill(1)
@@ -85,7 +85,7 @@ def refused_after_the_append(fate: Fate) -> RecordFuture:
         (refused_after_the_append, rf"was sent \d+ times and not acknowledged, {PERHAPS}"),
     ],
 )
-def test_a_record_that_timed_out(
+def test_the_error_of_a_record_that_timed_out_says_whether_it_may_be_written(
     happens: Callable[[Fate], RecordFuture], wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fate = Fate(monkeypatch)
@@ -115,7 +115,7 @@ def test_a_record_that_timed_out(
         (refused, r"1 record for t-0 was refused \d+ times and not written: the client is closed"),
     ],
 )
-def test_a_record_that_close_cancels(
+def test_the_error_of_a_record_cancelled_by_close_says_whether_it_may_be_written(
     happens: Callable[[Fate], RecordFuture], wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fate = Fate(monkeypatch, retry_backoff_max_ms=500)
@@ -129,7 +129,9 @@ def test_a_record_that_close_cancels(
         future.result(0)
 
 
-def test_a_record_without_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_record_without_retries_says_that_it_may_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fate = Fate(monkeypatch, retries=0, enable_idempotence=False)
     future = unanswered(fate)
     wanted = (
@@ -141,7 +143,7 @@ def test_a_record_without_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(caught.value).startswith(wanted)
 
 
-def test_a_record_of_an_unknown_topic() -> None:
+def test_the_error_of_a_record_of_an_unknown_topic_says_that_it_was_not_sent() -> None:
     stage = Stage(brokers=1)
     stage.cluster.kill(1)
     producer = stage.producer(max_block_ms=2000)

@@ -1,4 +1,4 @@
-"""When and what a group consumer commits, in virtual time."""
+"""When a group consumer commits, and which offsets, in virtual time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def one_partition(scene: Scene, **config: Any) -> Consumer:
     return found
 
 
-def test_the_current_record_of_a_loop_is_committed_when_the_next_one_is_requested() -> None:
+def test_a_loop_commits_a_record_only_after_the_next_one_is_requested() -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.subscribed(auto_commit_interval_ms=1000)
@@ -89,7 +89,7 @@ def read_by_hand(protocol: str) -> tuple[Scene, Consumer]:
 
 
 @PROTOCOLS
-def test_unsubscribe_commits_and_leaves_and_another_subscription_follows(protocol: str) -> None:
+def test_unsubscribe_commits_and_a_later_subscription_works(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed()
@@ -112,7 +112,7 @@ def test_unsubscribe_commits_and_leaves_and_another_subscription_follows(protoco
         a.assign(PARTITIONS)
 
 
-def test_another_assignment_commits_the_records_of_the_first() -> None:
+def test_another_assignment_commits_records_of_the_previous_one() -> None:
     scene = Scene()
     scene.write(range(40))
     a = one_partition(scene, auto_commit_interval_ms=600_000)
@@ -125,7 +125,7 @@ def test_another_assignment_commits_the_records_of_the_first() -> None:
     assert scene.committed() == [6, 3, None, None]
 
 
-def test_without_a_committed_offset_and_a_policy_an_error_is_raised() -> None:
+def test_poll_raises_without_a_committed_offset_and_a_reset_policy() -> None:
     scene = Scene()
     scene.write(range(8))
     a = one_partition(scene, auto_offset_reset="none")
@@ -135,7 +135,7 @@ def test_without_a_committed_offset_and_a_policy_an_error_is_raised() -> None:
     assert [r.offset for r in a.poll(1.0)] == [1]
 
 
-def test_arguments_of_commit() -> None:
+def test_commit_accepts_records_batches_and_offsets() -> None:
     scene = Scene()
     scene.write(range(40))
     a = one_partition(scene, enable_auto_commit=False)
@@ -168,7 +168,7 @@ def test_arguments_of_commit() -> None:
 
 
 @PROTOCOLS
-def test_a_commit_from_outside_of_an_active_group_is_refused_with_advice(protocol: str) -> None:
+def test_a_commit_by_a_consumer_outside_of_an_active_group_is_refused(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed()
@@ -179,7 +179,7 @@ def test_a_commit_from_outside_of_an_active_group_is_refused_with_advice(protoco
 
 
 @PROTOCOLS
-def test_an_application_that_does_not_poll_loses_its_partitions_and_is_notified(
+def test_an_application_that_does_not_poll_loses_its_partitions(
     protocol: str,
 ) -> None:
     scene = Scene(protocol)
@@ -190,7 +190,7 @@ def test_an_application_that_does_not_poll_loses_its_partitions_and_is_notified(
     with pytest.raises(CommitFailedError, match=r"max.poll.interval.ms"):
         a.commit({PARTITIONS[0]: 10})
     b = scene.subscribed("b")
-    assert scene.read(b, 40) == list(range(40))  # a had 15 s, and committed nothing
+    assert scene.read(b, 40) == list(range(40))  # `a` never committed
     b.close()
     a.poll(1.0)
     assert scene.log[:3] == ["a assigned 0 1 2 3", "b assigned 0 1 2 3", "b revoked 0 1 2 3"]
@@ -200,7 +200,7 @@ def test_an_application_that_does_not_poll_loses_its_partitions_and_is_notified(
 
 
 @PROTOCOLS
-def test_a_deleted_topic_delays_no_rebalance_and_is_named(protocol: str) -> None:
+def test_a_deleted_topic_does_not_delay_a_rebalance_and_raises_an_error(protocol: str) -> None:
     scene = Scene(protocol)
     cooperative = {} if protocol == "consumer" else {"partition_assignment_strategy": COOPERATIVE}
     scene.cluster.create_topic("u", partitions=4)
@@ -232,7 +232,7 @@ def test_callbacks_of_earlier_commits_are_called_before_a_commit_returns() -> No
 
     def note(offsets: Any, error: KafkaError | None) -> None:
         told.append((offsets[PARTITIONS[0]].offset, error))
-        a.commit({PARTITIONS[1]: 1})  # no callback is called inside of another one
+        a.commit({PARTITIONS[1]: 1})  # no further callback is called inside of this one
         told.append("through")
 
     a.subscribe(["t"], **scene.callbacks("a"))
@@ -278,7 +278,7 @@ def test_close_without_a_cluster_fails_pending_commits_in_time(protocol: str) ->
 
     def again(_: object, error: KafkaError | None) -> None:
         told.append(error)
-        a.commit_async({PARTITIONS[0]: 1}, again)  # no caller waits for this one
+        a.commit_async({PARTITIONS[0]: 1}, again)  # no caller waits for this commit
 
     a.commit_async({PARTITIONS[0]: 1}, again)
     began = scene.world.now
@@ -309,7 +309,7 @@ def test_commits_of_a_client_that_ends_are_reported_at_close(ends: str) -> None:
     scene.world.advance(1.0)
     with pytest.raises(ClientBrokenError):
         a.poll(0.5)
-    with pytest.raises(ClientBrokenError):  # then its content is no secret
+    with pytest.raises(ClientBrokenError):
         a.commit_async(callback=lambda _, error: told.append(error))
     a.close()
     a.close()
@@ -342,7 +342,7 @@ def test_unsubscribe_after_assign_waits_for_commits_and_calls_their_callbacks() 
     assert len(told) == 2
 
 
-def test_commits_that_callbacks_begin_during_close_are_finished_or_refused() -> None:
+def test_commits_begun_by_callbacks_during_close_are_finished_or_refused() -> None:
     scene = Scene()
     scene.write(range(8))
     a = scene.subscribed(enable_auto_commit=False)
@@ -364,7 +364,7 @@ def test_commits_that_callbacks_begin_during_close_are_finished_or_refused() -> 
     assert 1 <= len(told) <= 3
 
 
-def test_a_commit_of_a_fenced_member_says_what_to_do() -> None:
+def test_the_error_of_a_fenced_members_commit_contains_a_remedy() -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.subscribed(group_instance_id="one", heartbeat_interval_ms=9_000)
@@ -385,7 +385,7 @@ def test_close_of_a_fenced_static_member_logs_nothing(
     a = scene.subscribed(group_instance_id="one")
     scene.read(a, 40)
     scene.subscribed("b", group_instance_id="one")
-    scene.world.advance(10)  # a heartbeat has shown it, and poll() hasn't been called since
+    scene.world.advance(10)  # a heartbeat reports the fencing; poll() isn't called afterwards
     assert "FencedInstanceIdError" in str(a.explain().group)
     a.close()
     assert "a lost 0 1 2 3" in scene.log
@@ -430,7 +430,7 @@ def hangs_with_the_offset_of_the_first(scene: Scene) -> Producer:
     return producer
 
 
-def test_a_partition_with_an_unstable_offset_delays_no_other_and_is_reported(
+def test_a_partition_with_an_unstable_offset_is_reported_and_others_are_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scene = Scene()
@@ -438,7 +438,7 @@ def test_a_partition_with_an_unstable_offset_delays_no_other_and_is_reported(
     producer = hangs_with_the_offset_of_the_first(scene)
     a = scene.member(enable_auto_commit=False)
     a.assign(PARTITIONS[:2])
-    assert scene.read(a, 2) == [1, 5]  # of the other partition, immediately
+    assert scene.read(a, 2) == [1, 5]  # records of the other partition arrive immediately
     assert scene.world.now < 5
     assert "not reading t-0: its committed offset" in str(a.explain())
     while scene.world.now < 80:  # longer than one lookup
@@ -447,7 +447,7 @@ def test_a_partition_with_an_unstable_offset_delays_no_other_and_is_reported(
     assert len(said) == 1
     assert "UNSTABLE_OFFSET_COMMIT" in said[0]
     assert "transaction.timeout.ms" in said[0]
-    # The transaction times out.
+    # The transaction has timed out.
     assert scene.read(a, 2) == [0, 4]
     assert "its committed offset" not in str(a.explain())
     for client in (a, producer):
@@ -458,9 +458,9 @@ def test_a_partition_with_an_unstable_offset_delays_no_other_and_is_reported(
 def test_a_committed_offset_that_is_no_longer_needed_is_not_requested_again(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It isn't after a `seek()`, or once other partitions are assigned.
+    """This is the case after a `seek()`, or once other partitions are assigned.
 
-    Otherwise the client would request it for a minute, and warn of a partition that is read.
+    Otherwise the client would request it for a minute, and warn about a partition that is read.
     """
     scene = Scene()
     scene.write(range(80))
@@ -490,11 +490,8 @@ def test_a_committed_offset_that_is_no_longer_needed_is_not_requested_again(
 
 
 @PROTOCOLS
-def test_a_new_owner_starts_after_the_open_transaction_of_the_former_one(protocol: str) -> None:
-    """The consumer of a transactional application waits with each isolation.level (KIP-447).
-
-    The topic it reads needn't be written in transactions at all.
-    """
+def test_a_new_owner_waits_for_the_open_transaction_of_the_former_owner(protocol: str) -> None:
+    """It waits with each isolation.level (KIP-447), also if the topic has no transactions."""
     scene = Scene(protocol)
     scene.write(range(8))
     config = {"enable_auto_commit": False, "max_poll_interval_ms": 10_000}
@@ -508,7 +505,7 @@ def test_a_new_owner_starts_after_the_open_transaction_of_the_former_one(protoco
     b = scene.subscribed("b", **config)
     while len(b.assignment()) < 4:
         assert b.poll(0.5) == []
-    producer.commit_transaction()  # it commits in time: no other member has read on meanwhile
+    producer.commit_transaction()  # no other member has read on meanwhile
     for _ in range(20):
         assert b.poll(0.5) == []
     assert {p: b.position(p) for p in PARTITIONS} == ends
@@ -518,7 +515,7 @@ def test_a_new_owner_starts_after_the_open_transaction_of_the_former_one(protoco
 
 @PROTOCOLS
 def test_a_revocation_waits_for_a_commit_that_was_requested_just_before_it(protocol: str) -> None:
-    """The first step of the commit follows that of the revocation; it was refused before."""
+    """The commit's first step runs after the revocation's first step; earlier, it was refused."""
     scene, a = read_by_hand(protocol)
     engine, group = a._engine, a._engine.group
     assert group is not None
@@ -536,7 +533,7 @@ def test_a_revocation_waits_for_a_commit_that_was_requested_just_before_it(proto
 
 
 @PROTOCOLS
-def test_positions_of_a_revoked_partition_are_not_committed(
+def test_a_commit_without_arguments_excludes_revoked_partitions(
     protocol: str,
 ) -> None:
     scene, a = read_by_hand(protocol)

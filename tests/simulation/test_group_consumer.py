@@ -28,7 +28,7 @@ COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
 
 @PROTOCOLS
-def test_a_single_member_reads_all_and_commits_at_close(protocol: str) -> None:
+def test_a_single_member_reads_all_records_and_commits_at_close(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     started = scene.world.now
@@ -49,7 +49,7 @@ def test_a_single_member_reads_all_and_commits_at_close(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_kept_partitions_continue_and_revoked_ones_are_committed_first(
+def test_revoked_partitions_are_committed_first_and_kept_ones_continue(
     protocol: str,
 ) -> None:
     scene = Scene(protocol)
@@ -79,7 +79,7 @@ def test_kept_partitions_continue_and_revoked_ones_are_committed_first(
 
 
 @PROTOCOLS
-def test_a_callback_may_use_the_consumer(protocol: str) -> None:
+def test_rebalance_callbacks_may_call_the_consumer(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     seen: list[Any] = []
@@ -113,7 +113,7 @@ def test_a_callback_may_use_the_consumer(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_an_exception_in_a_callback_is_raised_by_poll_and_the_group_continues(
+def test_poll_raises_an_exception_of_a_callback_and_the_member_continues(
     protocol: str,
 ) -> None:
     scene = Scene(protocol)
@@ -129,7 +129,7 @@ def test_an_exception_in_a_callback_is_raised_by_poll_and_the_group_continues(
     assert scene.read(a, 40) == list(range(40))
 
 
-def test_a_listener_in_the_form_of_kafka_python() -> None:
+def test_subscribe_accepts_a_listener_object_like_kafka_pythons() -> None:
     scene = Scene()
     scene.write(range(4))
 
@@ -177,7 +177,7 @@ def test_partitions_lost_during_on_revoked_are_not_reported_again(
 
 
 @PROTOCOLS
-def test_a_loop_gives_partitions_back_between_two_records(protocol: str) -> None:
+def test_a_loop_revokes_partitions_between_two_records(protocol: str) -> None:
     scene = Scene(protocol)
     config = COOPERATIVE if protocol == "classic" else {}
     scene.write(range(400))
@@ -195,9 +195,6 @@ def test_a_loop_gives_partitions_back_between_two_records(protocol: str) -> None
     while len(found) < 400:
         found += [(r.partition, r.offset) for r in b.poll(1.0)]
     assert sorted(found) == [(p, o) for p in range(4) for o in range(100)]
-
-
-# Patterns and topics
 
 
 @PROTOCOLS
@@ -237,7 +234,7 @@ def test_a_pattern_excludes_internal_topics(protocol: str, internal: bool) -> No
     scene = Scene(protocol)
     scene.write(range(4))
     with scene.subscribed() as first:
-        scene.read(first, 4)  # now there is a topic of committed offsets
+        scene.read(first, 4)  # __consumer_offsets exists now
     a = scene.member(exclude_internal_topics=not internal)
     a.subscribe(pattern=re.compile(r"T|__.*", re.IGNORECASE))
     a.poll(3.0)
@@ -263,7 +260,7 @@ def test_an_internal_topic_can_be_subscribed_by_its_name(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_a_subscribed_topic_that_is_created_later_is_read_soon(protocol: str) -> None:
+def test_a_subscribed_topic_is_read_soon_after_it_is_created(protocol: str) -> None:
     scene = Scene(protocol)
     a = scene.member()
     a.subscribe(["later", "t"])
@@ -275,7 +272,7 @@ def test_a_subscribed_topic_that_is_created_later_is_read_soon(protocol: str) ->
 
 
 @PROTOCOLS
-def test_another_subscription_replaces_the_first(protocol: str) -> None:
+def test_a_second_subscription_replaces_the_first(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("u", partitions=1)
     scene.write(range(40))
@@ -307,11 +304,8 @@ def test_invalid_subscriptions_are_refused(given: dict[str, Any], says: str) -> 
         a.poll(0)
 
 
-# Coordinators that fail
-
-
 @PROTOCOLS
-def test_a_crash_of_the_coordinator_costs_no_partition_and_no_record(protocol: str) -> None:
+def test_no_partition_or_record_is_lost_if_the_coordinator_crashes(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed()
@@ -326,7 +320,7 @@ def test_a_crash_of_the_coordinator_costs_no_partition_and_no_record(protocol: s
     assert scene.log == ["a assigned 0 1 2 3"]
 
 
-def test_a_partition_that_was_never_reported_as_assigned_is_not_reported_as_revoked() -> None:
+def test_on_revoked_is_not_called_for_partitions_without_on_assigned() -> None:
     scene = Scene()
     a = scene.subscribed()
     scene.world.advance(3)
@@ -336,7 +330,7 @@ def test_a_partition_that_was_never_reported_as_assigned_is_not_reported_as_revo
 
 
 @PROTOCOLS
-def test_a_fenced_static_member_gets_an_error_at_every_poll(protocol: str) -> None:
+def test_every_poll_of_a_fenced_static_member_raises(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     a = scene.subscribed(group_instance_id="one")
@@ -366,7 +360,7 @@ def test_a_fenced_static_member_gets_an_error_at_every_poll(protocol: str) -> No
 
 
 @pytest.mark.parametrize("first", ["another assignor", "group.protocol=consumer"])
-def test_a_member_that_a_group_refuses_is_told_what_to_set(first: str) -> None:
+def test_the_error_of_a_member_with_the_wrong_protocol_names_the_option(first: str) -> None:
     scene = Scene()
     other = first == "another assignor"
     given = {"partition_assignment_strategy": "range"} if other else {"group_protocol": "consumer"}
@@ -406,7 +400,7 @@ def test_explain_reports_the_state_of_the_membership(protocol: str) -> None:
     assert a.explain().to_dict()["group"]["assigned"] == 4
 
 
-def test_a_heartbeat_thread_that_is_late_does_no_harm(
+def test_calls_time_out_and_work_again_if_the_background_thread_is_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene()
@@ -420,7 +414,7 @@ def test_a_heartbeat_thread_that_is_late_does_no_harm(
     assert scene.read(a, 4) == list(range(4))
 
 
-def test_a_requested_rebalance() -> None:
+def test_enforce_rebalance_starts_a_new_generation() -> None:
     scene = Scene("classic")
     scene.write(range(40))
     with scene.subscribed(**COOPERATIVE) as a:

@@ -37,7 +37,7 @@ def stored(scene: Scene) -> dict[Any, Committed]:
 
 
 def idle(scene: Scene, consumer: Consumer, seconds: float) -> None:
-    """Poll without records for this long."""
+    """Poll without receiving records for this time."""
     until = scene.world.now + seconds
     while scene.world.now < until:
         scene.world.advance(20.0)
@@ -105,7 +105,7 @@ def test_an_offset_that_the_caller_committed_is_renewed_unchanged(protocol: str)
     assert kept.at > scene.world.now - 5.0
 
 
-def test_without_auto_commit_the_application_renews_its_commits_itself() -> None:
+def test_committed_offsets_are_not_renewed_without_auto_commit() -> None:
     scene = expiring("consumer")
     a = scene.subscribed(enable_auto_commit=False, **QUIET)
     while sum(len(a.poll(0.5)) for _ in range(3)):
@@ -191,7 +191,7 @@ def test_a_commit_whose_response_is_late_is_not_overwritten_by_close(
         assert first.poll(0) == []
     scene.write(range(40, 80))
     a = scene.subscribed("a", enable_auto_commit=auto)
-    if not auto:  # as workers do
+    if not auto:  # an option of Workers
         a._calls.group("").remember_positions(True)
     record = a.poll(5.0)[-1]
     last = {record.topic_partition: record.offset + 1}
@@ -214,7 +214,7 @@ def test_a_commit_in_flight_is_not_overwritten_by_close(protocol: str) -> None:
         assert first.poll(0) == []
     scene.write(range(40, 80))
     a = scene.subscribed("a", enable_auto_commit=False)
-    a._calls.group("").remember_positions(True)  # as workers do
+    a._calls.group("").remember_positions(True)  # an option of Workers
     record = a.poll(5.0)[-1]
     last = {record.topic_partition: record.offset + 1}
     for broker in scene.cluster.brokers.values():
@@ -245,7 +245,7 @@ def test_offsets_of_transactions_are_not_overwritten(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_last_commit_that_fails_names_the_records_that_will_be_read_again(
+def test_close_names_the_records_that_will_be_read_again_if_its_commit_fails(
     first: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene()

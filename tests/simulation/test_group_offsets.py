@@ -25,7 +25,7 @@ from odradek.spark.sink.sink_schema import SinkColumns
 
 
 @PROTOCOLS
-def test_offsets_of_open_transactions_are_waited_for_and_all_topics_returned(version: int) -> None:
+def test_committed_offsets_waits_for_open_transactions_and_returns_all_topics(version: int) -> None:
     scene = Scene(version)
     scene.cluster.create_topic("s", partitions=1)
     first = scene.producer()
@@ -42,7 +42,7 @@ def test_offsets_of_open_transactions_are_waited_for_and_all_topics_returned(ver
     plain = scene.uninitialised(transactional_id=None)
     with pytest.raises(KafkaTimeoutError, match="committed offsets of group 'g'"):
         plain.committed_offsets("g", timeout=2)
-    second = scene.producer()  # aborts the open transaction of the first one
+    second = scene.producer()  # init_transactions() aborts the first producer's transaction
     wanted = {P0: marker, TopicPartition("s", 0): OffsetAndMetadata(5)}
     assert second.committed_offsets("g") == wanted == plain.committed_offsets("g")
     assert scene.visible() == [0, 1, 2]
@@ -96,7 +96,7 @@ def rows(*numbers: int) -> Any:
 
 
 @PROTOCOLS
-def test_the_spark_sink_writes_once_although_attempts_overtake_each_other(version: int) -> None:
+def test_the_spark_sink_writes_once_if_task_attempts_run_concurrently(version: int) -> None:
     sink = Sink(Scene(version))
     assert not sink.write(0, 1, 2, 3).skipped
     assert sink.write(0, 3, 1, 2).skipped

@@ -1,4 +1,4 @@
-"""Members that subscribe again, return in time, skip transaction markers, or lose brokers."""
+"""Members that subscribe again, rejoin in time, skip transaction markers, or lose their brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sticky(protocol: str) -> dict[str, Any]:
 
 
 @PROTOCOLS
-def test_a_second_subscription_before_the_first_has_had_an_effect(protocol: str) -> None:
+def test_a_second_subscription_replaces_one_that_has_had_no_effect_yet(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     scene.cluster.create_topic("u", partitions=1)
@@ -34,7 +34,7 @@ def test_a_second_subscription_before_the_first_has_had_an_effect(protocol: str)
 
 @PROTOCOLS
 @pytest.mark.parametrize("closes", [False, True])
-def test_a_member_that_leaves_before_its_join_is_answered_delays_no_other(
+def test_a_member_that_leaves_during_its_first_join_does_not_delay_others(
     protocol: str, closes: bool
 ) -> None:
     """A coordinator waits for members that have an id (KIP-394) until their session ends."""
@@ -78,7 +78,7 @@ def test_an_abandoned_join_is_not_sent_after_brokers_return(instance: str | None
 
 
 @PROTOCOLS
-def test_a_topic_that_is_subscribed_again_before_it_was_given_back(protocol: str) -> None:
+def test_a_topic_subscribed_again_before_its_revocation_continues(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("x", partitions=1)
     scene.write(range(40))
@@ -91,7 +91,7 @@ def test_a_topic_that_is_subscribed_again_before_it_was_given_back(protocol: str
 
 
 @PROTOCOLS
-def test_a_consumer_waiting_after_an_aborted_transaction_delays_no_rebalance(protocol: str) -> None:
+def test_a_poll_that_only_reads_aborted_records_does_not_delay_a_rebalance(protocol: str) -> None:
     scene = Scene(protocol)
     reads = {"isolation_level": "read_committed", **sticky(protocol)}
     a = scene.subscribed("a", **reads)
@@ -104,15 +104,15 @@ def test_a_consumer_waiting_after_an_aborted_transaction_delays_no_rebalance(pro
             end(timeout=30)
     assert scene.read(a, 8) == list(range(8))
     b = scene.subscribed("b", **reads)
-    a.poll(30.0)  # one call, which reads nothing but aborted records
+    a.poll(30.0)  # one call that reads only aborted records
     b.poll(5.0)
     assert len(a.assignment()) == len(b.assignment()) == 2
     b.close()
     a.close()
-    assert scene.committed() == [6, 6, 6, 6]  # markers, too
+    assert scene.committed() == [6, 6, 6, 6]  # includes transaction markers
 
 
-def test_a_pattern_is_looked_up_again_soon_after_an_outage() -> None:
+def test_topics_of_a_pattern_are_found_soon_after_an_outage() -> None:
     scene = Scene("classic")
     scene.write(range(40))
     every_broker(scene.cluster, "stop")
@@ -125,7 +125,7 @@ def test_a_pattern_is_looked_up_again_soon_after_an_outage() -> None:
         assert scene.world.now - begun < 20
 
 
-def test_a_topic_deleted_before_an_outage_does_not_make_a_leader_spin() -> None:
+def test_a_group_leader_does_not_spin_if_a_topic_is_deleted_before_an_outage() -> None:
     scene = Scene("classic")
     scene.cluster.create_topic("u", partitions=1)
     scene.write(range(8))
@@ -160,8 +160,8 @@ def test_an_overdue_member_gets_no_records_before_the_coordinator_responds() -> 
 
 
 @pytest.mark.parametrize("answer", ["Heartbeat", "SyncGroup"])
-def test_leaving_in_the_step_of_a_response(answer: str) -> None:
-    """The actions that the response would have begun are cancelled."""
+def test_leaving_cancels_the_actions_that_a_response_would_have_begun(answer: str) -> None:
+    """unsubscribe() and the response are handled in the same step of the engine."""
     scene = Scene("classic")
     scene.write(range(8))
     a = scene.member("a", enable_auto_commit=False)
@@ -193,7 +193,7 @@ def test_leaving_in_the_step_of_a_response(answer: str) -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("what", [{"topics": ["t", "u"]}, {"pattern": "t|u"}], ids=str)
-def test_an_equal_subscription_replaces_the_callbacks_only(
+def test_an_equal_subscription_only_replaces_the_callbacks(
     protocol: str, what: dict[str, Any]
 ) -> None:
     scene = Scene(protocol)
@@ -209,7 +209,7 @@ def test_an_equal_subscription_replaces_the_callbacks_only(
         a.poll(0.2), b.poll(0.2)
     generation, held = a.group_metadata().generation_id, len(a._engine.metadata.held_by)
     scene.log.clear()
-    for _ in range(50):  # like loops that subscribe in each iteration
+    for _ in range(50):  # some programs subscribe in each iteration of a loop
         a.subscribe(**what, **scene.callbacks("new"))
         a.poll(0.2), b.poll(0.2)
     assert scene.log == []
@@ -223,7 +223,7 @@ def test_an_equal_subscription_replaces_the_callbacks_only(
 
 
 @PROTOCOLS
-def test_consecutive_subscriptions_leave_no_state_of_earlier_ones(protocol: str) -> None:
+def test_subscriptions_remove_the_state_of_earlier_ones(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("u", partitions=1)
     a = scene.subscribed()
@@ -280,8 +280,10 @@ def test_a_static_member_that_returns_with_other_topics_reads_them(
 @pytest.mark.parametrize(
     ("how", "late"), [("close", 3.0), ("unsubscribe", 3.0), ("unsubscribe", 9.0)]
 )
-def test_a_member_whose_first_join_is_answered_late_delays_no_other(how: str, late: float) -> None:
-    """With the former timeout of 1 s others waited until its session had ended."""
+def test_a_member_whose_first_join_is_answered_late_does_not_delay_others(
+    how: str, late: float
+) -> None:
+    """With an earlier timeout of 1 s, other members waited for the end of the session."""
     scene = Scene()
     a = scene.member(session_timeout_ms=45_000)
     slow_api(scene.cluster, "JoinGroup", late)
@@ -300,7 +302,7 @@ def test_a_member_whose_first_join_is_answered_late_delays_no_other(how: str, la
 
 
 @PROTOCOLS
-def test_assign_inside_a_callback_of_unsubscribe(protocol: str) -> None:
+def test_assign_inside_a_callback_of_unsubscribe_is_refused(protocol: str) -> None:
     """The error names this callback; no rebalance was interrupted."""
     scene = Scene(protocol)
     scene.write(range(4))

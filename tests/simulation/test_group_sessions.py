@@ -14,7 +14,7 @@ from odradek.simulation.brokers.injected_errors import Injection
 from odradek.simulation.world.environment import ReceivedRequest
 
 
-def test_an_outage_longer_than_the_session_duplicates_nothing() -> None:
+def test_no_record_is_duplicated_by_an_outage_longer_than_the_session() -> None:
     """Java returns buffered records; Odradek returns none until the coordinator has responded."""
     scene = Scene()
     scene.write(range(40))
@@ -22,7 +22,7 @@ def test_an_outage_longer_than_the_session_duplicates_nothing() -> None:
     assert len(scene.read(a, 20, most=20)) == 20
     for broker in (1, 2, 3):
         scene.cluster.pause(broker)
-    a.poll(0.1, 1)  # buffered records are still returned: the session may not have ended
+    a.poll(0.1, 1)  # buffered records are returned while the session can't have ended
     end = scene.world.now + 12.0
     while not a._engine.subscription.suspended and scene.world.now < end:
         a.poll(0.5, 1)
@@ -38,8 +38,8 @@ def test_an_outage_longer_than_the_session_duplicates_nothing() -> None:
     assert scene.log == ["a assigned 0 1 2 3"]
 
 
-def test_a_session_counts_from_the_heartbeat_request() -> None:
-    """The coordinator counts from the request; the arrival of the response proves nothing."""
+def test_a_session_starts_when_a_heartbeat_is_sent() -> None:
+    """The coordinator restarts the session at the request, long before the response may arrive."""
     scene = Scene()
     scene.write(range(4))
     a = scene.subscribed("a", session_timeout_ms=10_000, heartbeat_interval_ms=3000)
@@ -66,7 +66,7 @@ def test_a_session_counts_from_the_heartbeat_request() -> None:
     assert ends == [pytest.approx(asked[0] + 10.0, abs=0.1)]
 
 
-def test_a_member_waiting_for_a_dead_one_is_notified_once(
+def test_a_member_that_waits_for_a_dead_member_logs_it_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scene = Scene()
@@ -74,7 +74,7 @@ def test_a_member_waiting_for_a_dead_one_is_notified_once(
     scene.read(scene.subscribed("a"), 4)
     scene.world.hosts["a"].freeze()  # like a killed process
     b = scene.subscribed("b")
-    assert b.poll(60.0)  # reported while it waits
+    assert b.poll(60.0)  # the wait is logged meanwhile
     assert 30.0 < scene.world.now < 60.0, "session.timeout.ms is 45 s"
     told = [r.getMessage() for r in caplog.records if "has assigned this" in r.getMessage()]
     assert len(told) == 1
@@ -87,7 +87,7 @@ def test_a_member_waiting_for_a_dead_one_is_notified_once(
     assert "after 45 s" in over[0]
 
 
-def test_a_response_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
+def test_a_response_to_an_earlier_heartbeat_does_not_confirm_a_revocation() -> None:
     """The coordinator and the next owner wait for the confirmation of the revocation."""
     scene = Scene("consumer")
     a = scene.subscribed("a")
@@ -107,7 +107,7 @@ def test_a_response_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
             asked.append(client)
 
     end = scene.world.now + 30.0
-    while state() is not MemberState.RECONCILING:  # it has to revoke, and isn't polled meanwhile
+    while state() is not MemberState.RECONCILING:  # `a` isn't polled meanwhile
         b.poll(0.1)
         assert scene.world.now < end
     for broker in scene.cluster.brokers.values():
@@ -115,7 +115,7 @@ def test_a_response_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
     scene.cluster.observers.append(note)
     while "a" not in asked:
         b.poll(0.1)
-    while len(a.assignment()) > 2:  # the heartbeat in flight doesn't contain the revocation
+    while len(a.assignment()) > 2:  # the heartbeat in flight doesn't confirm the revocation
         a.poll(0.1)
     end = scene.world.now + 15.0
     while len(b.assignment()) < 2:

@@ -28,18 +28,18 @@ from odradek.simulation.runs.schedule import Schedule, ScheduledClient
 SEEDS = int(os.environ.get("ODRADEK_GROUP_SEEDS", 800 if WHOLE else 16))
 CHUNKS = 10 if WHOLE else 4
 STAY = 0.6
-"""Allowed seconds between two records of a kept partition, to which one is written each 0.1 s."""
+"""Allowed seconds between two records of a kept partition; a record is written each 0.1 s."""
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_random_groups_read_all_partitions_and_lose_nothing(chunk: int) -> None:
+def test_random_groups_read_all_partitions_and_lose_no_record(chunk: int) -> None:
     found = list(explore(range(chunk, SEEDS, CHUNKS), family="groups"))
     assert not [told(o) for o in found if not o.ok]
     assert sum(o.records for o in found)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_output_of_transactional_processors_is_written_once(chunk: int) -> None:
+def test_transactional_processors_write_their_output_once(chunk: int) -> None:
     found = list(explore(range(chunk, SEEDS // 2, CHUNKS), family="read-process-write"))
     assert not [told(o) for o in found if not o.ok]
     assert sum(o.records for o in found)
@@ -69,7 +69,7 @@ def members(count: int, protocol: str, **config: Any) -> tuple[ScheduledClient, 
 
 
 class SteadyRun(GroupRun):
-    """A run with one record per partition each 0.1 s; records when each one was returned."""
+    """A run that writes a record per partition each 0.1 s and notes when each was returned."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -124,16 +124,13 @@ def test_kept_partitions_are_read_during_every_rebalance(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_without_faults_no_record_is_returned_twice(protocol: str) -> None:
+def test_no_record_is_returned_twice_without_faults(protocol: str) -> None:
     plans = members(3, protocol, **{"auto.commit.interval.ms": 60000})
     schedule = Schedule(6, plans, partitions=5, heal_at=9.0)
     run = GroupRun(schedule)
     run.play()
     assert run.ledger.handed > 50
     assert run.ledger.again == 0
-
-
-# Mutations must be detected
 
 
 def test_a_coordinator_that_assigns_one_partition_to_two_members_is_detected(
@@ -155,7 +152,7 @@ def _all_to_all(subscriptions: Any) -> Any:
     }
 
 
-def test_offsets_that_are_committed_too_high_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_offsets_that_are_too_high_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = StoredGroupOffsets.commit
 
     def further(self: StoredGroupOffsets, partition: Any, committed: Any) -> None:

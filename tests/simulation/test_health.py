@@ -1,4 +1,4 @@
-"""`health()`: which conditions it reports, which not, and that it costs next to nothing."""
+"""`health()`: the conditions that it reports, the ones that it doesn't, and its low cost."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_outage_has_a_start_a_reason_and_a_remedy(fault: str, reason: str, cu
     assert producer.health().reason == "this Producer is closed"
 
 
-def test_one_broker_of_three_is_reported_and_is_no_outage() -> None:
+def test_one_failed_broker_of_three_is_reported_but_not_as_an_outage() -> None:
     stage = Stage()
     producer = stage.producer()
     for n in range(3):
@@ -121,7 +121,7 @@ def test_a_record_without_a_leader_is_reported_after_a_while() -> None:
         producer.close(0)
 
 
-def test_a_missing_topic_has_a_remedy_and_stops_no_other() -> None:
+def test_a_missing_topic_is_reported_with_a_remedy_and_does_not_affect_others() -> None:
     stage = Stage()
     producer = stage.producer()
     producer.send("tt", b"x")
@@ -139,7 +139,7 @@ def test_a_missing_topic_has_a_remedy_and_stops_no_other() -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("topics", [["tt"], ["tt", "t"]])
-def test_a_member_whose_topics_are_all_missing_is_not_working(
+def test_a_member_is_unhealthy_if_all_its_topics_are_missing(
     protocol: str, topics: list[str]
 ) -> None:
     scene = Scene(protocol)
@@ -162,7 +162,7 @@ def test_a_member_whose_topics_are_all_missing_is_not_working(
 
 @pytest.mark.parametrize("beside", [[], [P0]])
 @pytest.mark.parametrize("missing", [TopicPartition("tt", 0), TopicPartition("t", 7)])
-def test_an_assigned_partition_that_does_not_exist(
+def test_an_assigned_partition_that_does_not_exist_is_reported(
     missing: TopicPartition, beside: list[TopicPartition]
 ) -> None:
     scene = Scene()
@@ -198,7 +198,7 @@ def test_a_member_reports_its_state_and_its_lag(protocol: str) -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("instance", [None, "one"])
-def test_an_application_that_does_not_poll(
+def test_an_application_that_does_not_poll_is_reported(
     protocol: str, instance: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(protocol)
@@ -226,7 +226,7 @@ def test_an_application_that_does_not_poll(
 
 
 @PROTOCOLS
-def test_a_member_without_an_assignment_for_long(protocol: str) -> None:
+def test_a_member_without_an_assignment_for_long_is_reported(protocol: str) -> None:
     scene = Scene(protocol)
     members = [scene.subscribed("m0", max_poll_interval_ms=600_000)]
     while not members[0].assignment():
@@ -234,7 +234,7 @@ def test_a_member_without_an_assignment_for_long(protocol: str) -> None:
     members.append(scene.subscribed("m1", max_poll_interval_ms=600_000))
     begun = scene.world.now
     while members[1].health().ok and scene.world.now < begun + 120:
-        members[1].poll(1.0)  # the other one doesn't poll, which blocks a classic group
+        members[1].poll(1.0)  # the other member doesn't poll, which blocks a classic group
     if protocol == "classic":
         assert "has assigned this consumer no partitions for 1" in str(members[1].health().reason)
         assert scene.world.now - begun == pytest.approx(STUCK, abs=2.0)
@@ -262,7 +262,7 @@ def test_the_error_that_ended_a_client_is_reported() -> None:
 
 
 @pytest.mark.parametrize("trouble", [False, True])
-def test_it_sends_no_request_starts_no_thread_and_takes_no_lock(trouble: bool) -> None:
+def test_health_sends_no_request_starts_no_thread_and_takes_no_lock(trouble: bool) -> None:
     stage = Stage()
     consumer = stage.consumer()
     consumer.assign([P0])
@@ -273,7 +273,7 @@ def test_it_sends_no_request_starts_no_thread_and_takes_no_lock(trouble: bool) -
     engine, counts = consumer._engine, dict(consumer._engine.events.counts)
     before = (engine.flows, len(engine.effects), len(engine.inputs))
     seen: list[Health] = []
-    with engine.lock:  # held by this thread: another one would wait forever
+    with engine.lock:  # this thread holds the lock, so another thread would wait forever
         other = threading.Thread(target=lambda: seen.append(consumer.health()))
         other.start()
         other.join(30.0)
@@ -284,10 +284,10 @@ def test_it_sends_no_request_starts_no_thread_and_takes_no_lock(trouble: bool) -
     consumer.close()
 
 
-def test_its_cost_does_not_grow_with_the_number_of_healthy_parts(
+def test_health_of_a_healthy_client_builds_no_texts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While the client is healthy no text is built: addresses aren't explained."""
+    """Its cost doesn't grow with the number of addresses: they aren't explained."""
     stage = Stage()
     with stage.client(Producer) as producer:
         producer.send("t", b"x").result(5.0)
@@ -299,7 +299,7 @@ def _not_called(*_: Any) -> Callable[..., Any]:
     raise AssertionError("it was explained")
 
 
-def test_texts_from_brokers_are_printable() -> None:
+def test_control_characters_in_texts_of_brokers_are_escaped() -> None:
     stage = Stage()
     producer = stage.producer()
     producer.send("t", b"x").result(5.0)
@@ -309,7 +309,9 @@ def test_texts_from_brokers_are_printable() -> None:
     producer.close()
 
 
-async def test_asyncio_clients_report_the_same(kafka_simulation: KafkaSimulation) -> None:
+async def test_health_of_asyncio_clients_reports_the_same(
+    kafka_simulation: KafkaSimulation,
+) -> None:
     kafka_simulation.create_topic("t", partitions=3)
     servers = {"bootstrap.servers": kafka_simulation.bootstrap_servers}
     async with AsyncProducer(servers) as producer, AsyncConsumer(servers) as consumer:
@@ -336,7 +338,7 @@ async def test_asyncio_clients_report_the_same(kafka_simulation: KafkaSimulation
 
 
 @pytest.mark.parametrize(("asked", "kept"), [(5.0, 5.0), (2_000_000.0, 60.0)])
-def test_a_broker_that_throttles_is_named_and_obeyed_for_a_minute_at_most(
+def test_a_throttling_broker_is_reported_and_throttles_for_a_minute_at_most(
     asked: float, kept: float
 ) -> None:
     """KIP-219. The field can hold 24 days; brokers send their quota window of some seconds."""

@@ -17,7 +17,7 @@ from odradek.simulation.brokers.broker_faults import release
 from odradek.simulation.world.environment import Verdict
 
 WAIT = 10.0
-"""fetch.max.wait.ms of these consumers; a request that waits for a held fetch takes about as long.
+"""fetch.max.wait.ms of these consumers in seconds: the time for which brokers hold a fetch.
 """
 SOON = 0.05
 TPS = [TopicPartition("t", number) for number in range(3)]
@@ -32,7 +32,7 @@ class Scene(Stage):
         self.reader: Consumer = self.consumer(fetch_max_wait_ms=int(WAIT * 1000), **config)
         self.reader.assign(TPS[:partitions])
         self.read(self.reader, 10 * partitions)
-        self.world.advance(1.0)  # from here on the broker holds a fetch at the ends of the logs
+        self.world.advance(1.0)  # now the broker holds a fetch at the ends of the logs
 
     @property
     def fetches(self) -> int:
@@ -66,7 +66,7 @@ def test_a_seek_is_fetched_on_a_second_connection() -> None:
     assert scene.fetches == before, "what has nothing isn't asked for again and again"
 
 
-def test_a_seek_to_the_beginning_looks_it_up() -> None:
+def test_a_seek_to_the_beginning_does_not_wait_for_the_held_fetch() -> None:
     scene = Scene()
     scene.reader.seek_to_beginning(TPS[2:])
     assert scene.soon(10) == list(range(2, 30, 3))
@@ -76,7 +76,7 @@ def test_a_resumed_partition_is_fetched_immediately() -> None:
     scene = Scene()
     scene.reader.pause(TPS[:1])
     scene.reader.seek(TPS[0], 0)
-    scene.world.advance(WAIT)  # no fetch contains it now
+    scene.world.advance(WAIT)  # no fetch in flight contains the partition now
     scene.reader.resume(TPS[:1])
     assert scene.soon(10) == list(range(0, 30, 3))
 
@@ -105,8 +105,8 @@ def test_a_partition_with_a_new_leader_is_fetched_immediately() -> None:
     assert stage.world.now - begin < SOON
 
 
-def test_new_records_arrive_when_they_are_written() -> None:
-    """A partition that was empty on the second connection joins the held fetch after it."""
+def test_new_records_of_a_partition_without_records_arrive_immediately() -> None:
+    """A partition whose response on the second connection is empty is in the next held fetch."""
     scene = Scene()
     scene.reader.seek(TPS[0], 10)
     assert scene.reader.poll(SOON) == []
@@ -117,7 +117,7 @@ def test_new_records_arrive_when_they_are_written() -> None:
 
 
 @pytest.mark.parametrize("call", ["end_offsets", "beginning_offsets", "offsets_for_times"])
-def test_a_request_for_offsets(call: str) -> None:
+def test_a_request_for_offsets_does_not_wait_for_the_held_fetch(call: str) -> None:
     scene = Scene()
     begin = scene.world.now
     if call == "offsets_for_times":
@@ -139,8 +139,8 @@ def test_a_reader_without_seeks_has_one_connection() -> None:
     assert [purpose for _, purpose in reader._engine.network.connections] == ["data"]
 
 
-def test_a_second_connection_to_a_wrong_cluster() -> None:
-    """R-RB-5: neither its offsets nor its records are used if topics go by name."""
+def test_responses_of_a_wrong_cluster_on_a_second_connection_are_not_used() -> None:
+    """R-RB-5: requests with topic names aren't sent to it."""
     scene = Scene()
     other = SimulatedCluster(scene.world, 1, "foreign-0001", name="foreign", bootstrap_name=None)
     other.create_topic("t", 3)
@@ -152,8 +152,8 @@ def test_a_second_connection_to_a_wrong_cluster() -> None:
     assert set(other.brokers[1].requests) <= {"ApiVersions", "DescribeCluster", "Metadata"}
 
 
-def test_a_second_connection_to_another_broker() -> None:
-    """Before KIP-1242 no broker reports the mismatch: an error there has no effect."""
+def test_an_error_on_a_second_connection_to_another_broker_has_no_effect() -> None:
+    """Before KIP-1242 brokers don't report that another broker was meant."""
     stage = Stage(brokers=2, partitions=2)
     for number in stage.cluster.brokers:
         release(stage.cluster, number, "3.9")
@@ -176,8 +176,8 @@ def test_a_second_connection_to_another_broker() -> None:
 
 
 @pytest.mark.parametrize("latency", [0.05, 0.2])
-def test_a_slow_second_connection(latency: float) -> None:
-    """With a distant broker or a busy machine the request still doesn't wait for the fetch."""
+def test_requests_on_a_slow_second_connection_do_not_wait_for_the_fetch(latency: float) -> None:
+    """The broker is distant, or the machine is busy."""
     scene = Scene()
     scene.world.change_link(latency=latency)
     begin = scene.world.now
@@ -185,10 +185,10 @@ def test_a_slow_second_connection(latency: float) -> None:
     assert scene.world.now - begin < 10 * latency
 
 
-def test_a_second_connection_that_is_established_after_the_fetch_ended(
+def test_a_request_does_not_wait_longer_for_a_slow_second_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The request waits no longer than it would have on the first connection."""
+    """It waits no longer than it would have waited on the first connection."""
     slow = 1000 * int(3 * WAIT)
     scene = Scene(
         socket_connection_setup_timeout_ms=slow, socket_connection_setup_timeout_max_ms=slow
@@ -206,8 +206,10 @@ def test_a_second_connection_that_is_established_after_the_fetch_ended(
     assert scene.world.now - begin < WAIT
 
 
-def test_a_second_connection_that_becomes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its requests are sent again on the first one; other requests aren't affected."""
+def test_requests_on_a_silent_second_connection_are_sent_again_on_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Other requests aren't affected."""
     scene, peers = Scene(), list[Any]()
     broker = scene.cluster.brokers[1]
     accept = broker.accept
@@ -231,8 +233,8 @@ def test_a_second_connection_that_becomes_silent(monkeypatch: pytest.MonkeyPatch
     assert scene.reader.explain().outage is None
 
 
-def test_a_partition_found_empty_is_in_the_next_fetch_of_the_others() -> None:
-    """Even if another partition is sought repeatedly meanwhile, whose responses are slow."""
+def test_a_partition_without_records_joins_the_next_fetch_of_the_others() -> None:
+    """This holds even during repeated seeks in another partition whose responses are slow."""
     stage = Stage(brokers=1, partitions=2)
     stage.write(range(2_000), size=1_000)
     reader = stage.consumer()
@@ -242,7 +244,7 @@ def test_a_partition_found_empty_is_in_the_next_fetch_of_the_others() -> None:
         count += len(reader.poll(1.0, 5_000))
     stage.world.change_link("consumer", bandwidth=1e6)
     stage.world.advance(1.0)
-    reader.seek(TPS[0], 1_000)  # its end
+    reader.seek(TPS[0], 1_000)  # beyond the end of the partition
     reader.poll(0.07)
     reader.seek(TPS[1], 0)
     producer = stage.producer()
@@ -281,7 +283,7 @@ def test_a_partition_without_space_in_a_response_is_requested_again() -> None:
 
 
 @pytest.mark.parametrize("verdict", Verdict)
-def test_a_second_connection_that_fails_is_no_outage(
+def test_a_failed_second_connection_does_not_count_as_an_outage(
     verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(default_api_timeout_ms=30_000)
@@ -301,7 +303,7 @@ def test_a_second_connection_that_fails_is_no_outage(
     assert scene.reader.health().ok
 
 
-def test_refused_credentials_are_tried_rarely_on_a_second_connection() -> None:
+def test_a_second_connection_with_refused_credentials_is_retried_rarely() -> None:
     scene = SaslScene()
     scene.write(range(30))
     reader = scene.consumer()
@@ -316,7 +318,7 @@ def test_refused_credentials_are_tried_rarely_on_a_second_connection() -> None:
     assert scene.sasl.refused == 1
 
 
-def test_a_second_connection_hides_no_refused_credentials() -> None:
+def test_refused_credentials_are_reported_although_a_second_connection_is_open() -> None:
     """R-CS-4: an open connection without requests doesn't count as a healthy one."""
     scene = SaslScene()
     scene.write(range(30))
@@ -357,7 +359,7 @@ def test_a_commit_does_not_wait_for_the_lookup_of_its_coordinator() -> None:
     reader = stage.consumer(
         group_id="g", enable_auto_commit=False, fetch_max_wait_ms=int(WAIT * 1000)
     )
-    reader.assign(dict.fromkeys(TPS, 0))  # no committed offsets were requested
+    reader.assign(dict.fromkeys(TPS, 0))  # with given offsets, no committed offsets are requested
     stage.read(reader, 30)
     stage.world.advance(1.0)
     begin = stage.world.now

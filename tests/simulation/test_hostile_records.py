@@ -1,4 +1,4 @@
-"""Records that need far more memory than their bytes, or are corrupt: named, skipped on request."""
+"""Records that need far more memory than their size, or are corrupt: reported, or skipped."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ def offsets(client: Consumer, how: str) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("how", ["poll", "records", "arrow"])
-def test_a_record_beyond_a_limit_is_named_and_skipped_by_a_seek(how: str) -> None:
+def test_a_record_beyond_a_limit_is_reported_and_can_be_skipped_by_a_seek(how: str) -> None:
     client = reader_of(MANY)
     found: list[int] = []
     with pytest.raises(RecordLimitError) as caught:
         for offset in offsets(client, how):
             found.append(offset)  # noqa: PERF402 - what came before the error
-    assert found == list(range(12))  # other batches aren't affected
+    assert found == list(range(12))  # all records before it are returned
     error = caught.value
     assert (error.partition, error.offset, error.next_offset) == (TP, 12, 13)
     assert (error.option, error.found, error.record) == ("max.headers.per.record", 8_400_000, 12)
@@ -133,13 +133,13 @@ def test_skipped_records_are_reported_once(
     assert (event.fields["offset"], event.fields["next_offset"]) == (first, last + 1)
 
 
-def test_limits_are_options() -> None:
+def test_limits_of_records_can_be_configured() -> None:
     for option, value, hostile in (
         ("max.headers.per.record", 8_400_000, MANY),
         ("max.decompression.ratio", 100_000, bomb),
     ):
         client = reader_of(hostile, **{option: value})
-        if hostile is bomb:  # it has one record and claims five
+        if hostile is bomb:  # the batch has one record, but claims five
             with pytest.raises(CorruptRecordError, match="runs past its end"):
                 list(offsets(client, "poll"))
         else:
@@ -156,7 +156,7 @@ def test_limits_are_options() -> None:
         assert caught.value.option == option
 
 
-def test_columns_of_many_records_with_headers_are_split() -> None:
+def test_arrow_batches_with_many_headers_are_split() -> None:
     """No single record exceeds the limit, so none is skipped."""
     counts = (4000, 4000, 4000, 4000, 4000)
     client = reader_of(with_headers(counts), **{"max.decompressed.batch.bytes": 200_000})
@@ -172,7 +172,7 @@ def test_columns_of_many_records_with_headers_are_split() -> None:
     assert (caught.value.offset, caught.value.next_offset) == (10, 11)
 
 
-def test_columns_without_headers_are_not_limited() -> None:
+def test_poll_arrow_without_headers_ignores_the_limit_of_headers() -> None:
     client = reader_of(MANY)
     found: list[int] = []
     while (batch := client.poll_arrow(1.0)) is not None:
@@ -180,7 +180,7 @@ def test_columns_without_headers_are_not_limited() -> None:
     assert found == list(range(20))
 
 
-def test_headers_of_a_record_belong_to_it() -> None:
+def test_each_record_has_its_own_headers() -> None:
     client = reader_of()
     first = client.poll(1.0, 2)
     assert [r.headers for r in first] == [(("n", b"0"),), (("n", b"1"),)]

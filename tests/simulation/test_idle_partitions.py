@@ -1,4 +1,4 @@
-"""The cost of a step depends on partitions in use, not on those that were used once."""
+"""The cost of a step depends on partitions in use, not on formerly used partitions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_idle_partitions_do_not_slow_down_a_send(topics: int, partitions: int) -
     assert counts[1] < 1.2 * counts[0], counts
 
 
-def test_an_idle_partition_continues_with_its_sequences() -> None:
+def test_sequences_continue_after_a_partition_was_idle() -> None:
     world, cluster, producer = make(1, 3)
     for n in range(5):
         producer.send("t0", b"%d" % n, partition=0).result(timeout=5)
@@ -53,7 +53,7 @@ def test_an_idle_partition_continues_with_its_sequences() -> None:
     assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, n) for n in range(5)]
 
 
-def test_a_limited_number_of_idle_partitions_is_kept_before_a_new_epoch(
+def test_the_epoch_is_bumped_if_too_many_partitions_are_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Sequences can't restart within an epoch: a leader would refuse them."""

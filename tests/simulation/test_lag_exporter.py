@@ -105,7 +105,7 @@ def test_members_and_partitions_without_commits_are_exported(scene: Scene) -> No
 
 
 def test_a_lag_in_seconds_is_close_to_the_age_of_the_record(scene: Scene) -> None:
-    """Also for records written before the exporter's first collection."""
+    """This also holds for records written before the exporter's first collection."""
     born = []
     with scene.producer() as producer:
         for n in range(200):
@@ -178,8 +178,8 @@ def test_a_permanent_error_is_logged_once(scene: Scene, capsys: pytest.CaptureFi
                 scene.cluster.crash(broker)
 
 
-def test_all_scrapes_share_the_text_of_a_collection(scene: Scene) -> None:
-    """Sixteen slow readers hold it once, not sixteen times."""
+def test_all_scrapes_share_one_copy_of_the_exported_text(scene: Scene) -> None:
+    """Sixteen slow readers don't need sixteen copies."""
     scene.at("g", p0=0)
     scene.look()
     first, second = (scene.exporter.pieces(scene.admin)[1] for _ in range(2))
@@ -188,7 +188,7 @@ def test_all_scrapes_share_the_text_of_a_collection(scene: Scene) -> None:
     assert exporting._encoded("\ud800") == b"?", "what a broker says may be no text"
 
 
-def test_no_groups_in_the_only_collection_are_an_error(scene: Scene) -> None:
+def test_a_single_collection_raises_if_the_cluster_is_unreachable(scene: Scene) -> None:
     for broker in scene.cluster.brokers:
         scene.cluster.crash(broker)
     assert exporting._look(scene.run, scene.exporter, set())
@@ -196,7 +196,7 @@ def test_no_groups_in_the_only_collection_are_an_error(scene: Scene) -> None:
         exporting._look(scene.run, scene.exporter, set(), last=True)
 
 
-def test_the_cluster_moves(scene: Scene) -> None:
+def test_collections_succeed_after_the_cluster_moved(scene: Scene) -> None:
     scene.write(range(9))
     scene.at("g", p0=1)
     scene.look()
@@ -206,7 +206,7 @@ def test_the_cluster_moves(scene: Scene) -> None:
     assert scene.one("odradek_lag_up") == 1
 
 
-def test_an_error_of_one_group_leaves_the_others(scene: Scene) -> None:
+def test_an_error_of_one_group_does_not_affect_other_groups(scene: Scene) -> None:
     scene.write(range(9))
     scene.at("a", p0=1)
     scene.at("b", p0=1)
@@ -225,7 +225,7 @@ def test_an_error_of_one_group_leaves_the_others(scene: Scene) -> None:
     assert not scene.exporter.answer(told_to_end=True).failed
 
 
-def test_a_silent_broker_leaves_the_groups_of_the_others(scene: Scene) -> None:
+def test_groups_of_other_brokers_are_exported_if_a_broker_is_silent(scene: Scene) -> None:
     scene.write(range(9))
     for n in range(9):
         scene.at(f"g{n}", p0=1)
@@ -241,7 +241,7 @@ def test_a_silent_broker_leaves_the_groups_of_the_others(scene: Scene) -> None:
     assert scene.one("odradek_lag_up") == 1
 
 
-def test_groups_that_are_included() -> None:
+def test_only_included_groups_are_exported() -> None:
     scene = Scene(GroupSelection(include=re.compile("bill.*")))
     scene.write(range(9))
     scene.at("billing", p0=1)
@@ -259,7 +259,7 @@ def test_the_number_of_series_is_limited(scene: Scene, monkeypatch: pytest.Monke
     assert scene.one("odradek_lag_partitions_left_out") == 1
 
 
-def test_a_refused_timestamp_lookup_is_reported(scene: Scene) -> None:
+def test_a_refused_timestamp_lookup_is_logged(scene: Scene) -> None:
     """The lag in records is exported anyway."""
     scene.write(range(9))
     scene.world.advance(100.0)
@@ -268,7 +268,7 @@ def test_a_refused_timestamp_lookup_is_reported(scene: Scene) -> None:
     refused: list[Any] = []
 
     class ByTime(Injection):
-        """A cluster that refuses the lookup of records by time."""
+        """A fault: brokers refuse to look up offsets by timestamp."""
 
         def answering(self, body: Any, reply: Any) -> Any:
             if any(p.timestamp >= 0 for t in body.topics for p in t.partitions):

@@ -52,8 +52,10 @@ def ask_for_all(stage: Stage, producer: Producer) -> None:
     assert knows_all(producer)
 
 
-def test_each_step_decodes_a_piece(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine's step ends between two pieces, so other work continues."""
+def test_each_step_decodes_one_piece_of_a_large_response(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's step ends after each piece, so other work continues."""
     said: list[str] = []
     step, read_on = Engine.step, PackedMetadataResponse.read_on
 
@@ -85,7 +87,7 @@ def test_each_step_decodes_a_piece(stage: Stage, monkeypatch: pytest.MonkeyPatch
 def test_no_step_compares_more_topics_than_a_piece_contains(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The step that applies the response finds old and new topics already compared."""
+    """Old and new topics are compared in the steps before the one that applies the response."""
     compared = [0]
     step = Engine.step
 
@@ -130,7 +132,7 @@ def spoilt_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def ends_with_an_error(patch: pytest.MonkeyPatch, code: int, times: int = 1) -> None:
-    """Set the trailing error code of the next responses with many topics."""
+    """Set the error code at the end of the next responses with many topics."""
     whole = MetadataResponse.WRITERS
     left = [code] * times
 
@@ -154,10 +156,10 @@ def asked_again(stage: Stage) -> list[str]:
     return [str(e.fields["error"]) for e in events if e.kind == "retry"]
 
 
-def test_a_list_that_ends_with_an_error_is_requested_again(
+def test_a_topic_list_that_ends_with_an_error_is_requested_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Like one with an error in front; a permanent error is raised."""
+    """An error at the end has the effect of one at the start; a permanent error is raised."""
     ends_with_an_error(monkeypatch, LeaderNotAvailableError.code)
     (error,) = asked_again(stage)
     assert error.startswith("LeaderNotAvailableError")
@@ -169,7 +171,7 @@ def test_a_list_that_ends_with_an_error_is_requested_again(
     assert "requires a rebootstrap" in error
 
 
-def test_a_list_that_is_invalid_is_requested_again(
+def test_an_invalid_topic_list_is_requested_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoilt_once(monkeypatch)
@@ -178,7 +180,9 @@ def test_a_list_that_is_invalid_is_requested_again(
     assert "unread bytes" in error
 
 
-def test_an_invalid_response_counts_as_none(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_response_is_dropped_and_requested_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spoilt_once(monkeypatch)
     producer = stage.producer()
     events: list[Event] = []
@@ -192,7 +196,7 @@ def test_an_invalid_response_counts_as_none(stage: Stage, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("topics", some([100, 1], 1))
-def test_ten_thousand_partitions_are_one_request_to_each_leader(topics: int) -> None:
+def test_ten_thousand_partitions_take_one_request_to_each_leader(topics: int) -> None:
     stage = Stage(partitions=0)
     names = [f"wide-{n}" for n in range(topics)]
     for name in names:

@@ -1,7 +1,7 @@
 """Each time option at its largest value: an accepted value must work.
 
-A time in a request has fewer bits than an option. A larger one was accepted and failed later, at
-every poll.
+A time in a request has fewer bits than an option. Larger values were once accepted and failed
+at every poll.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def stage() -> Stage:
 
 @pytest.mark.parametrize("name", [n for n in TIMES if PRODUCER in OPTIONS[n].clients])
 @pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])
-def test_of_a_producer(name: str, transactional: bool, stage: Stage) -> None:
+def test_a_producer_works_with_each_time_option_at_its_largest_value(
+    name: str, transactional: bool, stage: Stage
+) -> None:
     config = largest(PRODUCER, name)
     if transactional:
         config["transactional.id"] = "x"
@@ -85,7 +87,9 @@ def test_of_a_producer(name: str, transactional: bool, stage: Stage) -> None:
         and not (protocol == "consumer" and name in NOT_WITH_NEW)
     ],
 )
-def test_of_a_consumer(name: str, protocol: str, stage: Stage) -> None:
+def test_a_consumer_works_with_each_time_option_at_its_largest_value(
+    name: str, protocol: str, stage: Stage
+) -> None:
     stage.write(range(4))
     config = largest(CONSUMER, name)
     if protocol != "assigned":
@@ -106,15 +110,19 @@ def test_of_a_consumer(name: str, protocol: str, stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in TIMES if ADMIN in OPTIONS[n].clients])
-def test_of_an_admin(name: str, stage: Stage) -> None:
+def test_an_admin_client_works_with_each_time_option_at_its_largest_value(
+    name: str, stage: Stage
+) -> None:
     admin = stage.client(Admin, **largest(ADMIN, name))
     assert admin.describe_cluster().cluster_id
     admin.close()
 
 
 @pytest.mark.parametrize("idle", [0, -1, 100, 2**63 - 1])
-def test_smallest_and_largest_idle_times(idle: int, stage: Stage) -> None:
-    """0 closed each connection before it was used, so nothing was ever delivered."""
+def test_records_are_delivered_with_the_smallest_and_largest_idle_times(
+    idle: int, stage: Stage
+) -> None:
+    """With 0, each connection was once closed before its first use, so no record was delivered."""
     producer = stage.producer(connections_max_idle_ms=idle)
     for i in range(3):
         assert producer.send("t", b"x", partition=0).result(1).offset == i

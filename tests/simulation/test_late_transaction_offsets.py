@@ -1,4 +1,4 @@
-"""Offsets of a transaction whose call ended without a response, and that are stored late.
+"""Offsets of a transaction that are stored late, after their call ended without a response.
 
 They must neither replace those of a later call nor be part of a later transaction.
 """
@@ -27,7 +27,7 @@ class Interrupted(BaseException):
 
 
 class Late:
-    """Store the next TxnOffsetCommit this many seconds after it arrived."""
+    """Store the offsets of the next TxnOffsetCommit this number of seconds after it arrived."""
 
     def __init__(self, scene: Scene, patch: pytest.MonkeyPatch, seconds: float) -> None:
         self.arrived: list[int] = []
@@ -59,7 +59,7 @@ class Late:
 
 
 @VERSIONS
-def test_a_later_call_in_the_transaction_wins(
+def test_offsets_of_a_later_call_in_the_transaction_are_kept(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(version)
@@ -79,7 +79,7 @@ def test_a_later_call_in_the_transaction_wins(
 
 @VERSIONS
 @pytest.mark.parametrize("how", ["timeout", "interruption"])
-def test_offsets_of_an_aborted_transaction_are_in_no_later_one(
+def test_offsets_of_an_aborted_transaction_are_not_part_of_a_later_one(
     version: int, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(version)
@@ -87,7 +87,7 @@ def test_offsets_of_an_aborted_transaction_are_in_no_later_one(
     with scene.producer() as producer:
         with producer.transaction():
             producer.send_offsets_to_transaction({P0: 1}, "g")
-        # The group's coordinator isn't the transaction's: its connection carries nothing else.
+        # With a separate broker as group coordinator, its connection has no other requests.
         other = scene.coordinator() % 3 + 1
         cluster.move_leader("__consumer_offsets", groups.index("g"), to=other)
         for p in range(3):

@@ -21,7 +21,7 @@ from odradek.simulation.brokers import broker_faults
 
 
 class Scene(Stage):
-    """One broker with a highest version of ApiVersions, and a producer's events."""
+    """One broker with a maximum version of ApiVersions, and the events of a producer."""
 
     def __init__(self, newest: int) -> None:
         spoken = {ApiVersionsRequest.API_KEY: (0, newest)}
@@ -41,7 +41,7 @@ class Scene(Stage):
 
 
 @pytest.mark.parametrize(("newest", "dials"), [(5, 1), (4, 2), (3, 3), (2, 4), (0, 4)])
-def test_a_broker_that_closes_on_a_new_version_is_asked_with_an_older_one(
+def test_an_older_version_is_tried_if_a_broker_closes_the_connection_on_a_newer_one(
     newest: int, dials: int
 ) -> None:
     scene = Scene(newest)
@@ -57,8 +57,8 @@ def test_a_broker_that_closes_on_a_new_version_is_asked_with_an_older_one(
         assert scene.count("dial") == dials + 1
 
 
-def test_the_version_in_a_response_is_used_next() -> None:
-    """A load balancer without a broker closes connections as well, and brokers are upgraded."""
+def test_the_highest_version_in_a_response_is_used_next() -> None:
+    """A closed connection doesn't prove an old version: a load balancer may close it as well."""
     scene = Scene(0)
     with scene.producer() as producer:
         producer.send("t", b"x").result(10.0)
@@ -72,19 +72,19 @@ def test_the_version_in_a_response_is_used_next() -> None:
         assert scene.count("dial_failed") == 0
 
 
-def test_a_response_with_a_version_that_fails_is_trusted_once() -> None:
+def test_a_version_from_a_response_is_tried_once_if_it_fails() -> None:
     scene = Scene(3)
     with scene.producer() as producer:
         producer.send("t", b"x").result(10.0)
         record = producer._engine.network.states.state(scene.broker.address)
-        record.api_versions = record.api_versions_answered = 0  # like other closed connections
+        record.api_versions = record.api_versions_answered = 0  # as after closed connections
         record.stepped_up = True
         scene.broker.disconnect_all()
         producer.send("t", b"y").result(10.0)
         assert record.api_versions == 0
 
 
-def test_kip_511_costs_one_additional_request_only_once() -> None:
+def test_kip_511_needs_one_additional_request_at_the_first_connection_only() -> None:
     scene = Scene(4)
     scene.broker.closes_on_unknown = False
     with scene.producer() as producer:
@@ -95,8 +95,8 @@ def test_kip_511_costs_one_additional_request_only_once() -> None:
 
 
 @pytest.mark.parametrize("answered", [3, 5])
-def test_brokers_that_all_close_cause_no_overload(answered: int) -> None:
-    """R-CS-8 also limits attempts whose closing doesn't count as a failure of the address.
+def test_attempts_are_limited_if_all_brokers_close_connections(answered: int) -> None:
+    """R-CS-8 also limits attempts that don't count as failures of the address.
 
     Until an address answers the newest version (3), a closed connection doesn't count.
     """
@@ -117,7 +117,7 @@ def test_brokers_that_all_close_cause_no_overload(answered: int) -> None:
         times = [event.at for event in scene.events if event.kind == "dial"]
         with pytest.raises(KafkaTimeoutError):
             producer.close(0)
-    # without those before the first one was closed
+    # leave out attempts before the first connection was closed
     later = [at for at in times if at > min(times) + 0.01]
     assert len(later) > 20
     assert max(sum(at <= t < at + 1.0 for t in later) for at in later) <= 6
@@ -130,14 +130,14 @@ def test_a_broker_that_closes_on_every_version_counts_as_failed_after_the_first_
         with pytest.raises(KafkaTimeoutError):
             producer.partitions_for("t", timeout=20.0)
         free = scene.count("dial") - scene.count("dial_failed")
-        assert free <= 4  # three that don't count, and perhaps one in flight
+        assert free <= 4  # three attempts that don't count, and perhaps one in flight
         assert scene.count("dial_failed") >= 8
-        # Versions rotate, so a broker that starts gets the right one.
+        # Versions are tried in turn, so a broker that starts gets a version that it supports.
         scene.cluster.versions[ApiVersionsRequest.API_KEY] = (0, 3)
         assert producer.partitions_for("t", timeout=20.0)
 
 
-def test_an_address_that_answered_a_version_gets_no_older_one() -> None:
+def test_no_older_version_is_tried_at_an_address_that_answered_a_newer_one() -> None:
     scene = Scene(4)
     with scene.producer() as producer:
         producer.send("t", b"x").result(10.0)
@@ -174,7 +174,7 @@ class Limited(Stage):
 
 
 @pytest.mark.parametrize("kind", list(broker_faults.LIMITED))
-def test_limited_brokers_can_be_written_and_read_alone_and_in_groups(kind: str) -> None:
+def test_records_are_written_and_read_with_and_without_groups(kind: str) -> None:
     limited = Limited(kind)
     with limited.producer() as producer:
         assert limited.send(producer, range(20)) == [n // 2 for n in range(20)]
@@ -195,7 +195,7 @@ def test_limited_brokers_can_be_written_and_read_alone_and_in_groups(kind: str) 
 
 
 @pytest.mark.parametrize("kind", WITHOUT_IDEMPOTENCE)
-def test_without_idempotence_of_brokers_records_are_written_with_one_warning(
+def test_records_are_written_with_one_warning_if_brokers_lack_idempotence(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     limited = Limited(kind)
@@ -212,7 +212,7 @@ def test_without_idempotence_of_brokers_records_are_written_with_one_warning(
 
 
 @pytest.mark.parametrize("kind", WITHOUT_IDEMPOTENCE)
-def test_idempotence_that_is_set_explicitly_is_an_error_there(kind: str) -> None:
+def test_explicit_idempotence_raises_if_brokers_lack_it(kind: str) -> None:
     limited = Limited(kind)
     with limited.producer(enable_idempotence=True) as producer:
         with pytest.raises(UnsupportedVersionError, match=r"remove enable\.idempotence") as found:
@@ -221,7 +221,7 @@ def test_idempotence_that_is_set_explicitly_is_an_error_there(kind: str) -> None
     assert not limited.cluster.records("t", 0) + limited.cluster.records("t", 1)
 
 
-def test_a_broker_that_refuses_initproducerid_is_treated_as_one_without_it() -> None:
+def test_refusing_init_producer_id_counts_as_lacking_idempotence() -> None:
     limited = Limited("no KIP-848")
     unsupported = UnsupportedVersionError.code
     assert unsupported is not None
@@ -242,7 +242,7 @@ def test_the_error_of_a_transaction_names_the_missing_feature(kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["no KIP-890", "Kafka 0.11"])
-def test_without_kip_890_transactions_are_atomic(kind: str) -> None:
+def test_transactions_are_atomic_without_kip_890(kind: str) -> None:
     limited = Limited(kind)
     with limited.producer(transactional_id="x") as producer:
         producer.init_transactions(10.0)
@@ -258,7 +258,7 @@ def test_without_kip_890_transactions_are_atomic(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Azure Event Hubs", "no KIP-848"])
-def test_without_kip_848_the_error_names_the_other_protocol(kind: str) -> None:
+def test_the_error_of_a_group_without_kip_848_names_the_other_protocol(kind: str) -> None:
     limited = Limited(kind)
     with limited.consumer(group_id="g", group_protocol="consumer") as member:
         member.subscribe(["t"])

@@ -71,7 +71,7 @@ def test_a_response_overtaken_by_a_seek_sets_the_log_end_offset(
     assert scene.reader._engine.subscription.at_end(P0)
 
 
-def test_a_response_does_not_count_for_a_recreated_topic() -> None:
+def test_a_response_about_the_deleted_topic_does_not_count_for_the_recreated_one() -> None:
     scene = Scene()
     scene.cluster.delete_topic("t")
     scene.cluster.create_topic("t", partitions=2)

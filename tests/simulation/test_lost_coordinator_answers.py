@@ -59,7 +59,7 @@ class Apart(Scene):
         self.first.send("t", value, partition=partition).result(timeout=10)
 
     def late(self, broker: int) -> None:
-        """Let a broker's current connections deliver their requests after later ones."""
+        """Deliver requests on a broker's current connections after those on later ones."""
         broker_faults.late_packets(self.cluster, broker, LATE)
 
     def epoch(self) -> tuple[int, int]:
@@ -78,7 +78,9 @@ def test_a_late_abort_removes_no_record_of_the_next_transaction(version: int) ->
     producer.begin_transaction()
     scene.send(b"2")
     scene.world.advance(3 * LATE)
-    scene.send(b"3", partition=1)  # it would begin its own transaction after the late abort
+    scene.send(
+        b"3", partition=1
+    )  # this record would begin its own transaction after the late abort
     producer.commit_transaction()
     assert scene.cluster.late["EndTxn"] == 1
     assert scene.visible() == [0, 2, 3]
@@ -102,7 +104,7 @@ def test_a_late_commit_exposes_no_record_of_an_aborted_transaction(version: int)
 
 
 @VERSIONS
-def test_late_offsets_are_part_of_no_later_transaction(version: int) -> None:
+def test_late_offsets_are_not_part_of_a_later_transaction(version: int) -> None:
     scene = Apart(version)
     producer = scene.first
     producer.begin_transaction()
@@ -120,14 +122,18 @@ def test_late_offsets_are_part_of_no_later_transaction(version: int) -> None:
 
 
 @VERSIONS
-def test_late_offsets_replace_no_newer_ones_of_their_transaction(version: int) -> None:
+def test_late_offsets_do_not_replace_newer_ones_of_their_transaction(version: int) -> None:
     scene = Apart(version)
     producer = scene.first
     producer.begin_transaction()
     scene.send(b"1")
     scene.late(scene.of_group)
     producer.send_offsets_to_transaction({P0: 10}, "g")
-    for offsets in ({P0: 10}, {P1: 5}, {P0: 10, P1: 6}):  # neither replaces the other late
+    for offsets in (
+        {P0: 10},
+        {P1: 5},
+        {P0: 10, P1: 6},
+    ):  # no late request may replace newer offsets
         producer.send_offsets_to_transaction(offsets, "g")
     producer.send_offsets_to_transaction({P0: 20}, "another")
     with pytest.raises(AbortableTransactionError, match=r"offset 20 of t-0 .* offset 10 had no"):
@@ -144,7 +150,7 @@ def test_late_offsets_replace_no_newer_ones_of_their_transaction(version: int) -
 
 @VERSIONS
 def test_offsets_whose_response_was_late_may_be_replaced(version: int) -> None:
-    """Their broker was only slow (R-RB-9): it stored them before the newer ones arrive."""
+    """The broker was only slow (R-RB-9) and stores the earlier offsets before the newer ones."""
     scene = Apart(version)
     producer = scene.first
     before = scene.epoch()
@@ -164,7 +170,7 @@ def test_offsets_whose_response_was_late_may_be_replaced(version: int) -> None:
 @pytest.mark.parametrize(
     "api", ["AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", ""]
 )
-def test_one_new_epoch_is_requested_after_a_lost_response_only(version: int, api: str) -> None:
+def test_a_new_epoch_is_requested_only_after_a_lost_response(version: int, api: str) -> None:
     scene = Apart(version)
     producer = scene.first
     before = scene.epoch()
@@ -183,10 +189,10 @@ def test_one_new_epoch_is_requested_after_a_lost_response_only(version: int, api
 @VERSIONS
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("with_end", [True, False])
-def test_a_late_batch_is_part_of_no_later_transaction(
+def test_a_late_batch_is_not_part_of_a_later_transaction(
     version: int, commit: bool, with_end: bool
 ) -> None:
-    """Its sequence is known or its epoch fenced: leaders accept neither (R-PR-1)."""
+    """Leaders refuse it: its sequence is already known, or its epoch is fenced (R-PR-1)."""
     scene = Apart(version)
     producer = scene.first
     broker_faults.late_requests(scene.cluster, "Produce", LATE)
@@ -206,7 +212,7 @@ def test_a_late_batch_is_part_of_no_later_transaction(
 
 
 @BEFORE_2
-def test_a_commit_that_succeeded_is_not_reported_as_failed_for_lack_of_an_epoch(
+def test_a_commit_succeeds_although_the_request_for_a_new_epoch_fails(
     version: int,
 ) -> None:
     scene = Apart(version)
@@ -220,7 +226,7 @@ def test_a_commit_that_succeeded_is_not_reported_as_failed_for_lack_of_an_epoch(
     assert scene.visible() == [0, 1]
 
 
-def test_a_producer_that_gets_no_new_epoch_ends() -> None:
+def test_a_producer_that_gets_no_new_epoch_raises_a_fatal_error() -> None:
     scene = Apart(0)
     scene.cluster.versions[InitProducerIdRequest.API_KEY] = (0, 2)
     producer = scene.producer()

@@ -1,4 +1,4 @@
-"""A leader that refuses each position, even the one it has just returned, isn't overloaded."""
+"""Resets back off if a leader refuses each offset, even the one that it has just returned."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class Scene(Stage):
         return found
 
     def reads_at_once(self) -> bool:
-        """Assert that all five records of a partition arrive without a pause."""
+        """Read all five records of a partition; return whether they arrived without a pause."""
         begin, found = self.world.now, 0
         while found < 5:
             found += len(self.reader.poll(1.0))
         return self.world.now - begin < 0.1
 
 
-def test_resets_in_a_row_wait_longer_each_time(
+def test_consecutive_resets_back_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # without the other partition, whose long poll would slow it down
+    # the long poll of the other partition would delay the fetches
     scene = Scene(monkeypatch, BAD)
     scene.left = 1_000_000
     assert scene.read_for(20.0) == []
@@ -60,7 +60,7 @@ def test_resets_in_a_row_wait_longer_each_time(
     assert scene.read_for(2.0) == [(0, n) for n in range(5)]
 
 
-def test_the_other_partitions_continue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_partitions_are_read_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch, BAD, SOUND)
     scene.left = 1_000_000
     assert scene.read_for(5.0) == [(1, n) for n in range(5)]
@@ -72,11 +72,11 @@ def test_a_single_reset_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.reads_at_once()
 
 
-def test_the_backoff_restarts_after_a_good_response_and_after_a_seek(
+def test_the_backoff_restarts_after_a_successful_response_and_after_a_seek(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene(monkeypatch, BAD)
-    for refused in (8, 1_000_000):  # with or without a good response in the end
+    for refused in (8, 1_000_000):  # with or without a successful response in the end
         scene.left = refused
         scene.read_for(10.0)
         scene.left = 1

@@ -25,7 +25,7 @@ RECORDS = 20
 
 
 def filled(partitions: int) -> tuple[Stage, Consumer]:
-    """Write a batch to each partition; a response has space for some of them only."""
+    """Write a batch to each partition; a fetch response has space for a fifth of them."""
     stage = Stage(partitions=0)
     topic = stage.cluster.create_topic("many", partitions)
     data = encode((n, 1, CREATE_TIME, b"k", bytes(80), ()) for n in range(RECORDS))
@@ -46,10 +46,10 @@ def read(client: Consumer, records: int) -> None:
         found += batch.num_rows
 
 
-def test_a_partitions_leader_is_looked_up_once_for_a_reset_and_once_for_fetches(
+def test_the_leader_of_a_partition_is_looked_up_once_for_all_fetches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For any number of fetches: the leaders of most partitions are busy at each attempt."""
+    """One more lookup is needed for the reset. Most leaders are busy at each attempt to fetch."""
     asked: Counter[int] = Counter()
     look_up = Cluster.partition
 
@@ -64,7 +64,7 @@ def test_a_partitions_leader_is_looked_up_once_for_a_reset_and_once_for_fetches(
     assert max(asked.values()) <= 3, asked.most_common(5)
 
 
-def test_another_leader_is_looked_up_again() -> None:
+def test_the_leader_is_looked_up_again_after_an_election() -> None:
     stage, client = filled(30)
     read(client, 30 * RECORDS)
     stage.cluster.stop(1)
@@ -110,7 +110,7 @@ def test_the_list_of_topics_is_decoded_in_pieces_without_partitions(
 
 
 def test_a_fetch_without_changes_visits_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All are in the fetch session already; only those with records or changes are visited."""
+    """All are in the fetch session already; only partitions with records or changes are visited."""
     stage, client = filled(100)
     read(client, 100 * RECORDS)
     assert client.poll_arrow(3.0) is None

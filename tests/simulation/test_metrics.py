@@ -1,4 +1,4 @@
-"""`metrics()`: after a known run every number is right, also with a move and with errors."""
+"""`metrics()` returns the right numbers after a known run, also with errors or a cluster move."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NODES = "producer-node-metrics"
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Return the number of requests that hosts sent by client, counted outside of the engine."""
+    """Return the number of sent requests by client, counted by the hosts."""
     found: Counter[str] = Counter()
     send = SimulatedHost._send
 
@@ -107,7 +107,7 @@ def worked(records: int, concurrency: int) -> list[Metrics]:
         return found
 
 
-def test_metrics_of_workers() -> None:
+def test_metrics_of_workers_count_records_in_each_state() -> None:
     first, later, last = worked(10, 4)
 
     def told(metrics: Metrics) -> dict[str, float]:
@@ -131,7 +131,7 @@ def test_metrics_of_workers() -> None:
     assert told(last) == {"finished-total": 11, "retry-total": 1, "dead-letter-total": 1}
 
 
-def test_a_client_without_any_request_has_counted_nothing() -> None:
+def test_a_client_without_any_request_has_zero_counts() -> None:
     with Stage().client(Admin) as admin:
         found = admin.metrics()
     assert (found.client, found.client_id) == ("Admin", "odradek")
@@ -142,7 +142,7 @@ def test_a_client_without_any_request_has_counted_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", ["bytes", "messages"])
-def test_records_that_were_sent(mode: Any, sent: Counter[str]) -> None:
+def test_sent_records_are_counted(mode: Any, sent: Counter[str]) -> None:
     stage = Stage()
     stage.cluster.create_topic("u", partitions=1)
     with stage.client(Producer, mode=mode) as producer:
@@ -171,7 +171,7 @@ def test_records_that_were_sent(mode: Any, sent: Counter[str]) -> None:
     assert value("metadata-request-total") == value("metadata-round-total") == 1
 
 
-def test_averages_are_of_the_last_minute() -> None:
+def test_averages_cover_the_last_minute() -> None:
     stage = Stage(brokers=1)
     stage.world.change_link(latency=0.010)
     with stage.producer() as producer:
@@ -188,8 +188,8 @@ def test_averages_are_of_the_last_minute() -> None:
     assert after.value("request-total") == before.value("request-total") + 1
 
 
-def test_errors_are_counted_by_their_effect(scripted: Scripted) -> None:
-    """Retried: 6 (not the leader); failed: 87 (invalid), with all its records."""
+def test_retried_and_failed_records_are_counted_separately(scripted: Scripted) -> None:
+    """Retriable: 6 (NOT_LEADER_OR_FOLLOWER). Permanent: 87 (INVALID_RECORD), for all records."""
     _, cluster, producer, script = scripted(3)
 
     def arrived(*said: int) -> int:
@@ -214,13 +214,15 @@ def test_errors_are_counted_by_their_effect(scripted: Scripted) -> None:
     assert counted("send", "error") == [arrived(), failed]
     assert producer.metrics().value("record-error-total", topic="t") == failed
     script.rule = times(1, APPENDED, 7, lambda arrival: arrival.partition == 2)
-    producer.send("t", b"x", partition=2).result(20.0)  # written, though the response was a timeout
+    producer.send("t", b"x", partition=2).result(
+        20.0
+    )  # the batch is written, but the response is a timeout
     assert counted("send", "retry") == [arrived(), arrived(6) + arrived(7)]
     assert counted("acknowledged") == [sum(len(cluster.records("t", p)) for p in range(3))]
     assert written >= 5
 
 
-def test_records_of_a_missing_topic_are_errors() -> None:
+def test_records_of_a_missing_topic_count_as_errors() -> None:
     stage = Stage()
     with stage.producer(max_block_ms=5_000) as producer:
         futures = [producer.send("nowhere", b"x") for _ in range(3)]
@@ -232,7 +234,7 @@ def test_records_of_a_missing_topic_are_errors() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_during_a_move_of_the_cluster(seed: int, sent: Counter[str]) -> None:
+def test_metrics_are_right_while_the_cluster_moves(seed: int, sent: Counter[str]) -> None:
     stage = Stage(seed)
     producer = stage.producer()
     consumer = stage.consumer()
@@ -288,7 +290,7 @@ def test_during_a_move_of_the_cluster(seed: int, sent: Counter[str]) -> None:
     assert consumer.metrics().value("records-consumed-total") == 60
 
 
-def test_while_the_cluster_is_unreachable() -> None:
+def test_metrics_are_right_while_the_cluster_is_unreachable() -> None:
     stage = Stage()
     producer = stage.producer()
     producer.send("t", b"x", partition=0).result(5.0)
@@ -341,7 +343,7 @@ def test_each_way_of_reading_counts_the_returned_records() -> None:
     assert consumed() == before + 6
 
 
-def test_bytes_are_those_of_the_log() -> None:
+def test_consumed_bytes_equal_the_bytes_of_the_log() -> None:
     stage = Stage(partitions=1)
     stage.write(range(50), size=200)
     stage.write(range(50), size=200)
@@ -358,7 +360,7 @@ def test_bytes_are_those_of_the_log() -> None:
 
 
 def test_the_time_of_decoding_is_measured_with_the_hosts_clock() -> None:
-    """Virtual time doesn't pass meanwhile: here each look at the clock takes a millisecond."""
+    """Virtual time doesn't pass during decoding, so here each reading of the clock adds 1 ms."""
     stage = Stage(partitions=1)
     stage.write(range(30))
     consumer = stage.consumer()
@@ -372,7 +374,7 @@ def test_the_time_of_decoding_is_measured_with_the_hosts_clock() -> None:
     consumer.close()
 
 
-def test_an_interrupted_poll_counts_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_poll_counts_no_record_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(partitions=1)
     stage.write(range(10))
     consumer = stage.consumer()
@@ -397,7 +399,7 @@ def test_an_interrupted_poll_counts_nothing_twice(monkeypatch: pytest.MonkeyPatc
 
 
 @PROTOCOLS
-def test_a_member_of_a_group(protocol: str) -> None:
+def test_rebalances_and_commits_of_a_member_are_counted(protocol: str) -> None:
     scene = Scene(protocol)
     scene.write(range(40))
     first = scene.subscribed("a", enable_auto_commit=False)
@@ -427,7 +429,7 @@ def test_a_member_of_a_group(protocol: str) -> None:
     assert 3.0 <= found("last-rebalance-seconds-ago") < 60.0
 
 
-def test_successful_and_refused_authentications() -> None:
+def test_successful_and_refused_authentications_are_counted() -> None:
     scene = SaslScene()
     with scene.producer() as producer:
         producer.send("t", b"1", partition=0).result(5.0)
@@ -442,7 +444,7 @@ def test_successful_and_refused_authentications() -> None:
         assert found("failed-authentication-total") == found("dial-total") >= 1
 
 
-def test_throttle_times_of_brokers() -> None:
+def test_throttle_times_of_brokers_are_measured() -> None:
     stage = Stage(brokers=1)
     with stage.producer() as producer:
         producer.send("t", b"x", partition=0).result(5.0)
@@ -454,7 +456,7 @@ def test_throttle_times_of_brokers() -> None:
     assert found("produce-throttle-time-avg") == 125.0
 
 
-def test_requests_that_were_hedged() -> None:
+def test_hedged_requests_are_counted() -> None:
     stage = Stage()
     producer = stage.producer()
     for partition in range(3):
@@ -473,7 +475,7 @@ def test_requests_that_were_hedged() -> None:
     producer.close()
 
 
-def test_it_sends_no_request_starts_no_thread_and_takes_no_lock() -> None:
+def test_metrics_sends_no_request_starts_no_thread_and_takes_no_lock() -> None:
     stage = Stage()
     stage.write(range(5))
     consumer = stage.consumer(group_id="g")
@@ -482,7 +484,7 @@ def test_it_sends_no_request_starts_no_thread_and_takes_no_lock() -> None:
     engine, counts = consumer._engine, dict(consumer._engine.events.counts)
     before = (engine.flows, len(engine.effects), len(engine.inputs))
     seen: list[Metrics] = []
-    with engine.lock:  # held by this thread: another one would wait forever
+    with engine.lock:  # this thread holds the lock, so another thread would wait forever
         other = threading.Thread(target=lambda: seen.append(consumer.metrics()))
         other.start()
         other.join(30.0)
@@ -510,7 +512,7 @@ async def test_asyncio_clients_have_the_same_metrics(kafka_simulation: KafkaSimu
 
 
 def test_a_connection_that_is_being_closed_is_not_counted_twice() -> None:
-    """Another thread may look between adding its numbers to its broker's and removing it."""
+    """Another thread may read between adding its numbers to those of the broker and removing it."""
     stage = Stage(brokers=1)
     with stage.producer() as producer:
         producer.send("t", b"x", partition=0).result(5.0)

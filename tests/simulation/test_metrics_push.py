@@ -1,4 +1,4 @@
-"""KIP-714: the metrics of a broker's subscription are pushed in time, once, without delays."""
+"""KIP-714: subscribed metrics are pushed in time and once, without delaying other requests."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def receiver_time(stage: Stage, receiver: TelemetryReceiver) -> float:
     return (stage.world.wall_clock() - now) * 1e9
 
 
-def test_cumulative_sums_continue() -> None:
+def test_cumulative_sums_continue_over_several_pushes() -> None:
     stage, receiver = staged(interval=10.0, delta=False)
     producer = stage.producer()
     send(producer, 3)
@@ -163,7 +163,7 @@ def test_a_cumulative_sum_that_restarts_has_a_later_start_time() -> None:
     assert values[0][1] == begun < values[-1][1]
 
 
-def test_a_push_in_flight_is_not_repeated_by_the_last_one() -> None:
+def test_the_last_push_does_not_repeat_the_push_in_flight() -> None:
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 3)
@@ -174,8 +174,8 @@ def test_a_push_in_flight_is_not_repeated_by_the_last_one() -> None:
     assert [points(p, SENT) for p in receiver.pushed] == [[3], [0]]
 
 
-def test_no_push_is_due_while_the_last_one_is_in_flight() -> None:
-    """It would repeat the sums of the last one, which isn't answered yet."""
+def test_no_push_is_sent_while_the_previous_one_is_in_flight() -> None:
+    """It would repeat the sums of the previous push, which isn't answered yet."""
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 1)
@@ -267,7 +267,7 @@ def test_pushes_are_compressed_with_the_brokers_first_codec(codec: int) -> None:
     assert points(last, SENT) == [5]
 
 
-def test_subscribed_metrics_are_pushed_only() -> None:
+def test_only_subscribed_metrics_are_pushed() -> None:
     wanted = ("org.apache.kafka.producer.record.", "org.apache.kafka.producer.connection.count")
     stage, receiver = staged(requested_metrics=wanted)
     with stage.producer() as producer:
@@ -278,7 +278,7 @@ def test_subscribed_metrics_are_pushed_only() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "*"])
-def test_two_words_mean_all_metrics(word: str) -> None:
+def test_an_empty_prefix_and_an_asterisk_subscribe_to_all_metrics(word: str) -> None:
     stage, receiver = staged(requested_metrics=(word,))
     with stage.producer() as producer:
         send(producer, 1)
@@ -286,7 +286,7 @@ def test_two_words_mean_all_metrics(word: str) -> None:
     assert {SENT, "odradek.dial.total"} <= names
 
 
-def test_a_broker_without_a_subscription_is_asked_again_and_gets_no_push() -> None:
+def test_a_broker_without_a_subscription_is_asked_again_later() -> None:
     stage, receiver = staged(requested_metrics=(), interval=10.0)
     with stage.producer() as producer:
         send(producer, 1)
@@ -296,7 +296,7 @@ def test_a_broker_without_a_subscription_is_asked_again_and_gets_no_push() -> No
     assert receiver.pushed == []
 
 
-def test_without_a_receiver_no_broker_is_asked() -> None:
+def test_no_request_is_sent_to_brokers_without_a_telemetry_receiver() -> None:
     stage = Stage(brokers=1, partitions=1)
     with stage.producer() as producer:
         send(producer, 1)
@@ -307,7 +307,7 @@ def test_without_a_receiver_no_broker_is_asked() -> None:
     assert flows <= 2
 
 
-def test_it_can_be_turned_off() -> None:
+def test_the_push_can_be_disabled() -> None:
     stage, receiver = staged()
     with stage.producer(enable_metrics_push=False) as producer:
         send(producer, 1)
@@ -315,7 +315,7 @@ def test_it_can_be_turned_off() -> None:
     assert (receiver.asked, receiver.pushed) == ([], [])
 
 
-def test_another_subscription_is_requested_immediately() -> None:
+def test_a_changed_subscription_is_requested_immediately() -> None:
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 3)
@@ -339,7 +339,7 @@ def test_another_subscription_is_requested_immediately() -> None:
         (errors.UnknownServerError, 1, False),
     ],
 )
-def test_a_refused_push_ends_or_continues_as_its_error_requires(
+def test_the_error_of_a_refused_push_determines_whether_pushes_continue(
     error: Any, asked: int, goes_on: bool
 ) -> None:
     stage, receiver = staged(interval=10.0, compression_types=(4,))
@@ -378,7 +378,7 @@ def test_pushes_above_the_brokers_limit_are_not_sent() -> None:
 
 
 def test_pushes_continue_after_an_outage_and_a_move_of_the_cluster() -> None:
-    """Pushes open no connection, lose no sum, and continue once another request has opened one."""
+    """Pushes open no connection; they continue with all sums once another request opens one."""
     stage, receiver = staged(interval=5.0)
     producer = stage.producer()
     send(producer, 3)
@@ -407,8 +407,8 @@ def test_a_silent_broker_does_not_delay_close() -> None:
     assert stage.world.now - begun < 1.0
 
 
-def test_throttle_times_are_kept() -> None:
-    """KIP-219: also if the next push is due earlier."""
+def test_pushes_respect_throttle_times() -> None:
+    """KIP-219: a push that is due during the throttle time waits."""
     stage, receiver = staged(interval=1.0)
     producer = stage.producer()
     stage.cluster.throttle(1, 5.0)
@@ -454,7 +454,7 @@ async def test_asyncio_clients_push_too(kafka_simulation: KafkaSimulation) -> No
     assert len(receiver.pushed) >= 2
 
 
-def test_a_client_knows_its_instance_id() -> None:
+def test_client_instance_id_returns_the_id_from_the_broker() -> None:
     stage, receiver = staged(interval=10.0)
     with stage.producer() as producer, stage.consumer() as consumer, stage.client(Admin) as admin:
         clients: tuple[Client[Any], ...] = (producer, consumer, admin)
@@ -466,7 +466,7 @@ def test_a_client_knows_its_instance_id() -> None:
     assert {p.client_instance_id for p in receiver.pushed} == {UUID(int=n).bytes for n in (1, 2, 3)}
 
 
-def test_why_a_client_has_no_instance_id() -> None:
+def test_the_error_says_why_a_client_has_no_instance_id() -> None:
     stage, receiver = staged(interval=10.0)
     with (
         stage.producer(enable_metrics_push=False) as producer,
@@ -496,19 +496,19 @@ def test_why_a_client_has_no_instance_id() -> None:
     assert len(receiver.asked) == 1
 
 
-async def test_a_client_in_an_event_loop_knows_its_id(kafka_simulation: KafkaSimulation) -> None:
+async def test_asyncio_clients_return_their_instance_id(kafka_simulation: KafkaSimulation) -> None:
     kafka_simulation.cluster.receive_telemetry(TelemetryReceiver(interval=10.0))
     async with AsyncProducer(bootstrap_servers=kafka_simulation.bootstrap_servers) as producer:
         assert await producer.client_instance_id(5.0) == UUID(int=1)
 
 
-def test_an_interrupted_client_keeps_its_id() -> None:
+def test_an_interrupted_client_keeps_its_instance_id() -> None:
     """A Ctrl-C in a step leads to a new engine."""
     stage, _ = staged()
     consumer = stage.consumer()
     consumer.assign([TopicPartition("t", 0)])
     known, engine = consumer.client_instance_id(5.0), consumer._engine
-    engine.torn = True  # as an interrupted step leaves it
+    engine.torn = True  # the state after an interrupted step
     consumer._calls._renew()
     assert consumer.client_instance_id(5.0) == known
     assert consumer._engine is not engine

@@ -96,7 +96,7 @@ def all_partitions(producer: Producer, count: int) -> list[int]:
         ({"metadata_recovery_strategy": "none"}, False),
     ],
 )
-def test_requests_to_known_brokers_contain_the_expected_broker(
+def test_requests_to_known_brokers_name_the_expected_broker(
     options: dict[str, Any], told: bool
 ) -> None:
     scene = Scene(3)
@@ -111,18 +111,20 @@ def test_requests_to_known_brokers_contain_the_expected_broker(
         assert (cluster, node) == ((cluster_id, ids[place]) if learned else (None, -1))
 
 
-def test_a_broker_at_a_bootstrap_address_gets_no_expected_broker() -> None:
+def test_requests_to_a_bootstrap_address_name_no_expected_broker() -> None:
     scene = Scene(1)
     with scene.producer(bootstrap_servers=str(scene.cluster.brokers[1].address)) as producer:
         all_partitions(producer, 1)
-        scene.cluster.brokers[1].disconnect_all()  # the next attempt knows the cluster
+        scene.cluster.brokers[
+            1
+        ].disconnect_all()  # at the next attempt, the client knows the cluster
         all_partitions(producer, 1)
     assert len(scene.meant) > 1
     assert {(c, n) for _, _, c, n in scene.meant} == {(None, -1)}
 
 
-def test_brokers_that_share_an_address_get_no_expected_broker() -> None:
-    """With one advertised load balancer any of them may respond."""
+def test_requests_to_a_shared_address_name_no_expected_broker() -> None:
+    """If all brokers advertise one load balancer, any broker may respond."""
     scene = Scene(2)
     scene.cluster.brokers[2].address = scene.cluster.brokers[1].address
     with scene.producer() as producer:
@@ -144,15 +146,15 @@ def test_swapped_brokers_are_detected_before_other_requests() -> None:
     assert "REBOOTSTRAP_REQUIRED" in str(rebootstraps[0])
 
 
-def test_an_older_broker_gets_its_own_version() -> None:
+def test_an_older_broker_gets_the_version_that_it_supports() -> None:
     scene = Scene(1, versions=OLDER)
     with scene.producer() as producer:
         all_partitions(producer, 1)
     assert [v for _, v, _, _ in scene.meant] == [5, 4] * (len(scene.meant) // 2)
 
 
-def test_an_address_misrouted_for_minutes_closes_no_other_connection() -> None:
-    """R-RB-3: one rebootstrap finds nothing new, and a hundred wouldn't."""
+def test_other_connections_stay_open_while_an_address_is_misrouted() -> None:
+    """R-RB-3: there is only one rebootstrap, as further ones wouldn't find other addresses."""
     scene = Scene(3)
     other = scene.elsewhere()
     with scene.producer() as producer:
@@ -174,7 +176,7 @@ def test_an_address_misrouted_for_minutes_closes_no_other_connection() -> None:
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_topics_and_producer_ids_are_requested_from_no_wrong_cluster(older: bool) -> None:
+def test_no_topics_or_producer_ids_are_requested_from_a_wrong_cluster(older: bool) -> None:
     """R-RB-5: before KIP-1242, the cluster id of an address is checked before its first use."""
     scene = Scene(1)
     other = scene.elsewhere(versions=OLDER if older else None)
@@ -198,7 +200,7 @@ def test_topics_and_producer_ids_are_requested_from_no_wrong_cluster(older: bool
 
 
 def test_the_cluster_id_of_an_old_broker_without_known_topics_is_checked() -> None:
-    """Topic ids protect records, but otherwise this connection would be used forever."""
+    """Topic ids protect the records, but a connection to a wrong cluster must not remain in use."""
     scene = Scene(2)
     other = scene.elsewhere(versions=OLDER)
     other.create_topic("t", 2)

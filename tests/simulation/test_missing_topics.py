@@ -104,7 +104,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def found(scene: Scene, client: Any) -> None:
-    """Return whether the client has noticed that nothing is missing any more."""
+    """Assert that the client notices within a minute that no topic is missing any more."""
     end = scene.world.now + 60
     while client.explain().missing and scene.world.now < end:
         if isinstance(client, Consumer):
@@ -158,7 +158,7 @@ def an_assignment(scene: Scene) -> Any:
         ("flights", 7, "topic flights still has no partition 7 after 4 s"),
     ],
 )
-def test_a_send_in_a_with_block_warns_within_five_seconds(
+def test_a_missing_topic_is_logged_within_five_seconds_in_a_with_block(
     caplog: pytest.LogCaptureFixture, topic: str, partition: int | None, problem: str
 ) -> None:
     scene = Scene()
@@ -179,7 +179,7 @@ def test_a_send_in_a_with_block_warns_within_five_seconds(
 
 
 @pytest.mark.parametrize("use", [a_send, an_assignment])
-def test_a_missing_partition_is_logged_once_too(
+def test_a_missing_partition_is_logged_once(
     use: Callable[[Scene], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene()
@@ -225,7 +225,7 @@ def test_similar_names_are_left_out_if_no_broker_lists_topics(
     client.close(0)
 
 
-def test_producers_create_topics_and_consumers_do_if_configured() -> None:
+def test_producers_and_configured_consumers_create_topics() -> None:
     """KIP-361."""
     scene = Scene(auto_create=True)
     producer = scene.producer()
@@ -241,10 +241,10 @@ def test_producers_create_topics_and_consumers_do_if_configured() -> None:
 
 
 @pytest.mark.parametrize("use", ["assign", "subscribe, classic", "subscribe, consumer"])
-def test_a_consumer_creates_no_topic_and_names_the_missing_one(
+def test_a_consumer_logs_a_missing_topic_without_creating_it(
     use: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By default; poll() doesn't raise, because the topic may be created later."""
+    """This is the default. poll() doesn't raise, because the topic may be created later."""
     scene = Scene(auto_create=True)
     consumer = USES[use](scene)
     assert TYPO not in scene.cluster.topics
@@ -261,7 +261,7 @@ def test_a_consumer_creates_no_topic_and_names_the_missing_one(
 
 
 def test_a_broker_before_metadata_version_4_creates_topics_for_consumers() -> None:
-    """Its Metadata request has no field to forbid it; the consumer works anyway."""
+    """Before version 4 a Metadata request can't forbid the creation."""
     scene = Scene(auto_create=True, versions={MetadataRequest.API_KEY: (0, 3)})
     consumer = scene.consumer()
     consumer.assign([TopicPartition("flights", 0), TopicPartition("new", 0)])
@@ -272,7 +272,7 @@ def test_a_broker_before_metadata_version_4_creates_topics_for_consumers() -> No
 
 
 @pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
-def test_other_clients_create_no_topics(kind: Any) -> None:
+def test_admin_clients_and_clients_without_auto_create_create_no_topics(kind: Any) -> None:
     scene = Scene(auto_create=True)
     off: dict[str, Any] = {"allow.auto.create.topics": "false"} if kind is Producer else {}
     client: Any = scene.client(kind, **off)
@@ -290,7 +290,7 @@ def test_other_clients_create_no_topics(kind: Any) -> None:
 
 
 def test_a_call_that_has_ended_causes_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """A call that checks whether a topic exists has its answer and doesn't wait."""
+    """Such a call only checks whether a topic exists."""
     scene = Scene()
     client = scene.producer()
     for name in ("probe", "another"):
@@ -307,7 +307,7 @@ def test_a_call_that_has_ended_causes_no_warning(caplog: pytest.LogCaptureFixtur
 def test_missing_names_that_are_no_longer_requested_are_removed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A broken partitioner names many partitions, which must not be kept forever."""
+    """A faulty partitioner may return many missing partitions, which must not be kept forever."""
     scene = Scene()
     client = scene.producer(max_block_ms=500)
     for number in range(10, 30):
@@ -322,7 +322,7 @@ def test_missing_names_that_are_no_longer_requested_are_removed(
 
 
 def test_explain_reports_a_group_error_beside_a_missing_topic() -> None:
-    """A topic's name may be a letter that occurs in any sentence."""
+    """The topic's name is a letter that occurs in other texts."""
     scene = Scene()
     client = scene.consumer(group_id="g")
     client.subscribe(["a"])
@@ -334,7 +334,7 @@ def test_explain_reports_a_group_error_beside_a_missing_topic() -> None:
     client.close(0)
 
 
-def test_the_error_of_a_lookup_suggests_similar_names() -> None:
+def test_the_error_of_partitions_for_suggests_similar_names() -> None:
     scene = Scene()
     with scene.consumer() as consumer:
         with pytest.raises(
@@ -401,7 +401,7 @@ def test_a_pattern_with_a_match_is_not_logged(
 
 
 def test_a_slow_pattern_is_not_tried_in_variants() -> None:
-    """Python's `re` would need years for a variant of it to find no match."""
+    """Python's `re` would backtrack for years before a variant of the pattern fails to match."""
     scene = Scene()
     scene.cluster.create_topic("customerordersserviceinternalevents" * 2)
     with scene.consumer(group_id="g") as consumer:
@@ -411,7 +411,9 @@ def test_a_slow_pattern_is_not_tried_in_variants() -> None:
         assert "no topic matches pattern" in (consumer.health().reason or "")
 
 
-def test_one_warning_if_matches_come_and_go(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pattern_is_logged_once_although_matching_topics_appear_and_disappear(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     scene = Scene()
     with scene.consumer(group_id="g", metadata_max_age_ms=500) as consumer:
         consumer.subscribe(pattern="new")

@@ -112,7 +112,7 @@ def scraped_workers(work: Callable[[ConsumerRecord], Awaitable[object]], length:
 
 
 async def brief(_: ConsumerRecord) -> None:
-    """Process a record quickly."""
+    """Process a record in 10 ms."""
     await asyncio.sleep(0.01)
 
 
@@ -148,7 +148,7 @@ def test_every_metric_and_label_exists(service: MonitoredService) -> None:
             assert not any(math.isnan(values[-1]) for values in told[name].values()), expression
 
 
-def test_a_move_is_visible_in_the_metrics_and_ends(service: MonitoredService) -> None:
+def test_metrics_show_the_start_and_the_end_of_a_cluster_move(service: MonitoredService) -> None:
     service.live(60.0)
     outages = [
         service.scrapes.values("odradek_outage_seconds", client_id=name)
@@ -164,7 +164,9 @@ def test_a_move_is_visible_in_the_metrics_and_ends(service: MonitoredService) ->
     assert again[0] < again[-1]
 
 
-def test_a_group_that_stops_reading_is_late(service: MonitoredService) -> None:
+def test_the_lag_of_a_group_that_stops_reading_exceeds_the_threshold(
+    service: MonitoredService,
+) -> None:
     service.live(30.0)
     service.reads = False
     service.consumer_.close(5.0)
@@ -175,7 +177,7 @@ def test_a_group_that_stops_reading_is_late(service: MonitoredService) -> None:
     assert service.scrapes.values("kafka_consumergroup_members", consumergroup="bills")[-1] == 0
 
 
-def test_the_exporter_reports_what_it_cannot_read(service: MonitoredService) -> None:
+def test_the_exporter_reports_groups_that_it_cannot_read(service: MonitoredService) -> None:
     service.live(30.0)
     for broker in service.cluster.brokers:
         service.cluster.crash(broker)
@@ -184,7 +186,7 @@ def test_the_exporter_reports_what_it_cannot_read(service: MonitoredService) -> 
     assert service.scrapes.values("odradek_lag_up")[-1] == 0
 
 
-def test_successful_workers_have_no_dead_letters() -> None:
+def test_metrics_of_successful_workers_count_no_dead_letters() -> None:
     scrapes = scraped_workers(brief, 100.0)
     assert scrapes.values("odradek_work_dead_letter_total")[-1] == 0
     assert max(scrapes.values("odradek_work_oldest_seconds")) < SCRAPE
@@ -193,7 +195,7 @@ def test_successful_workers_have_no_dead_letters() -> None:
 
 def test_dead_letters_are_counted() -> None:
     async def work(record: ConsumerRecord) -> None:
-        if record.value == b"50":  # at 50 s
+        if record.value == b"50":  # the record at 50 s
             raise ValueError("no")
 
     values = scraped_workers(work, 65.0).values("odradek_work_dead_letter_total")
@@ -202,7 +204,7 @@ def test_dead_letters_are_counted() -> None:
 
 def test_the_age_of_a_record_in_progress_grows() -> None:
     async def work(record: ConsumerRecord) -> None:
-        await asyncio.sleep(1e6 if record.value == b"25" else 0.01)  # at 25 s
+        await asyncio.sleep(1e6 if record.value == b"25" else 0.01)  # the record at 25 s
 
     values = scraped_workers(work, 345.0).values("odradek_work_oldest_seconds")
     assert values[63] < 300.0 < values[67]  # KafkaWorkIsStuck, at 325 s

@@ -1,6 +1,7 @@
 """R-RB-8: an address leads to another broker of the cluster than metadata names.
 
-It responds NOT_LEADER or NOT_COORDINATOR. Brokers before 4.4 don't report the mismatch (KIP-1242).
+That broker responds NOT_LEADER or NOT_COORDINATOR. Brokers before 4.4 don't report the mismatch
+(KIP-1242).
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ def test_an_admin_client_finds_leaders_and_coordinators() -> None:
         assert admin.describe_consumer_groups(["g"], timeout=20.0)["g"].group_id == "g"
 
 
-def test_a_broker_that_denies_permanently_is_connected_ever_more_rarely() -> None:
-    """It is the right broker, but has, for example, no news of its controller."""
+def test_connections_to_a_broker_that_always_responds_not_leader_back_off() -> None:
+    """It is the right broker, but it may, for example, have lost its controller."""
     scene = Pods()
     with scene.producer(linger_ms=0) as producer, scene.consumer() as consumer:
         producer.send("t", b"0", partition=0).result(5.0)
@@ -176,7 +177,7 @@ def test_elections_close_no_connection() -> None:
 
 
 def test_unanswered_produce_requests_are_not_abandoned() -> None:
-    """Without idempotence they would be written twice; the connection is used meanwhile."""
+    """Without idempotence their records would be written twice. The connection remains in use."""
     scene = Stage(1, 2, 4)
     broker_faults.release_of_all(scene.cluster, "3.5")  # whose errors don't name the new leader
     with scene.producer(linger_ms=0, enable_idempotence=False, acks=1) as producer:
@@ -201,7 +202,7 @@ def test_unanswered_produce_requests_are_not_abandoned() -> None:
 
 
 def test_the_connection_of_a_busy_producer_is_drained_before_it_is_closed() -> None:
-    """Each of its partitions is retried at its own time, so a request is always in flight."""
+    """Each partition is retried at a different time, so a request is always in flight."""
     scene = Pods(partitions=100)
     broker_faults.slow_api(scene.cluster, "Produce", 0.1)
     with scene.producer(linger_ms=0) as producer:
@@ -219,7 +220,7 @@ def test_the_connection_of_a_busy_producer_is_drained_before_it_is_closed() -> N
         assert dials_of(scene, "producer", began) <= 16
 
 
-def test_a_producer_without_retries_refreshes_the_leader_anyway() -> None:
+def test_a_producer_without_retries_refreshes_metadata_after_not_leader() -> None:
     scene = Stage(1, 3, 3)
     broker_faults.release_of_all(scene.cluster, "3.5")  # whose errors don't name the new leader
     once: dict[str, Any] = {"enable_idempotence": False, "acks": 1, "retries": 0}
@@ -252,7 +253,7 @@ class Abroad(Stage):
         self.foreign.brokers[1].disconnect_all()
 
 
-def test_a_leader_of_a_wrong_cluster_moves_no_position() -> None:
+def test_a_leader_of_a_wrong_cluster_changes_no_position() -> None:
     """OffsetForLeaderEpoch uses topic names, so it is sent to verified brokers only."""
     scene = Abroad()
     scene.write(range(20))

@@ -41,7 +41,7 @@ class Recreated(Scene):
                 producer.send(topic, b"%s %d" % (name.encode(), n), partition=0)
 
     def recreate(self, *, count: int, noticed: bool) -> None:
-        """Replace t by a topic with `count` records; `noticed`: the I/O thread has seen it."""
+        """Recreate t with `count` records; if `noticed`, wait until the I/O thread notices."""
         self.cluster.delete_topic("t")
         self.cluster.create_topic("t", partitions=1)
         self.fill(count, "new")
@@ -87,10 +87,12 @@ def values(records: list[ConsumerRecord]) -> list[bytes | None]:
 
 @PROTOCOLS
 @pytest.mark.parametrize("gone", some([0.74, 1.48, 2.22, 4.0, 8.0], 3))
-def test_a_group_reads_all_of_a_topic_that_was_recreated_in_use(protocol: str, gone: float) -> None:
-    """Records processed before are committed while the topic is missing.
+def test_a_group_reads_all_records_of_a_topic_recreated_while_in_use(
+    protocol: str, gone: float
+) -> None:
+    """Earlier processed records are committed while the topic is missing.
 
-    By name, this set the group to offset 20 of the new topic, whose 6 records were never read.
+    A commit by name moved the group to offset 20 of the new topic, whose 6 records were never read.
     """
     scene = Recreated(protocol)
     scene.fill(20, "old")
@@ -120,7 +122,7 @@ def in_background(consumer: Consumer, records: list[ConsumerRecord]) -> Any:
     heard: list[KafkaError | None] = []
     consumer.commit_async(records[-1:], lambda offsets, error: heard.append(error))
     while not heard:
-        consumer.commit({OTHER: 0})  # runs callbacks, and returns no records
+        consumer.commit({OTHER: 0})  # calls callbacks, and returns no records
     if heard[0] is not None:
         raise heard[0]
 
@@ -173,7 +175,9 @@ def test_closing_with_auto_commit_stores_nothing_of_the_deleted_topic(
 
 @PROTOCOLS
 @NOTICED
-def test_other_partitions_of_the_commit_are_stored(protocol: str, noticed: bool) -> None:
+def test_offsets_of_other_topics_in_a_refused_commit_are_stored(
+    protocol: str, noticed: bool
+) -> None:
     scene = Recreated(protocol)
     scene.fill(5, "old")
     scene.fill(7, "other", "u")
@@ -217,8 +221,10 @@ def test_the_new_topic_is_committed_once_its_records_were_returned(protocol: str
     new = scene.poll_for(member, 15)
     assert values(new) == [b"new %d" % n for n in range(20)]
     with pytest.raises(TopicRecreatedError):
-        member.commit(old)  # a thread that still processes them
-    assert member.commit(old[:10])[TP].offset == 10  # all of that was returned in the new topic
+        member.commit(old)  # from a thread that still processes old records
+    assert (
+        member.commit(old[:10])[TP].offset == 10
+    )  # the new topic's records up to this offset were returned
     assert member.commit(new)[TP].offset == 20
     assert member.commit()[TP].offset == 20
     assert scene.stored() == 20
@@ -226,7 +232,7 @@ def test_the_new_topic_is_committed_once_its_records_were_returned(protocol: str
 
 @PROTOCOLS
 def test_a_commit_without_arguments_refers_to_the_returned_records(protocol: str) -> None:
-    """Before its next poll the caller knows nothing of the new topic; then its position counts."""
+    """Before its next poll the caller isn't aware of the new topic; then its position counts."""
     scene = Recreated(protocol)
     scene.fill(50, "old")
     member = scene.subscribed(enable_auto_commit=False)
@@ -238,8 +244,8 @@ def test_a_commit_without_arguments_refers_to_the_returned_records(protocol: str
     assert member.commit()[TP].offset == 0
 
 
-def test_brokers_that_accept_names_only() -> None:
-    """The ids in the current metadata are compared before the request."""
+def test_commits_of_a_deleted_topic_are_refused_if_brokers_accept_only_names() -> None:
+    """The client compares topic ids of its metadata before the request."""
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(50, "old")
     member = scene.reader(noticed=True)
@@ -252,7 +258,7 @@ def test_brokers_that_accept_names_only() -> None:
 
 
 @pytest.mark.parametrize("gone", [0.05, 0.5, 2.0, 4.0])
-def test_a_commit_by_name_while_the_topic_is_missing_never_reaches_the_next_one(
+def test_a_commit_by_name_of_a_missing_topic_is_not_stored_for_the_new_one(
     gone: float,
 ) -> None:
     """The coordinator doesn't know the topic; the retry waits for newer metadata (R-ID-5)."""
@@ -274,9 +280,7 @@ def test_a_commit_by_name_while_the_topic_is_missing_never_reaches_the_next_one(
 
 @pytest.mark.parametrize("gone", [0.05, 0.3, 1.0, 2.5])
 @pytest.mark.parametrize("call", ["commit", "transaction"])
-def test_a_missing_topic_is_not_sent_by_name_although_it_exists_again(
-    call: str, gone: float
-) -> None:
+def test_offsets_of_a_recreated_topic_are_not_sent_by_name(call: str, gone: float) -> None:
     """The member's metadata shows the deletion, but not yet the new topic (R-ID-3)."""
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(50, "old")
@@ -325,7 +329,7 @@ def test_only_the_first_commit_by_name_waits_for_metadata_of_a_missing_topic() -
 
 
 @pytest.mark.parametrize("gone", [0.05, 0.5, 2.0])
-def test_offsets_by_name_in_a_transaction_never_reach_the_next_topic(gone: float) -> None:
+def test_offsets_by_name_in_a_transaction_are_not_stored_for_the_new_topic(gone: float) -> None:
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(50, "old")
     member = scene.reader(noticed=True)
@@ -348,7 +352,7 @@ def test_offsets_by_name_in_a_transaction_never_reach_the_next_topic(gone: float
 
 @pytest.mark.parametrize("gone", [0.5, 2.0])
 def test_a_refused_name_is_not_retried_for_a_group_given_by_its_id(gone: float) -> None:
-    """No consumer's metadata says that the topic is missing; a retry could reach the new one."""
+    """Without a consumer no metadata shows that it is missing; a retry may reach a new topic."""
     scene = Recreated("classic", versions=BY_NAME)
     producer = scene.transactional()
     producer.partitions_for("t")
@@ -387,7 +391,7 @@ def test_a_commit_that_waits_for_its_coordinator_keeps_the_topic_id(
     assert not heard[0].maybe_stored
 
 
-def test_an_id_that_changes_after_the_response_by_name() -> None:
+def test_a_commit_by_name_raises_if_the_topic_id_changed_before_the_response() -> None:
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(50, "old")
     member = scene.reader(noticed=True)
@@ -429,7 +433,7 @@ def test_offsets_of_the_deleted_topic_in_a_transaction(
     scene.recreate(count=100, noticed=noticed)
     producer.begin_transaction()
     producer.send("u", b"made of old", partition=0)
-    if versions and not noticed:  # the client can't know, and aborts
+    if versions and not noticed:  # the client isn't aware of the new topic, and aborts
         producer.send_offsets_to_transaction(records[-1], member.group_metadata())
         producer.abort_transaction()
         return
@@ -449,7 +453,7 @@ def test_offsets_of_the_deleted_topic_in_a_transaction(
     producer.close()
 
 
-def test_a_copy_of_the_group_metadata_is_plain() -> None:
+def test_a_pickled_copy_of_the_group_metadata_has_the_public_type() -> None:
     import pickle
 
     scene = Recreated()
@@ -463,7 +467,7 @@ def test_a_copy_of_the_group_metadata_is_plain() -> None:
 
 @pytest.mark.parametrize("seed", range(part(40, 2)))
 def test_random_recreations_lose_no_record_of_the_last_topic(seed: int) -> None:
-    """Members commit their records at any time, crash and are replaced by others."""
+    """Members commit at random times, crash, and are replaced by other members."""
     chance = random.Random(seed)
     scene = Recreated(chance.choice(["classic", "consumer"]), seed)
     automatic = chance.random() < 0.5
@@ -513,10 +517,10 @@ def test_random_recreations_lose_no_record_of_the_last_topic(seed: int) -> None:
     assert (scene.stored() or 0) <= count
 
 
-def test_no_record_of_a_topic_that_the_group_has_not_assigned_is_read() -> None:
+def test_records_of_a_recreated_topic_are_read_only_after_its_assignment() -> None:
     """With KIP-848 the group may have assigned the new topic's partition to another member.
 
-    The owner of the deleted topic read the new one by its name.
+    The former owner of the deleted topic read the new topic because of its name.
     """
     scene = Recreated("consumer")
     scene.fill(10, "old")
@@ -550,7 +554,7 @@ def test_the_group_is_asked_immediately_for_the_new_topic() -> None:
 
 
 @pytest.mark.parametrize("noticed", [True, False])
-def test_a_seek_in_the_deleted_topic_skips_no_record_of_the_new_one(noticed: bool) -> None:
+def test_a_seek_to_an_offset_of_the_deleted_topic_is_refused(noticed: bool) -> None:
     scene = Recreated("classic")  # KIP-848 assigns the new topic again
     scene.fill(20, "old")
     a = scene.reader(noticed=noticed)
@@ -564,12 +568,12 @@ def test_a_seek_in_the_deleted_topic_skips_no_record_of_the_new_one(noticed: boo
     else:
         a.seek(TP, 5)
     assert [r.offset for r in scene.poll_for(a, 10.0)] == [*range(30)]
-    a.seek(TP, 12)  # now the caller has records of the new topic
+    a.seek(TP, 12)  # the caller has records of the new topic now
     assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(12, 30)]
 
 
 @pytest.mark.parametrize("way", ["beginning", "seek_to_beginning", "assign"])
-def test_seeks_that_can_only_mean_the_new_topic_are_allowed(way: str) -> None:
+def test_seeks_that_are_valid_for_any_topic_are_allowed(way: str) -> None:
     scene = Recreated("classic")
     scene.fill(20, "old")
     a = scene.reader(noticed=True)
@@ -596,7 +600,7 @@ OFFSETS: dict[str, Callable[[Consumer], int | None]] = {
 
 
 @pytest.mark.parametrize("ask", OFFSETS)
-def test_a_caller_that_has_requested_offsets_of_the_new_topic_may_seek(ask: str) -> None:
+def test_a_seek_is_allowed_after_offsets_of_the_new_topic_were_requested(ask: str) -> None:
     scene = Recreated("classic")
     scene.fill(20, "old")
     a = scene.reader(noticed=True)
@@ -609,8 +613,8 @@ def test_a_caller_that_has_requested_offsets_of_the_new_topic_may_seek(ask: str)
     assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(20, 30)]
 
 
-def test_an_assignment_at_an_offset_of_the_deleted_topic_skips_no_record_of_the_new_one() -> None:
-    """It counts as a seek if the partition was assigned before."""
+def test_an_assignment_at_an_offset_of_the_deleted_topic_is_refused() -> None:
+    """An offset for a partition that is already assigned counts as a seek."""
     scene = Recreated()
     scene.fill(20, "old")
     a = scene.consumer(name="a")
@@ -627,8 +631,8 @@ def test_an_assignment_at_an_offset_of_the_deleted_topic_skips_no_record_of_the_
     assert [r.offset for r in scene.poll_for(a, 5.0)] == [*range(20, 30)]
 
 
-def test_a_seek_to_the_beginning_is_allowed_at_each_moment_of_a_change() -> None:
-    """Also while the first offset of the new topic is being looked up."""
+def test_a_seek_to_the_beginning_is_allowed_at_any_time_of_a_recreation() -> None:
+    """This includes the lookup of the first offset of the new topic."""
     scene = Recreated("classic")
     scene.fill(20, "old")
     a = scene.reader(noticed=True)
@@ -641,7 +645,7 @@ def test_a_seek_to_the_beginning_is_allowed_at_each_moment_of_a_change() -> None
 
 
 def test_a_listener_may_seek_in_a_recreated_topic() -> None:
-    """The consumer notices it within the poll, which calls `on_assigned`."""
+    """The consumer notices the new topic within the poll that calls `on_assigned`."""
     scene = Recreated("consumer")
     scene.fill(20, "old")
     told: list[int] = []

@@ -1,4 +1,4 @@
-"""Offsets that a simulated coordinator writes after their topic was deleted, as Kafka 4.4 does."""
+"""A simulated coordinator, like Kafka 4.4, stores offsets of a topic that was just deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of formats 0 and 1: read, sought, corrupt, skipped on request."""
+"""Records of formats 0 and 1: reads, seeks, corrupt messages, skipping on request."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_topic_with_several_formats_is_read_completely(how: str) -> None:
         assert list(offsets(client, how)) == list(range(start, 20))
 
 
-def test_fields_of_records() -> None:
+def test_records_have_the_timestamps_of_their_format() -> None:
     client = reader_of()
     found = []
     while records := client.poll(1.0):
@@ -90,7 +90,7 @@ def test_fields_of_records() -> None:
     assert [r.leader_epoch for r in found] == [-1] * 15 + [0] * 5
 
 
-def test_an_assignment_may_end_within_a_wrapper() -> None:
+def test_until_may_be_an_offset_within_a_compressed_message_set() -> None:
     client = reader_of()
     client.assign([TP], until={TP: 8})
     assert list(offsets(client, "poll")) == list(range(8))
@@ -98,7 +98,7 @@ def test_an_assignment_may_end_within_a_wrapper() -> None:
 
 
 @pytest.mark.parametrize("small", [40, 100])
-def test_small_fetches_cut_messages(small: int) -> None:
+def test_all_records_are_read_although_small_fetches_truncate_messages(small: int) -> None:
     limits: dict[str, Any] = {"max.partition.fetch.bytes": small, "fetch.max.bytes": small}
     client = reader_of(**limits)
     assert list(offsets(client, "poll")) == list(range(20))
@@ -113,7 +113,7 @@ def test_small_fetches_cut_messages(small: int) -> None:
     ],
     ids=["torn", "bomb"],
 )
-def test_a_corrupt_wrapper_is_named_and_can_be_skipped(
+def test_a_corrupt_wrapper_message_raises_an_error_and_can_be_skipped(
     third: bytes, kind: type[CorruptRecordError], why: str, how: str
 ) -> None:
     client = reader_of(third)
@@ -126,7 +126,7 @@ def test_a_corrupt_wrapper_is_named_and_can_be_skipped(
     assert list(offsets(client, how)) == list(range(15, 20))
 
 
-def test_a_corrupt_wrapper_is_skipped_on_request(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_corrupt_wrapper_message_is_skipped_on_request(caplog: pytest.LogCaptureFixture) -> None:
     client = reader_of(torn(10), **{"on.corrupt.record": "skip"})
     with caplog.at_level(logging.WARNING, "odradek.consumer"):
         assert list(offsets(client, "poll")) == [*range(10), *range(15, 20)]

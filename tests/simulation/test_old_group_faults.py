@@ -1,4 +1,4 @@
-"""Recorded schedules detect faults of groups that were fixed (issue 48), with the old code."""
+"""Recorded schedules detect the fixed group bugs of issue 48 if the old code is restored."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_former_fault_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorded_schedule_detects_the_former_bug(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the current code the schedule passes: `test_explore.py` runs all schedules."""
     broken, words = FAULTS[name]
     broken(monkeypatch)

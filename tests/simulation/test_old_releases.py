@@ -1,7 +1,7 @@
-"""Every call to brokers with the API versions of old releases.
+"""Every call works with the API versions of old brokers, or says why not.
 
-`broker_versions.json` contains the ApiVersions responses of real brokers. A call works there as
-with new brokers, or its error names the API or value that the brokers lack.
+`broker_versions.json` contains the ApiVersions responses of real brokers. A call works as with new
+brokers, or its error names the API or value that the brokers lack.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Older(Stage):
 
 
 @pytest.mark.parametrize("lower", [1, 3])
-def test_a_stale_epoch_of_metadata_below_version_9_delays_no_reader(
+def test_stale_epochs_in_metadata_below_version_9_do_not_delay_reads(
     lower: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Older(KAFKA_2_3)
@@ -79,7 +79,7 @@ def test_a_stale_epoch_of_metadata_below_version_9_delays_no_reader(
         consumer.commit(timeout=5.0)
         committed = consumer.committed([T0], 5.0)[T0]
         assert committed is not None
-        assert (committed.offset, committed.leader_epoch) == (10, 7)  # of its batch
+        assert (committed.offset, committed.leader_epoch) == (10, 7)  # the epoch of its batch
     with scene.client(Admin) as admin:
         described = admin.describe_topics(["t"], timeout=5.0)["t"]
         assert described.partitions[0].leader_epoch == -1
@@ -93,7 +93,7 @@ def ends_asked(scene: Stage) -> int:
     return sum(b.requests["OffsetForLeaderEpoch"] for b in scene.cluster.brokers.values())
 
 
-def test_a_new_leader_below_version_9_validates_the_position_once() -> None:
+def test_the_position_is_validated_once_at_a_new_leader_below_version_9() -> None:
     scene = Older(KAFKA_2_3)
     scene.write(range(5))
     with scene.consumer() as consumer:
@@ -109,7 +109,7 @@ def test_a_new_leader_below_version_9_validates_the_position_once() -> None:
         assert ends_asked(scene) == asked + 1
 
 
-def test_below_version_9_the_position_returns_to_where_the_logs_diverge() -> None:
+def test_positions_return_to_the_divergence_below_version_9() -> None:
     scene = Older(KAFKA_2_3)
     for n in range(4):
         scene.write(range(5 * n, 5 * n + 5))
@@ -122,13 +122,15 @@ def test_below_version_9_the_position_returns_to_where_the_logs_diverge() -> Non
         assert scene.read(consumer, 15) == list(range(20, 35))
 
 
-def test_an_older_leader_that_does_not_know_the_epoch_resets_no_position() -> None:
+def test_a_leader_that_does_not_know_the_epoch_resets_no_position() -> None:
     scene = Older(KAFKA_2_3)
     scene.write(range(5))
     with scene.consumer(group_id="g", enable_auto_commit=False) as consumer:
         consumer.subscribe(["t"])
         assert scene.read(consumer, 5) == list(range(5))
-        at = OffsetAndMetadata(3, leader_epoch=4)  # of an election that this leader missed
+        at = OffsetAndMetadata(
+            3, leader_epoch=4
+        )  # the epoch of an election that this leader missed
         consumer.commit({T0: at}, timeout=5.0)
     with scene.consumer(group_id="g", enable_auto_commit=False) as consumer:
         consumer.subscribe(["t"])
@@ -196,7 +198,7 @@ def test_a_value_with_another_meaning_for_the_broker_is_an_error(
     use(scene, key, row.what)
 
 
-def test_offset_specs_that_the_broker_does_not_know_fail_alone() -> None:
+def test_unsupported_offset_specs_do_not_affect_others() -> None:
     scene = Older({ListOffsetsRequest.API_KEY: (1, 7)}, partitions=4)
     scene.write(range(8))
     at = [TopicPartition("t", n) for n in range(4)]
@@ -222,7 +224,7 @@ def test_a_field_that_the_broker_does_not_know_is_an_error_with_both_versions() 
         admin.describe_configs([ConfigResource("TOPIC", "t")], 10.0, include_documentation=True)
 
 
-def test_the_table_names_what_the_admin_client_offers() -> None:
+def test_the_table_of_versioned_values_is_complete() -> None:
     named = [row.what for row in VALUES[ListOffsetsRequest.API_KEY]]
     assert {*named} == {name for name, time in SPECS.items() if time < SPECS["EARLIEST"]}
     versions = {key: [row.version for row in rows] for key, rows in VALUES.items()}
@@ -236,7 +238,7 @@ def test_the_table_names_what_the_admin_client_offers() -> None:
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-def test_aborted_transactions_count_for_read_committed_only(
+def test_aborted_transactions_are_ignored_with_read_uncommitted(
     isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Older({})
@@ -266,7 +268,7 @@ def test_aborted_transactions_count_for_read_committed_only(
 
 
 @pytest.mark.parametrize(("host", "port"), [("10.9.9.9", 0), ("", 9092), ("b 3", 9092)])
-def test_a_broker_with_an_invalid_address_leaves_the_others_usable(
+def test_other_brokers_are_used_if_metadata_contains_an_invalid_address(
     host: str, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Older({}, partitions=3)
@@ -291,11 +293,11 @@ def test_a_broker_with_an_invalid_address_leaves_the_others_usable(
         consumer.assign([T0, T1])
         assert scene.read(consumer, 2) == [0, 1]
     warnings = [r.getMessage() for r in caplog.records if "advertised.listeners" in r.getMessage()]
-    assert len(warnings) == 2  # once for each client
+    assert len(warnings) == 2  # one warning for each client
     assert f"broker {away} advertises the invalid address {host!r}:{port}" in warnings[0]
 
 
-def test_the_cluster_is_described_by_metadata_before_kafka_2_8(
+def test_describe_cluster_uses_metadata_before_kafka_2_8(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     newer, older = Older({}), Older({DescribeClusterRequest.API_KEY: (0, -1), **KAFKA_2_3})
@@ -328,7 +330,7 @@ def test_the_cluster_is_described_by_metadata_before_kafka_2_8(
         (EndTxnRequest.API_KEY, 4),
     ],
 )
-def test_transactions_need_the_versions_of_a_feature_as_well(key: int, newest: int) -> None:
+def test_transactions_also_depend_on_the_supported_api_versions(key: int, newest: int) -> None:
     scene = Older({key: (request_class(key).MIN_VERSION, newest)})
     assert scene.cluster.transactions.version == 2
     with scene.producer(transactional_id="x") as producer:
@@ -405,6 +407,6 @@ def test_an_unusable_server_is_named_immediately(client: str, kind: str) -> None
     assert str(caught.value).startswith(scene.cluster.bootstrap_servers)
 
 
-def test_the_oldest_brokers_have_the_oldest_versions_of_this_client() -> None:
+def test_the_oldest_supported_versions_match_the_oldest_brokers() -> None:
     for key, named in OLDEST.items():
         assert named == (request_class(key).API_NAME, request_class(key).MIN_VERSION)

@@ -35,7 +35,7 @@ def operators(seeds: range) -> Iterator[RunOutcome]:
 
 
 def test_results_of_admin_calls_are_true_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or they fail with an error; most calls return a result."""
+    """Calls may also fail with an error, but most return a result."""
     ends: Counter[str] = Counter()
     usual = OperatorDriver._carry_out
 
@@ -55,7 +55,7 @@ def test_results_of_admin_calls_are_true_and_in_time(monkeypatch: pytest.MonkeyP
 
 
 def lie(text: str, seeds: range = range(30)) -> None:
-    """Assert that one of these runs reports a violation with these words; stop after it."""
+    """Assert that one of these runs reports a violation with these words."""
     said: list[str] = []
     for outcome in operators(seeds):
         said.append(outcome.violation or "")
@@ -122,7 +122,7 @@ def test_a_wrong_log_end_offset_is_detected(monkeypatch: pytest.MonkeyPatch) -> 
     lie("list of offsets: t-")
 
 
-def test_a_list_without_the_topic_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_list_that_omits_a_topic_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def hide(answer: Any) -> None:
         answer.topics = [t for t in answer.topics if t.name != "t"]
 
@@ -130,8 +130,8 @@ def test_a_list_without_the_topic_is_detected(monkeypatch: pytest.MonkeyPatch) -
     lie("list of topics: ")
 
 
-def test_wrong_coordinators_lead_to_no_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that isn't the coordinator refuses, and another one is looked up."""
+def test_wrong_coordinators_do_not_lead_to_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that isn't the coordinator responds NOT_COORDINATOR, and it is looked up again."""
     turn = 0
 
     def mislead(answer: Any) -> None:
@@ -149,7 +149,7 @@ def test_wrong_coordinators_lead_to_no_wrong_results(monkeypatch: pytest.MonkeyP
     assert turn > seeds
 
 
-def test_the_checker_knows_the_possible_values() -> None:
+def test_the_checker_accepts_old_and_new_values_during_a_change() -> None:
     book = GroupBook()
     early = book.look()
     book.begin(1)

@@ -63,7 +63,7 @@ KINDS = ("producer", "consumer", "admin")
 def at_work(
     kind: str, world: World, cluster: SimulatedCluster, make: Callable[..., Any]
 ) -> Callable[[], None]:
-    """Return a step of about one second of a client of this kind that is already in use."""
+    """Start a client of this kind; return a function that uses it for about a second."""
     client = make(kind, client_id=kind)
     if kind == "producer":
         client.send("t", b"first", partition=0).result(timeout=5.0)
@@ -108,7 +108,7 @@ def said(world: World, caplog: pytest.LogCaptureFixture) -> Iterator[list[tuple[
 
 
 @pytest.mark.parametrize(("fault", "kind"), pairs(FAULTS, KINDS))
-def test_a_two_minute_outage(
+def test_the_log_of_a_two_minute_outage_is_short_and_complete(
     kind: str,
     fault: str,
     world: World,
@@ -154,7 +154,7 @@ def test_a_two_minute_outage(
     assert OUTAGE - 5.0 < seconds < OUTAGE + 20.0, report
 
 
-def test_the_counts_are_those_that_the_network_saw(
+def test_the_log_counts_the_real_connection_attempts(
     world: World, cluster: SimulatedCluster, said: list[tuple[float, str]]
 ) -> None:
     client = on_host(world.host(), odradek.Admin, bootstrap_servers=cluster.bootstrap_servers)
@@ -179,7 +179,7 @@ def test_the_counts_are_those_that_the_network_saw(
     client.close()
 
 
-def test_one_dead_broker_is_two_lines(
+def test_one_dead_broker_is_logged_in_two_lines(
     world: World,
     cluster: SimulatedCluster,
     simulated_client: Callable[..., Any],
@@ -195,7 +195,7 @@ def test_one_dead_broker_is_two_lines(
     assert "other brokers answer, and" in over
 
 
-def test_debug_keeps_each_event(
+def test_each_event_is_logged_at_debug_level(
     world: World, cluster: SimulatedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "odradek")

@@ -1,4 +1,4 @@
-"""Operations of the caller belong to the ownership that was announced to it (R-ID-1, R-ID-2).
+"""Calls refer to the partition ownership that the caller was notified of (R-ID-1, R-ID-2).
 
 A member is frozen beyond its session, another member reads on and commits, and the first one joins
 again in its I/O thread while its program still holds earlier records.
@@ -35,7 +35,7 @@ Test = Callable[..., None]
 
 
 def kinds(test: Test) -> Test:
-    """Mark a test for both protocols and one other kind; in a whole run all kinds are used."""
+    """Parametrize a test with both protocols and another kind, or with all kinds in a whole run."""
     others = third(["cooperative", "static", "static-consumer"], test.__name__)
     return pytest.mark.parametrize("kind", ["classic", "consumer", *others])(test)
 
@@ -73,7 +73,7 @@ def group_of(consumer: Consumer) -> ConsumerGroup:
 
 
 def lost_by(scene: Scene, kind: str, a: Consumer, commits: int = 10) -> None:
-    """Freeze the member until another has read and committed, then let it join again."""
+    """Freeze the member until another one has read and committed, then let it join again."""
     group = group_of(a)
     member = group.membership
     assert member is not None
@@ -136,7 +136,7 @@ def test_commit_after_a_rejoin_in_the_background_is_refused(kind: str, listens: 
 
 @kinds
 def test_positions_of_a_lost_partition_are_unchanged(kind: str) -> None:
-    """No retry of the old owner changes where the new ownership starts."""
+    """No retry of the old owner changes where the new owner starts."""
     scene, a, _ = rejoined(kind, commits=7)
     calls: list[Callable[[], object]] = [
         lambda: a.seek(P, 1),
@@ -176,7 +176,7 @@ def test_a_seek_before_the_loss_has_no_effect_afterwards(kind: str) -> None:
 
 @kinds
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "no listener"])
-def test_a_notified_member_commits_what_it_has_read_since(kind: str, listens: bool) -> None:
+def test_a_notified_member_commits_records_that_it_has_read_since(kind: str, listens: bool) -> None:
     scene, a, old = rejoined(kind, listens=listens, commits=7)
     new = read(scene, a, 12)
     for stale in (old[0], old[5]):
@@ -185,14 +185,14 @@ def test_a_notified_member_commits_what_it_has_read_since(kind: str, listens: bo
     assert scene.committed() == [7] * 4
     a.commit(new[0])
     assert scene.committed() == [8, 7, 7, 7]
-    a.commit(old[8])  # read again since
-    a.commit({PARTITIONS[1]: 3})  # by hand
+    a.commit(old[8])  # this record was read again since
+    a.commit({PARTITIONS[1]: 3})  # an explicit offset
     assert scene.committed() == [9, 3, 7, 7]
     assert set(a.commit().values()) == {OffsetAndMetadata(10, "", 0)}
 
 
 @kinds
-def test_an_empty_poll_notifies_as_well(kind: str) -> None:
+def test_an_empty_poll_also_notifies_the_caller_of_the_ownership(kind: str) -> None:
     scene, a, old = rejoined(kind, listens=False)
     assert a.poll(1.0) == []
     assert {offset.offset for offset in a.commit().values()} == {10}
@@ -200,7 +200,7 @@ def test_an_empty_poll_notifies_as_well(kind: str) -> None:
         a.commit(old[0])
     a.seek(P, 3)
     assert a.poll(1.0)[0].offset == 3
-    a.commit(old[3])  # the caller reads from there, and moves the group back on purpose
+    a.commit(old[3])  # after the seek the caller may move the group back
     assert scene.committed() == [4, 10, 10, 10]
 
 
@@ -243,8 +243,8 @@ def test_callbacks_commit_for_the_ownership_that_they_announce(kind: str) -> Non
 
 
 @kinds
-def test_without_on_assigned_the_end_of_the_poll_counts(kind: str) -> None:
-    """The end of the same poll announces the current ownership."""
+def test_the_end_of_a_poll_notifies_the_caller_without_on_assigned(kind: str) -> None:
+    """Within on_lost, commits are still refused; after the poll they are accepted."""
     scene = scene_of(kind)
     a = scene.member("a", **settings(kind, "a"))
     said: list[type[BaseException]] = []
@@ -290,7 +290,7 @@ def test_a_rejoined_member_sends_no_old_offsets_in_a_transaction(kind: str) -> N
 
 @SHORT
 def test_a_commit_that_waits_while_its_member_is_removed_is_checked_again(kind: str) -> None:
-    """It was requested as the owner, and is sent after the member has rejoined."""
+    """The member requests the commit as owner, and sends it after it has rejoined."""
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"), default_api_timeout_ms=600_000)
     records = read(scene, a, 40)
@@ -422,7 +422,7 @@ def test_partitions_that_another_member_had_in_between_are_refused(kind: str) ->
 
 
 @kinds
-def test_records_from_before_unsubscribe_are_refused_by_the_next_subscription(kind: str) -> None:
+def test_commits_of_records_read_before_unsubscribe_are_refused(kind: str) -> None:
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
     old = read(scene, a, 40)
@@ -435,7 +435,7 @@ def test_records_from_before_unsubscribe_are_refused_by_the_next_subscription(ki
         assert scene.world.now < end
     with pytest.raises(CommitFailedError, match="t-0"):
         a.commit(old[0])
-    a.seek(P, 6)  # a member that subscribes again waits for no announcement
+    a.seek(P, 6)  # after subscribing again, no notification is pending
     a.commit({P: 6})
     read(scene, a, 16)
     with pytest.raises(CommitFailedError, match="t-0"):
@@ -445,7 +445,7 @@ def test_records_from_before_unsubscribe_are_refused_by_the_next_subscription(ki
 
 
 @pytest.mark.parametrize("kind", ["cooperative", "consumer"])
-def test_commit_without_arguments_excludes_unannounced_partitions(kind: str) -> None:
+def test_commit_without_arguments_excludes_partitions_not_yet_announced(kind: str) -> None:
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
     read(scene, a, 40)
@@ -514,7 +514,7 @@ def test_a_member_that_lost_its_only_partition_has_nothing_to_commit(
         b.poll(0.5)
         scene.world.advance(0.5)
         assert scene.world.now < end
-    if kind == "static":  # the static member takes its place back (KIP-345)
+    if kind == "static":  # the static member returns to its place (KIP-345)
         return
     with pytest.raises(CommitFailedError, match="lost"):
         a.commit()
@@ -526,7 +526,7 @@ def test_a_member_that_lost_its_only_partition_has_nothing_to_commit(
 
 @kinds
 def test_a_revocation_waits_for_requested_commits(kind: str) -> None:
-    """They are sent one after the other, so most of them weren't sent when on_revoked ends."""
+    """Commits are sent one after the other, so most aren't sent yet when on_revoked returns."""
     scene = scene_of(kind)
     a, b = (scene.member(name, **settings(kind, name)) for name in "ab")
     ends: dict[TopicPartition, KafkaError | None] = {}
@@ -553,7 +553,7 @@ def test_a_revocation_waits_for_requested_commits(kind: str) -> None:
 
 @kinds
 def test_a_revocation_waits_no_longer_than_its_own_commits(kind: str) -> None:
-    """Other members wait for the partitions."""
+    """Commits of other partitions don't delay it, because other members wait for the revocation."""
     scene = scene_of(kind)
     slow = {"default_api_timeout_ms": 2000, "request_timeout_ms": 2000, "enable_auto_commit": False}
     a, b = (scene.member(name, **{**settings(kind, name), **slow}) for name in "ab")
@@ -581,7 +581,7 @@ def test_a_revocation_waits_no_longer_than_its_own_commits(kind: str) -> None:
 def test_a_transaction_accepts_offsets_of_partitions_that_are_still_owned(
     kind: str, by_hand: bool
 ) -> None:
-    """Its coordinator checks the generation only, which the member has again."""
+    """The transaction's coordinator only checks the generation, which is the current one again."""
     scene = scene_of(kind)
     a, b = (scene.member(name, **settings(kind, name)) for name in "ab")
     a.subscribe(["t"])

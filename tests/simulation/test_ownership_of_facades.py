@@ -1,4 +1,4 @@
-"""R-ID-1 and R-ID-2 through asyncio, `Workers`, and the consumers of other clients.
+"""R-ID-1 and R-ID-2 with asyncio consumers, `Workers`, and the consumers of other clients.
 
 The coordinator of each member refuses it as unknown, and it joins again while its program still
 holds earlier records.
@@ -71,7 +71,7 @@ async def until(over: Callable[[], bool]) -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "no listener"])
-async def test_commits_in_callbacks_of_an_async_consumer(
+async def test_callbacks_of_an_async_consumer_commit_for_the_current_ownership(
     kafka_simulation: KafkaSimulation, protocol: str, listens: bool
 ) -> None:
     calls: list[str] = []
@@ -117,8 +117,10 @@ async def test_commits_in_callbacks_of_an_async_consumer(
 
 
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "no listener"])
-async def test_aiokafka(kafka_simulation: KafkaSimulation, listens: bool) -> None:
-    """Its listener runs concurrently with the program; without one `getone` raises."""
+async def test_aiokafka_consumers_refuse_commits_of_a_former_ownership(
+    kafka_simulation: KafkaSimulation, listens: bool
+) -> None:
+    """The listener runs concurrently with the program; without a listener `getone` raises."""
     told: list[str] = []
 
     class Listener(aiokafka.ConsumerRebalanceListener):
@@ -177,8 +179,10 @@ def code(call: Callable[[], object]) -> int:
 
 @PROTOCOLS
 @pytest.mark.parametrize("listens", [True, False], ids=["listener", "no listener"])
-def test_confluent_kafka(kafka_simulation: KafkaSimulation, protocol: str, listens: bool) -> None:
-    """The codes are those of librdkafka."""
+def test_confluent_kafka_consumers_refuse_commits_of_a_former_ownership(
+    kafka_simulation: KafkaSimulation, protocol: str, listens: bool
+) -> None:
+    """The errors have librdkafka's codes."""
     ends: list[Any] = []
     config = settings(filled(kafka_simulation), protocol)
     consumer = confluent.Consumer({**config, "on_commit": lambda error, _: ends.append(error)})
@@ -250,7 +254,7 @@ def test_confluent_kafka_stores_no_message_of_a_former_ownership(
     for _ in range(2):
         stored = confluent.KafkaError._STATE
         assert code(lambda: consumer.store_offsets(message=messages[1])) == stored
-        while consumer.poll(0) is None:  # and after the notification
+        while consumer.poll(0) is None:  # now the consumer is notified
             kafka_simulation.advance(0.1)
     consumer.close()
     assert committed(kafka_simulation) == 7
@@ -300,7 +304,7 @@ async def test_a_revocation_waits_for_commits_of_other_tasks(
 
         async def revoked(consumer: AsyncConsumer, partitions: list[TopicPartition]) -> None:
             tasks.extend(asyncio.create_task(consumer.commit({p: 10})) for p in partitions)
-            await asyncio.sleep(0)  # they have begun
+            await asyncio.sleep(0)  # the tasks have begun
 
         await a.subscribe(["t"], on_revoked=revoked)
         count = 0

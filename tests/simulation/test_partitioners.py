@@ -35,10 +35,10 @@ def places(cluster: SimulatedCluster) -> dict[int, int]:
 @pytest.mark.parametrize(
     "partitioner", [*PARTITIONERS, by_value], ids=lambda p: p if isinstance(p, str) else p.__name__
 )
-def test_each_record_is_written_to_the_partition_of_the_partitioner(
+def test_each_record_is_written_to_the_partition_that_the_partitioner_returns(
     partitioner: Any, arrow: bool
 ) -> None:
-    """If it returns none, the sticky partitioner chooses, and moves on with each batch."""
+    """If it returns None, the sticky partitioner chooses, with another partition for each batch."""
     _, cluster, producer = make(
         5, partitions=PARTITIONS, partitioner=partitioner, batch_size=100, linger_ms=100
     )
@@ -68,7 +68,7 @@ def test_each_record_is_written_to_the_partition_of_the_partitioner(
     assert (len(spread) >= 2) == keyless
 
 
-def test_a_record_whose_partitioner_fails_is_not_written_and_others_are() -> None:
+def test_a_failing_partitioner_only_affects_its_record() -> None:
     def by_number(_: str, __: bytes | None, value: bytes | None, count: int) -> int:
         number = int(value or b"")
         return 10 // number if number < 3 else number
@@ -82,12 +82,14 @@ def test_a_record_whose_partitioner_fails_is_not_written_and_others_are() -> Non
         PartitionerError, match="by_number returned 5 .* 0 to 4; nothing was written"
     ):
         producer.send("t", b"5")
-    assert producer.send("t", b"0", partition=1).result(timeout=5).partition == 1  # not called
+    assert (
+        producer.send("t", b"0", partition=1).result(timeout=5).partition == 1
+    )  # the partitioner isn't called
     producer.flush()
     assert places(cluster) == {4: 4, 0: 1}
 
 
-def test_an_arrow_batch_with_such_a_row_is_not_written() -> None:
+def test_an_arrow_batch_is_not_written_if_the_partitioner_fails_for_a_row() -> None:
     _, cluster, producer = make(7, partitions=PARTITIONS, partitioner=by_value_below_four)
     table = pa.concat_tables([pa.table({"value": [b"0", b"1"]}), pa.table({"value": [b"3", b"9"]})])
     with pytest.raises(

@@ -17,7 +17,7 @@ RECORDS, SIZE = 1000, 1000
 
 
 class Scene(Stage):
-    """A consumer of four partitions of a megabyte in all, and what it fetched."""
+    """A consumer of four partitions with a megabyte in all; counts fetched records."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__(5, brokers=1, partitions=4)
@@ -55,11 +55,11 @@ def test_fetched_records_are_returned_after_the_resume() -> None:
         scene.reader.pause(PARTITIONS)
         assert scene.reader.poll(0.05) == []
         scene.reader.resume(PARTITIONS)
-    assert scene.bytes < 1.1 * RECORDS * (SIZE + 20)  # each byte once
+    assert scene.bytes < 1.1 * RECORDS * (SIZE + 20)  # each byte is fetched once
     assert set(scene.seen.values()) == {RECORDS // 4}
 
 
-def test_others_are_read_while_some_are_paused() -> None:
+def test_other_partitions_are_read_while_some_are_paused() -> None:
     scene = Scene()
     scene.poll(1)
     first = scene.bytes
@@ -75,7 +75,7 @@ def test_others_are_read_while_some_are_paused() -> None:
 
 
 @pytest.mark.parametrize("what", ["seek", "assign", "unassign"])
-def test_kept_records_that_are_no_longer_valid_are_dropped(what: str) -> None:
+def test_buffered_records_of_a_paused_partition_are_dropped_if_invalid(what: str) -> None:
     scene = Scene()
     scene.poll(1)
     client, tp = scene.reader, PARTITIONS[2]
@@ -103,7 +103,7 @@ def test_kept_records_that_are_no_longer_valid_are_dropped(what: str) -> None:
     assert sum(scene.seen.values()) == RECORDS - left_out
 
 
-def test_a_response_that_arrives_after_the_pause_is_kept_too() -> None:
+def test_records_of_a_response_that_arrives_after_the_pause_are_kept() -> None:
     scene = Scene()
     asked = scene.reader._engine.fetcher._asked
     while not any(one.under_way for one in asked.values()):
@@ -121,13 +121,13 @@ def test_a_response_that_arrives_after_the_pause_is_kept_too() -> None:
 def test_paused_partitions_leave_memory_for_the_others() -> None:
     limits = {"fetch.max.bytes": 100_000, "max.partition.fetch.bytes": 60_000}
     scene = Scene(**limits)
-    for tp in PARTITIONS[1:]:  # each is paused once some of its records are buffered
+    for tp in PARTITIONS[1:]:  # pause each partition once some of its records are buffered
         waiting = scene.reader._engine.fetcher.waiting
         while not any(e.state.partition == tp for e in waiting.fetched):
             assert scene.poll(20)
         scene.reader.pause([tp])
     while scene.seen[0] < RECORDS // 4:
-        assert scene.poll(20) == {0}  # in spite of the kept records
+        assert scene.poll(20) == {0}  # although the buffer holds records of paused partitions
     scene.reader.resume(PARTITIONS)
     while scene.seen.total() < RECORDS:
         assert scene.poll()

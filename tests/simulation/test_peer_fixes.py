@@ -1,4 +1,4 @@
-"""Former faults of other clients that no other test covers: see tests/spec/peer_fixes.json."""
+"""Former bugs of other clients that no other test covers: see tests/spec/peer_fixes.json."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 
 T0, T1 = PARTITIONS[:2]
 BY_ID = (8, 9, 28)
-"""APIs whose newest version contains topic ids only, which a caller needn't know."""
+"""APIs whose newest version contains only topic ids, which the client may not know."""
 
 
 def values(records: list[Any]) -> list[int]:
@@ -49,7 +49,7 @@ def test_a_group_that_two_coordinators_list_is_listed_once(
         assert [g.group_id for g in admin.list_groups()] == ["g"]
 
 
-def test_brokers_without_older_versions_serve_every_client() -> None:
+def test_clients_work_with_brokers_that_only_support_the_newest_versions() -> None:
     newest = {
         key: (request_class(key).MAX_VERSION - (key in BY_ID), request_class(key).MAX_VERSION)
         for key in (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 22, 23, 26, 28, 68)
@@ -72,7 +72,9 @@ def test_brokers_without_older_versions_serve_every_client() -> None:
 
 
 def test_without_topic_ids_in_metadata_topics_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nameless(answer: MetadataResponse) -> None:  # as with an old inter.broker.protocol.version
+    def nameless(
+        answer: MetadataResponse,
+    ) -> None:  # an old inter.broker.protocol.version has this effect
         for topic in answer.topics:
             topic.topic_id = bytes(16)
 
@@ -90,7 +92,7 @@ def test_without_topic_ids_in_metadata_topics_are_named(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("what", ["left out", "an error", "no leader", "the topic"])
-def test_a_partition_missing_in_metadata_for_a_moment_loses_nothing(
+def test_no_record_is_lost_if_a_partition_is_briefly_missing_in_metadata(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(partitions=2)
@@ -124,7 +126,7 @@ def test_a_partition_missing_in_metadata_for_a_moment_loses_nothing(
         assert stage.world.now - begun < 3.0
 
 
-def test_a_retriable_error_of_a_partition_at_first_costs_no_metadata_max_age(
+def test_metadata_with_a_retriable_error_of_a_partition_is_refreshed_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage, left = Stage(partitions=1), 2
@@ -187,7 +189,7 @@ def answers_nothing(patch: pytest.MonkeyPatch, code: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["none", "latest"])
-def test_a_leader_without_epochs_validates_no_position(
+def test_positions_are_kept_if_the_leader_returns_no_epochs(
     policy: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage(partitions=1)
@@ -222,7 +224,7 @@ def test_a_permanent_error_of_the_validation_resets_no_position(
         assert stage.read(consumer, 3) == [5, 6, 7]
 
 
-def test_a_position_is_validated_without_a_pause() -> None:
+def test_a_position_is_validated_without_delay() -> None:
     stage = Stage(partitions=1)
     stage.write(range(5))
     with stage.consumer() as consumer:
@@ -235,7 +237,7 @@ def test_a_position_is_validated_without_a_pause() -> None:
         assert stage.world.now - begun < 0.4
 
 
-def test_the_epoch_of_a_committed_offset_delays_no_fetch() -> None:
+def test_the_epoch_of_a_committed_offset_does_not_delay_fetches() -> None:
     stage = Stage(partitions=1)
     stage.write(range(5))
     with stage.consumer(group_id="g", enable_auto_commit=False) as consumer:
@@ -255,7 +257,7 @@ def test_the_epoch_of_a_committed_offset_delays_no_fetch() -> None:
         assert stage.world.now - begun < 1.0
 
 
-def test_records_below_the_fetch_offset_cause_no_endless_fetches(
+def test_records_below_the_fetch_offset_do_not_cause_endless_fetches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = Stage(partitions=1)
@@ -279,7 +281,7 @@ def test_records_below_the_fetch_offset_cause_no_endless_fetches(
         assert stage.read(consumer, 1) == [5]
 
 
-def test_max_records_counts_over_all_partitions() -> None:
+def test_max_records_limits_the_sum_over_all_partitions() -> None:
     stage = Stage(partitions=4)
     stage.cluster.create_topic("u", partitions=4)
     for topic in ("t", "u"):
@@ -357,7 +359,7 @@ def test_a_partition_added_to_a_transaction_stays_in_it_if_another_is_refused(
         assert consumer.poll(1.0) == []
 
 
-def test_brokers_before_sasl_authenticate_are_named() -> None:
+def test_the_error_names_brokers_that_lack_sasl_authenticate() -> None:
     scene = SaslScene()
     scene.cluster.versions[SaslHandshakeRequest.API_KEY] = (0, 0)
     with (
@@ -367,7 +369,7 @@ def test_brokers_before_sasl_authenticate_are_named() -> None:
         admin.list_topics(timeout=5.0)
 
 
-def test_a_subscription_that_matches_nothing_or_twice_is_pushed_once() -> None:
+def test_metrics_are_pushed_once_if_their_subscription_matches_twice_or_not_at_all() -> None:
     for wanted, count in (((SENT, SENT[:-3], ""), 1), (("org.example.",), 0)):
         stage, receiver = staged(requested_metrics=wanted, interval=5.0)
         with stage.producer() as producer:

@@ -1,4 +1,4 @@
-"""Former faults of other clients in groups and commits: see tests/spec/peer_fixes.json."""
+"""Former bugs of other clients in groups and commits: see tests/spec/peer_fixes.json."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def values(records: list[Any]) -> list[int]:
 
 @pytest.mark.parametrize("version", [1, 5, 7, 9])
 @pytest.mark.parametrize("code", [14, 15, 16])
-def test_an_error_of_a_whole_offset_fetch_does_not_mean_no_offsets(
+def test_an_error_of_an_offset_fetch_is_not_taken_for_missing_offsets(
     version: int, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(versions={OffsetFetchRequest.API_KEY: (1, version)})
@@ -58,7 +58,7 @@ def test_an_error_of_a_whole_offset_fetch_does_not_mean_no_offsets(
     assert left == 0
 
 
-def test_an_offset_fetch_with_other_topics_and_without_metadata_is_read(
+def test_an_offset_fetch_response_with_unrequested_topics_is_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = Stage(versions={OffsetFetchRequest.API_KEY: (1, 7)})
@@ -107,7 +107,7 @@ def test_the_position_after_the_markers_is_committed_without_another_record() ->
 
 
 @pytest.mark.parametrize("interval", [0, -1, 2**31 - 1])
-def test_unusual_heartbeat_intervals_of_a_coordinator_do_no_harm(
+def test_unusual_heartbeat_intervals_from_a_coordinator_are_handled(
     interval: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def odd(answer: Any) -> None:
@@ -329,7 +329,7 @@ def test_a_pattern_without_a_match_costs_few_requests(protocol: str) -> None:
 
         def polls(member: Consumer = a) -> None:
             for _ in range(30):
-                member._engine.metadata.request("a test")  # without changes
+                member._engine.metadata.request("a test")  # this metadata has no changes
                 member.poll(1.0)
 
         work.append(lines_run(polls, "clients", "metadata", "network"))
@@ -404,7 +404,7 @@ def wanted_by_confluent(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSimula
         yield simulation
 
 
-def test_ends_and_errors_that_confluents_consumer_returns_move_no_position(
+def test_partition_ends_and_errors_returned_by_confluents_consumer_do_not_move_positions(
     wanted_by_confluent: KafkaSimulation,
 ) -> None:
     simulation = wanted_by_confluent
@@ -426,7 +426,7 @@ def test_ends_and_errors_that_confluents_consumer_returns_move_no_position(
     reader.close()
 
 
-def test_a_refusal_of_several_partitions_is_one_failure_for_the_backoff() -> None:
+def test_an_error_of_several_partitions_increases_the_backoff_once() -> None:
     scene = Scene()
     with scene.member(enable_auto_commit=False) as a:
         a.commit(dict.fromkeys(PARTITIONS, 1))
@@ -438,7 +438,7 @@ def test_a_refusal_of_several_partitions_is_one_failure_for_the_backoff() -> Non
 
 
 @PROTOCOLS
-def test_empty_automatic_commits_delay_no_later_one(protocol: str) -> None:
+def test_empty_automatic_commits_do_not_delay_later_ones(protocol: str) -> None:
     scene = Scene(protocol)
     with scene.subscribed(auto_commit_interval_ms=1000) as a:
         for _ in range(12):
@@ -456,7 +456,7 @@ def test_no_record_is_returned_before_on_assigned_has_run(protocol: str) -> None
     with scene.subscribed() as a:
         scene.world.advance(8.0)
         assert len(a.assignment()) == 4
-        # As in a poll() that ran all callbacks before this assignment arrived.
+        # In poll(), the assignment may arrive after the step that calls callbacks.
         assert a._engine.delivery.records(500, scene.world.now) == []
         assert scene.log == []
         assert scene.read(a, 8) == list(range(8))

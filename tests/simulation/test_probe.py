@@ -1,4 +1,4 @@
-"""The reason for a closed connection is found by the next connection's ApiVersions, if possible."""
+"""After a closed connection, the client finds the reason by an ApiVersions request if possible."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.simulation.sasl_scene import Scene
 from odradek.common.errors import KafkaTimeoutError, SaslExpectedError
 
 
-def test_a_port_that_requires_sasl() -> None:
+def test_the_error_says_that_the_port_requires_sasl() -> None:
     scene = Scene()
     with scene.plain() as admin:
-        for _ in range(3):  # each attempt finds it while it lasts
+        for _ in range(3):  # each attempt raises while the port requires SASL
             begun = scene.world.now
             with pytest.raises(SaslExpectedError, match="it offers .*SCRAM-SHA-256") as caught:
                 admin.list_topics(timeout=30)
@@ -22,19 +22,19 @@ def test_a_port_that_requires_sasl() -> None:
             assert caught.value.address is not None
 
 
-def test_a_port_that_no_longer_requires_sasl() -> None:
+def test_a_client_recovers_once_the_port_no_longer_requires_sasl() -> None:
     scene = Scene()
     with scene.plain() as admin:
         with pytest.raises(SaslExpectedError):
             admin.list_topics(timeout=30)
         scene.cluster.sasl = None
-        with suppress(SaslExpectedError):  # it remains until the next attempt
+        with suppress(SaslExpectedError):  # the error is kept until the next attempt
             admin.list_topics(timeout=30)
         scene.world.advance(2.0)
         assert admin.list_topics(timeout=30) == ["t"]
 
 
-def test_brokers_that_are_down_are_waited_for() -> None:
+def test_calls_wait_for_brokers_that_are_down() -> None:
     scene = Scene()
     scene.cluster.sasl = None
     every_broker(scene.cluster, "crash")

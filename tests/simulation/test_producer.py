@@ -20,7 +20,7 @@ from odradek.simulation.brokers import broker_faults
 from odradek.simulation.world.trace import Trace
 
 
-def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
+def test_a_batch_expires_in_time_with_an_error_that_names_every_address() -> None:
     world, cluster, producer = make(5, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000})
     producer.send("t", b"0").result(timeout=5)
     every_broker(cluster, "crash")
@@ -36,22 +36,22 @@ def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
     assert all("refused" in a.error for a in caught.value.attempts)
 
 
-def test_an_unencodable_topic_name_fails_warm_only() -> None:
-    """Earlier, it was part of each later metadata request, all of which failed."""
+def test_an_unencodable_topic_name_only_fails_the_call_to_warm() -> None:
+    """Earlier, all later metadata requests contained the name and failed."""
     _, _, producer = make(5)
     with pytest.raises(InvalidTopicExceptionError):
         producer.warm(["t", "\ud800"])
     assert producer.send("t", b"0", partition=0).result(timeout=5).offset == 0
 
 
-def test_a_call_on_a_busy_machine_times_out_with_the_known_state(
+def test_the_timeout_error_on_a_busy_machine_describes_the_known_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, cluster, producer = make(7)
     cluster.create_topic("two", 2)
     host = producer._host
     run = host.run
-    # The engine's last step before the deadline never runs, as if its thread weren't scheduled.
+    # Skip the engine's last step before the deadline, as if its thread weren't scheduled.
     monkeypatch.setattr(host, "run", lambda done, until: run(done, until - 0.1))
     with pytest.raises(KafkaTimeoutError, match="topic nowhere.*UNKNOWN_TOPIC_OR_PARTITION"):
         producer.partitions_for("nowhere", timeout=1.5)
@@ -60,7 +60,7 @@ def test_a_call_on_a_busy_machine_times_out_with_the_known_state(
 
 
 @pytest.mark.parametrize("seed", some(range(20, 40), 4))
-def test_writes_held_for_a_dead_replica_delay_no_healthy_broker(seed: int) -> None:
+def test_writes_that_wait_for_a_dead_replica_do_not_delay_healthy_brokers(seed: int) -> None:
     """One of three is killed; the others hold acks=all until the controller removes it (9 s)."""
     world, cluster, producer = make(seed, **{"linger.ms": 0, "batch.size": 100})
     cluster.session_timeout = 9.0
@@ -102,7 +102,7 @@ def test_a_wrong_cluster_gets_no_record() -> None:
     world.advance(30)
 
 
-def test_without_rebootstrap_a_move_is_permanent_and_the_error_says_why() -> None:
+def test_the_error_after_a_move_names_the_disabled_rebootstrap() -> None:
     _, cluster, producer = make(9, metadata_recovery_strategy="none", delivery_timeout_ms=40000)
     producer.send("t", b"0").result(timeout=5)
     cluster.move(after=1.0)
@@ -114,7 +114,7 @@ def test_without_rebootstrap_a_move_is_permanent_and_the_error_says_why() -> Non
     assert "rebootstrap" not in producer._engine.events.counts
 
 
-def test_waiting_for_a_topic_and_for_memory_takes_max_block_ms_in_all() -> None:
+def test_max_block_ms_limits_the_sum_of_waits_for_metadata_and_memory() -> None:
     world, cluster, producer = make(
         10, **{"buffer.memory": 20000, "max.request.size": 10000, "max.block.ms": 3000}
     )
@@ -159,10 +159,10 @@ def test_close_completes_every_future_once() -> None:
 
 
 @pytest.mark.parametrize("doubtful", [False, True])
-def test_the_sequence_of_a_refused_batch_is_reused_if_it_cannot_be_written(
+def test_the_sequence_of_a_refused_batch_is_reused_if_it_was_never_written(
     doubtful: bool,
 ) -> None:
-    """Otherwise an attempt may have been written, and another batch be taken for its duplicate."""
+    """If an attempt may have been written, another batch could be taken for its duplicate."""
     world, cluster, producer = make(41, **{"linger.ms": 0})
     producer.send("t", b"0", partition=0).result(timeout=5)
     cluster.go_silent(leader_of(cluster).id)
@@ -184,7 +184,7 @@ def test_the_sequence_of_a_refused_batch_is_reused_if_it_cannot_be_written(
 
 @pytest.mark.parametrize("verb", ["pause", "blackhole"])
 def test_a_frozen_leader_delays_records_less_than_the_request_timeout(verb: str) -> None:
-    """Once another one leads, records are sent there, long before `request.timeout.ms` (30 s)."""
+    """Records are sent to the next leader long before `request.timeout.ms` (30 s)."""
     world, cluster, producer = make(3)
     producer.send("t", b"0", partition=0).result(timeout=10)
     getattr(cluster, verb)(leader_of(cluster).id)
@@ -193,7 +193,7 @@ def test_a_frozen_leader_delays_records_less_than_the_request_timeout(verb: str)
     assert world.now - begin < cluster.session_timeout + 2.0
 
 
-def test_a_batch_that_lost_its_sequence_blocks_no_other() -> None:
+def test_a_batch_that_lost_its_sequence_does_not_block_others() -> None:
     """The epoch is bumped once the outcome of the next batch is known, not at its deadline."""
     world, cluster, producer = make(42, **{"linger.ms": 0, "batch.size": 100})
     producer.send("t", b"0", partition=0).result(timeout=5)
@@ -206,7 +206,7 @@ def test_a_batch_that_lost_its_sequence_blocks_no_other() -> None:
     assert len(producer._engine.sender.queues[TopicPartition("t", 0)].in_flight) == 2
     log = cluster.log("t", 0)
     log.strict_producers = True
-    log.producers.clear()  # as retention does
+    log.producers.clear()  # retention has the same effect
     begin = world.now
     cluster.repair(leader.id)
     offsets = [future.result(timeout=100).offset for future in futures]
@@ -221,7 +221,7 @@ def test_no_batch_is_sent_before_the_first_one_of_a_producer_is_accepted() -> No
     cluster.move_leader("t", 1, to=leader_of(cluster).id)
     producer.send("t", b"warm", partition=1).result(timeout=5)
     world.change_link(latency=0.05)
-    cluster.min_insync_replicas = 4  # the first batch is refused, later ones wouldn't be
+    cluster.min_insync_replicas = 4  # only the first batch is refused
     world.after(0.06, lambda: setattr(cluster, "min_insync_replicas", 1))
     futures = []
     for n in range(4):

@@ -57,7 +57,7 @@ class Scene(Stage):
 def test_unsent_records_fail_if_the_number_of_partitions_differs(
     partitions: int, used: bool
 ) -> None:
-    """Earlier, those of partitions 3 to 5 failed at delivery.timeout.ms, after two minutes."""
+    """Earlier, records of partitions 3 to 5 failed only after delivery.timeout.ms (two minutes)."""
     scene = Scene()
     if used:
         assert scene.outcomes(scene.send(), 10) == [None] * 6
@@ -81,8 +81,8 @@ def test_unsent_records_are_written_if_the_number_of_partitions_is_equal() -> No
     assert scene.written() == 6
 
 
-def test_records_in_doubt_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may be in the deleted topic, whose readers would get them twice."""
+def test_records_that_may_be_in_the_deleted_topic_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If they were sent again, readers of the deleted topic could get them twice."""
     scene = Scene()
     for broker in scene.cluster.brokers.values():
         broker.delays[ProduceRequest.API_KEY] = 20.0
@@ -90,7 +90,7 @@ def test_records_in_doubt_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     scene.world.advance(4)
     for broker in scene.cluster.brokers.values():
         broker.delays.clear()
-    scene.disconnect()  # no response arrives
+    scene.disconnect()  # the responses are lost
     scene.recreate(6)
     for error in scene.outcomes(sent, 10):
         assert isinstance(error, TopicRecreatedError)
@@ -100,7 +100,7 @@ def test_records_in_doubt_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.outcomes(scene.send(), 10) == [None] * 6
 
 
-def test_without_topic_ids_a_missing_partition_fails_within_seconds() -> None:
+def test_records_for_a_removed_partition_fail_within_seconds_without_topic_ids() -> None:
     scene = Scene(versions=WITHOUT_IDS)
     sent = scene.send()
     scene.recreate(3)

@@ -34,10 +34,10 @@ def test_all_brokers_are_reachable(admin: Any, world: World, cluster: SimulatedC
     assert world.now < 1.0
 
 
-def test_one_broker_that_refuses_connections(
+def test_a_broker_that_refuses_connections_is_reported(
     admin: Any, world: World, cluster: SimulatedCluster
 ) -> None:
-    """Metadata lists it, so it is alive, but its advertised listener is wrong for this client."""
+    """Metadata lists the broker, but its advertised listener is wrong for this client."""
     broker = next(iter(cluster.brokers.values()))
     leads = sum(cluster.leader("flights", p) is broker for p in range(6))
     cluster_address, broker.address = broker.address, world.new_address()
@@ -51,7 +51,7 @@ def test_one_broker_that_refuses_connections(
     assert world.now < 3.0, "an address that fails again and again isn't waited for to the end"
 
 
-def test_one_broker_that_drops_connection_attempts(
+def test_a_broker_that_drops_connection_attempts_is_reported(
     admin: Any, world: World, cluster: SimulatedCluster
 ) -> None:
     broker = next(iter(cluster.brokers.values()))
@@ -64,7 +64,7 @@ def test_one_broker_that_drops_connection_attempts(
     assert world.now <= 4.0
 
 
-def test_a_broker_that_crashed_is_named_by_its_replicas(
+def test_a_crashed_broker_is_reported_with_its_replicas(
     admin: Any, world: World, cluster: SimulatedCluster
 ) -> None:
     cluster.crash(1)
@@ -76,7 +76,9 @@ def test_a_broker_that_crashed_is_named_by_its_replicas(
     assert all(a.error is None for a in found.addresses)
 
 
-def test_partitions_without_a_leader(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_partitions_without_a_leader_are_reported(
+    admin: Any, world: World, cluster: SimulatedCluster
+) -> None:
     cluster.create_topic("alone", partitions=3, replication_factor=1)
     leader = cluster.leader("alone", 1)
     assert leader is not None
@@ -90,7 +92,7 @@ def test_partitions_without_a_leader(admin: Any, world: World, cluster: Simulate
     assert found.topics == ()
 
 
-def test_a_missing_topic(admin: Any) -> None:
+def test_a_missing_topic_is_reported_with_similar_names(admin: Any) -> None:
     found = admin.describe_reachability(["flight", "flights"], timeout=5.0)
     assert found.state == PARTLY
     (topic,) = found.topics
@@ -98,7 +100,9 @@ def test_a_missing_topic(admin: Any) -> None:
     assert topic.near == ("flights",)
 
 
-def test_brokers_that_advertise_one_address(admin: Any, cluster: SimulatedCluster) -> None:
+def test_brokers_that_advertise_the_same_address_are_reported(
+    admin: Any, cluster: SimulatedCluster
+) -> None:
     first, second, _ = cluster.brokers.values()
     second.address = first.address
     found = admin.describe_reachability(timeout=5.0)
@@ -106,7 +110,7 @@ def test_brokers_that_advertise_one_address(admin: Any, cluster: SimulatedCluste
     assert found.addresses[0].brokers == (first.id, second.id)
 
 
-def test_no_broker_at_its_advertised_address(
+def test_other_servers_at_all_advertised_addresses_are_reported(
     admin: Any, world: World, cluster: SimulatedCluster
 ) -> None:
     for broker in cluster.brokers.values():
@@ -117,14 +121,16 @@ def test_no_broker_at_its_advertised_address(
     assert found.topics_error is not None
 
 
-def test_no_reachable_address(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+def test_an_error_is_raised_if_no_address_is_reachable(
+    admin: Any, world: World, cluster: SimulatedCluster
+) -> None:
     every_broker(cluster, "crash")
     with pytest.raises(NoBrokerAvailableError):
         admin.describe_reachability(timeout=3.0)
     assert 3.0 <= world.now < 3.1
 
 
-def test_a_second_bootstrap_address_of_another_cluster(
+def test_a_bootstrap_address_of_another_cluster_is_reported(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     other = SimulatedCluster(

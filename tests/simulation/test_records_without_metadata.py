@@ -58,13 +58,13 @@ def test_send_and_result_take_no_longer_than_the_timeout() -> None:
     assert future.result(20).offset == 0
 
 
-def test_no_record_overtakes_earlier_ones() -> None:
+def test_records_keep_their_order_when_metadata_arrives() -> None:
     scene = Scene()
     futures = []
     for n in range(350):
         if n == 50:
             scene.back()
-        if n >= 50:  # sent while the first ones get their partitions, and afterwards
+        if n >= 50:  # sent while partitions are assigned to the first records, and afterwards
             scene.world.advance(0.01)
         one = scene.writer.send("t", b"%d" % n, partition=(None, 1)[n % 2], key=b"k")
         futures.append(one)
@@ -76,7 +76,9 @@ def test_no_record_overtakes_earlier_ones() -> None:
     assert len(scene.values(keyed)) + (0 if keyed == 1 else len(scene.values(1))) == 350
 
 
-def test_no_record_overtakes_those_that_are_being_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_sent_while_others_get_their_partitions_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Another thread may send between the arrival of metadata and the step that uses it."""
     scene = Scene(away=False)
     engine = scene.writer._engine
@@ -144,13 +146,13 @@ def test_a_permanent_error_fails_the_record_immediately(
     assert scene.world.now < began + 1
 
 
-def test_a_record_for_a_missing_partition_delays_no_other() -> None:
+def test_a_record_for_a_missing_partition_does_not_delay_others() -> None:
     scene = Scene(away=False)
     send = scene.writer.send
     assert send("t", b"0", partition=0).result(5).offset == 0
     far, near = send("t", b"far", partition=5), send("t", b"near", partition=4)
     again = send("t", b"far again", partition=5)
-    assert scene.writer._engine.early.topic("t") is not None  # others continue immediately
+    assert scene.writer._engine.early.topic("t") is not None  # other records are sent immediately
     assert send("t", b"1", partition=0).result(5).offset == 1
     explained = scene.writer.explain()
     assert (
@@ -165,13 +167,13 @@ def test_a_record_for_a_missing_partition_delays_no_other() -> None:
     assert [f.result(5).offset for f in (far, again)] == [0, 1]
 
 
-def test_flush_and_close_wait_for_early_records() -> None:
+def test_flush_and_close_wait_for_records_without_metadata() -> None:
     scene = Scene(linger_ms=60_000)
     futures = [scene.writer.send("t", b"%d" % n) for n in range(10)]
     with pytest.raises(KafkaTimeoutError, match="10 records"):
         scene.writer.flush(timeout=2)
     scene.back()
-    scene.writer.flush(timeout=20)  # they don't linger for a minute
+    scene.writer.flush(timeout=20)  # flush() ends the linger time of a minute
     assert all(future.done() for future in futures)
     scene.cluster.kill(1)
     scene.world.advance(1.0)
@@ -181,7 +183,7 @@ def test_flush_and_close_wait_for_early_records() -> None:
     assert isinstance(left.exception(0), ClientClosedError)
 
 
-def test_early_records_count_in_buffer_memory_until_they_end() -> None:
+def test_records_without_metadata_count_in_buffer_memory_until_completed() -> None:
     scene = Scene(buffer_memory=100_000, max_block_ms=2000, max_request_size=50_000)
     futures: list[RecordFuture] = []
     began = scene.world.now
@@ -240,7 +242,7 @@ def test_an_interrupted_send_releases_its_record_and_its_memory(
 
 
 @pytest.mark.parametrize("topic", ["t", "nix"])
-def test_values_are_copied_and_released(topic: str) -> None:
+def test_values_are_copied_by_send_and_released_after_delivery(topic: str) -> None:
     """A caller may reuse its buffers after send(), and keep the future as long as it likes."""
     scene = Scene()
     value, key, header = bytearray(b"value"), bytearray(b"key"), bytearray(b"header")
@@ -302,7 +304,7 @@ def test_many_missing_topics_do_not_slow_down_steps(monkeypatch: pytest.MonkeyPa
     assert len(str(caught.value)) < 2000
 
 
-def test_a_commit_waits_for_early_records_and_an_abort_fails_them() -> None:
+def test_a_commit_waits_for_records_without_metadata_and_an_abort_fails_them() -> None:
     scene = Scene(away=False, transactional_id="x")
     producer = scene.writer
     producer.init_transactions(10)
@@ -370,7 +372,7 @@ def test_a_record_that_waited_longer_than_linger_ms_is_sent_immediately() -> Non
     producer.close()
 
 
-def test_a_first_record_lingers_no_longer_because_of_another_topic() -> None:
+def test_another_topic_does_not_extend_the_linger_time_of_a_first_record() -> None:
     stage = Stage(partitions=1)
     stage.cluster.create_topic("known", partitions=1)
     producer = stage.producer(linger_ms=1_000)

@@ -1,4 +1,4 @@
-"""R-RB-7 with few runs: each goal is met, Java's criterion differs, runs are deterministic."""
+"""R-RB-7 with few runs: recovery is fast, Java's criterion is slower, runs are deterministic."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TRANSIENT = [f for f in RecoveryFault if not f.total]
 
 @pytest.mark.parametrize("fault", TRANSIENT, ids=lambda f: f.value)
 @pytest.mark.parametrize("brokers", [1, 3, 10])
-def test_the_goal_is_met(brokers: int, fault: RecoveryFault) -> None:
+def test_clients_recover_within_the_limits(brokers: int, fault: RecoveryFault) -> None:
     found = figures(fault, [recover(brokers, fault, seed) for seed in range(RUNS)])
     assert found["never"] == 0
     assert found["missed"] == []
-    assert found["rebootstraps"]["max"] <= 1  # R-RB-4: an outage counts one
+    assert found["rebootstraps"]["max"] <= 1  # R-RB-4: one rebootstrap per outage
 
 
 @pytest.mark.parametrize("fault", [RecoveryFault.REFUSED, RecoveryFault.SILENT])
@@ -33,7 +33,7 @@ def test_an_outage_of_five_minutes_costs_few_connection_attempts() -> None:
     for fault in (RecoveryFault.OUTAGE_REFUSED, RecoveryFault.OUTAGE_BLACKHOLED):
         found = figures(fault, [recover(3, fault, seed) for seed in range(2)])
         assert found["missed"] == []
-        assert found["dials"]["max"] > 15  # it still tries
+        assert found["dials"]["max"] > 15  # the client still tries
         assert found["never"] == 0
 
 
@@ -50,7 +50,7 @@ def test_with_javas_criterion_a_single_refusing_broker_leads_to_a_rebootstrap() 
 
 
 @pytest.mark.parametrize("fault", [RecoveryFault.BLACKHOLED, RecoveryFault.OUTAGE_REFUSED])
-def test_times_and_attempts_are_measured_in_the_network(
+def test_recovery_times_and_attempts_are_counted_by_the_network(
     fault: RecoveryFault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = recover(3, fault, 7)
@@ -71,7 +71,7 @@ def test_the_same_seed_leads_to_the_same_run(strategy: str) -> None:
     assert first not in others
 
 
-def test_runs_that_never_recover_are_the_end_of_the_distribution() -> None:
+def test_runs_that_never_recover_count_as_the_slowest() -> None:
     quick, never = RecoveryRun(0.1, 0.2, 3, 2, 1, 1), RecoveryRun(None, None, 300, 6, 0, 1)
     found = figures(RecoveryFault.REFUSED, [quick] * 9 + [never])
     assert found["contact"] == {"p50": 0.1, "p99": None, "max": None}
@@ -79,7 +79,7 @@ def test_runs_that_never_recover_are_the_end_of_the_distribution() -> None:
     assert any("never" in text for text in found["missed"])
 
 
-def test_missed_goals_are_listed() -> None:
+def test_exceeded_limits_are_listed() -> None:
     late = figures(RecoveryFault.SILENT, [RecoveryRun(13.0, 15.0, 3, 7, 1, 1)])
     assert len(late["missed"]) == 3
     many = figures(RecoveryFault.OUTAGE_REFUSED, [RecoveryRun(0.1, 0.2, 331, 6, 1, 1)])
@@ -92,6 +92,6 @@ def test_percentiles_are_nearest_ranks() -> None:
     assert (percentile(values, 0.5), percentile(values, 0.99)) == (100.0, 198.0)
 
 
-def test_the_busiest_second() -> None:
+def test_the_busiest_second_is_found() -> None:
     assert busiest([], 1.0) == 0
     assert busiest([0.0, 0.5, 0.9, 1.0, 3.0], 1.0) == 4

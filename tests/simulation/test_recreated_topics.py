@@ -23,7 +23,7 @@ WITHOUT_IDS = {
 
 
 class Scene(Stage):
-    """A topic whose leader epoch is 4, or whose records have epoch 0 with `early`."""
+    """A topic with leader epoch 4; with `early`, its records have epoch 0."""
 
     def __init__(self, records: int = 1, *, early: bool = False, reset: str = "earliest") -> None:
         super().__init__(partitions=1, versions=WITHOUT_IDS)
@@ -76,7 +76,7 @@ def test_a_producer_continues_in_the_new_topic() -> None:
     scene.send(scene.writer, b"new 1")  # within 20 s
     assert scene.values() == [b"new 0", b"new 1"]
     assert scene.epoch(scene.writer) == 0
-    # not by the first responses, which may come from a stale broker
+    # the first responses don't suffice, as a stale broker may have sent them
     assert scene.world.now - began > 10
     scene.send(scene.writer, *(b"%d" % n for n in range(5)))
     assert len(scene.cluster.records("t", 0)) == 7
@@ -90,7 +90,7 @@ def test_a_consumer_reads_the_new_topic_from_its_beginning() -> None:
 
 
 def test_a_position_within_the_new_log_is_reset_too() -> None:
-    """Without comparing epochs, as many new records would be skipped as old ones were read."""
+    """Without comparing epochs, the consumer would skip the new records below its position."""
     scene = Scene(1)
     scene.make_anew(*(b"new %d" % n for n in range(3)))
     assert scene.read_for(30) == [b"new 0", b"new 1", b"new 2"]
@@ -104,7 +104,7 @@ def test_a_position_whose_epoch_exists_in_the_new_log_is_reset_too() -> None:
 
 
 def test_a_position_is_reset_although_the_leader_is_unchanged() -> None:
-    """It answers UNKNOWN_LEADER_EPOCH: it is the leader, but with a lower epoch."""
+    """The leader has a lower epoch now, so it responds UNKNOWN_LEADER_EPOCH."""
     scene = Scene()
     scene.cluster.delete_topic("t")
     scene.cluster.create_topic("t", assignments={0: [2, 3, 1]})
@@ -113,7 +113,7 @@ def test_a_position_is_reset_although_the_leader_is_unchanged() -> None:
     assert scene.read_for(30) == [b"new 0"]
 
 
-def test_without_a_reset_policy_an_error_is_raised() -> None:
+def test_poll_raises_for_a_recreated_topic_without_a_reset_policy() -> None:
     scene = Scene(reset="none")
     scene.make_anew(b"new 0", b"new 1")
     with pytest.raises(OffsetOutOfRangeError):
@@ -122,7 +122,7 @@ def test_without_a_reset_policy_an_error_is_raised() -> None:
     assert scene.read_for(5) == [b"new 0", b"new 1"]
 
 
-def test_the_leader_left_the_cluster() -> None:
+def test_a_recreated_topic_is_used_although_its_old_leader_left_the_cluster() -> None:
     scene = Scene()
     scene.cluster.stop(2)
     scene.make_anew(b"new 0")

@@ -60,7 +60,7 @@ def test_refused_records_fail_and_others_of_their_batch_are_written(
 
 
 def test_the_error_of_many_records_keeps_one_traceback_each(scripted: Scripted) -> None:
-    """They share an error; tracebacks that `result()` adds for one record aren't added for all."""
+    """Records share an error; `result()` of a record must not extend the traceback of others."""
     _, cluster, producer, _ = scripted(16, **{"batch.size": 10_000})
     cluster.log("t", 0).compacted = True
     futures = [producer.send("t", b"%03d" % n, partition=0) for n in range(5)]
@@ -73,7 +73,7 @@ def test_the_error_of_many_records_keeps_one_traceback_each(scripted: Scripted) 
     assert lengths == lengths[:1] * 5
 
 
-def test_refused_rows_are_reported_individually(scripted: Scripted) -> None:
+def test_send_arrow_reports_each_refused_row(scripted: Scripted) -> None:
     _, cluster, producer, _ = scripted(15, **{"batch.size": 10_000})
     cluster.log("t", 0).compacted = True
     bad = {0, 17, 18, 50, 99}
@@ -113,9 +113,6 @@ def test_each_refused_record_has_its_own_error(scripted: Scripted) -> None:
     assert not futures[0].done()
     with pytest.raises(KafkaTimeoutError):
         producer.close(timeout=0)
-
-
-# Content of errors (R-RT-2)
 
 
 def test_a_delivery_timeout_lists_the_refusals(scripted: Scripted) -> None:

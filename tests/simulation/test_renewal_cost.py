@@ -21,8 +21,8 @@ from odradek.common.types import TopicPartition
 
 PARTITIONS = 10_000 if WHOLE else 400
 MOST_CALLS, MOST_BYTES = 500, 30
-"""Calls of functions in `odradek.clients` per partition in ten minutes (nearly all check, each
-auto.commit.interval.ms, whether an offset is due); bytes of a partition's renewal.
+"""Per partition: calls of functions in `odradek.clients` in ten minutes (nearly all check, each
+auto.commit.interval.ms, whether an offset is due), and bytes of a renewal.
 """
 
 
@@ -38,7 +38,7 @@ class Sent:
 
 @contextmanager
 def calls_counted() -> Iterator[Callable[[], int]]:
-    """Count calls of functions of the client, without those of the simulated brokers."""
+    """Count calls of functions of the client, excluding the simulated brokers."""
     found, known = 0, dict[CodeType, bool]()
 
     def called(frame: FrameType, event: str, argument: Any) -> None:

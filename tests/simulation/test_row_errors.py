@@ -1,4 +1,4 @@
-"""`send_arrow` with rows that fail: a column with the error of each row."""
+"""`send_arrow` with rows that fail: the result has a column with the error of each row."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def failed_rows(column: pa.Array[Any] | None) -> list[int]:
     return [n for n, text in enumerate(column.to_pylist()) if text is not None]
 
 
-def test_without_errors_there_is_no_column() -> None:
+def test_the_error_column_is_missing_without_errors() -> None:
     _, _, producer = make(1, replicas=1)
     future = producer.send_arrow("t", pa.table({"value": [b"1", b"2"]}))
     assert future.errors(timeout=10) is None
     assert sum(r.records for r in future.acknowledged()) == 2
 
 
-def test_the_rows_of_a_dead_partition_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small windows and batches: errors must be assigned correctly across their boundaries."""
+def test_each_row_of_a_dead_partition_has_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With small windows and batches, errors are assigned to the right rows across boundaries."""
     monkeypatch.setattr(row_errors, "WINDOW", 64)
     _, cluster, producer = make(
         2,
@@ -75,10 +75,10 @@ def test_the_rows_of_a_dead_partition_are_marked(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("seed", some(range(8), 3))
-def test_a_row_that_its_topic_refuses_is_the_only_failure(
+def test_only_the_row_that_the_topic_refuses_fails(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its batch is split until the row is alone; the others are written, keyed or not."""
+    """Its batch is split until the row is alone. Other rows are written, with and without keys."""
     monkeypatch.setattr(row_errors, "WINDOW", 50)
     rng = random.Random(seed)
     _, cluster, producer = make(seed, replicas=1, **{"batch.size": rng.choice((3000, 20000))})
@@ -101,7 +101,7 @@ def test_a_row_that_its_topic_refuses_is_the_only_failure(
         assert found.last_offset < len(rows)
 
 
-def test_windows_are_released_with_their_batches() -> None:
+def test_memory_of_rows_is_released_with_their_batches() -> None:
     _, _, producer = make(5, replicas=1, **{"batch.size": 5000})
     future = producer.send_arrow(
         "t", pa.table({"key": [b"%d" % n for n in range(3000)], "value": [b"v"] * 3000})

@@ -34,7 +34,7 @@ def calls(family: Family, seeds: range) -> Counter[CallKind]:
 
 
 @pytest.mark.parametrize("family", ["plain", "transactions", "groups", "read-process-write"])
-def test_families_with_records_leave_histories(family: Family) -> None:
+def test_families_with_records_create_histories(family: Family) -> None:
     expected = {
         "plain": {CallKind.SEND, CallKind.POLL, CallKind.ASSIGN},
         "transactions": {CallKind.TXN},

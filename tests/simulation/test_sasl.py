@@ -31,7 +31,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 class Tokens:
-    """A token function: returns tokens with this lifetime, fails, or returns an invalid token."""
+    """A token function that returns tokens with this lifetime or invalid ones, or fails."""
 
     def __init__(self, scene: Scene, lifetime: float = 3600.0) -> None:
         self.scene, self.lifetime = scene, lifetime
@@ -69,7 +69,7 @@ def test_every_connection_of_every_client_authenticates(mechanism: str) -> None:
     assert scene.sasl.refused == scene.sasl.killed == 0
 
 
-def test_the_error_of_an_unsupported_mechanism_lists_those_of_the_broker() -> None:
+def test_the_error_of_an_unsupported_mechanism_lists_the_brokers_mechanisms() -> None:
     scene = Scene(mechanism="SCRAM-SHA-512", mechanisms=("PLAIN", "OAUTHBEARER"))
     unsupported = pytest.raises(MechanismUnsupportedError, match="OAUTHBEARER, PLAIN")
     with scene.client(Admin) as admin, unsupported as caught:
@@ -79,7 +79,7 @@ def test_the_error_of_an_unsupported_mechanism_lists_those_of_the_broker() -> No
     assert scene.world.now < 1.0
 
 
-def test_sasl_with_a_port_without_it() -> None:
+def test_the_error_says_that_the_port_does_not_use_sasl() -> None:
     scene = Scene()
     scene.cluster.sasl = None
     with scene.client(Admin) as admin, pytest.raises(SaslNotExpectedError):
@@ -102,7 +102,9 @@ def test_sasl_with_a_port_without_it() -> None:
         (Hostile.CLOSES, KafkaTimeoutError),
     ],
 )
-def test_hostile_brokers_end_in_an_error_in_time(hostile: Hostile, kind: type[Exception]) -> None:
+def test_hostile_sasl_responses_lead_to_an_error_in_time(
+    hostile: Hostile, kind: type[Exception]
+) -> None:
     scene = Scene(hostile=hostile)
     with scene.client(Admin) as admin, pytest.raises(kind) as caught:
         admin.list_topics(timeout=15)
@@ -173,7 +175,7 @@ def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> Non
 
 
 def test_a_busy_broker_reads_no_request_after_the_end_of_a_session() -> None:
-    """A broker reads a request after it has answered the earlier ones: five of them take a second.
+    """A broker reads a request after it has answered the earlier ones. Five requests take a second.
 
     That is more than the last 5 to 15 % of a session.
     """
@@ -230,7 +232,7 @@ def test_an_idle_connection_reauthenticates_and_still_becomes_idle() -> None:
         assert scene.sasl.reauthenticated <= again * 3
 
 
-def test_a_client_that_was_not_run_reauthenticates_before_its_next_request() -> None:
+def test_a_client_reauthenticates_before_its_next_request_after_a_long_pause() -> None:
     scene = Scene(session_lifetime=2.0)
     with scene.client(Admin, background=False) as admin:
         for pause in (0.5, 1.9, 10.0, 100.0):
@@ -243,7 +245,7 @@ def test_a_client_that_was_not_run_reauthenticates_before_its_next_request() -> 
 
 
 @pytest.mark.parametrize("seed", some([5, 12], 1))
-def test_bytes_and_messages_lead_to_the_same_events(seed: int) -> None:
+def test_sasl_events_are_the_same_in_both_simulation_modes(seed: int) -> None:
     schedule = replace(random_schedule(seed, short=False), session=2.5, heal_at=8.0)
     link = replace(schedule.link, loss=0.0)
     runs = [run_schedule(replace(schedule, link=link), mode=mode, trace=True) for mode in MODES]
@@ -251,7 +253,7 @@ def test_bytes_and_messages_lead_to_the_same_events(seed: int) -> None:
     assert any("reauthenticated" in line for line in runs[0].trace)
 
 
-def test_a_refused_reauthentication_closes_the_connection_and_loses_nothing() -> None:
+def test_a_refused_reauthentication_closes_the_connection_without_losing_records() -> None:
     scene = Scene(session_lifetime=2.0)
     with scene.producer() as producer:
         producer.send("t", b"0", partition=0).result(timeout=5)
@@ -267,7 +269,7 @@ def test_a_refused_reauthentication_closes_the_connection_and_loses_nothing() ->
 
 
 @pytest.mark.parametrize("outage", [8.0, 30.0])
-def test_a_token_server_that_fails_for_a_while_ends_no_session(outage: float) -> None:
+def test_sessions_continue_while_a_token_server_fails(outage: float) -> None:
     scene = Scene(mechanism="OAUTHBEARER", session_lifetime=60.0)
     given = Tokens(scene, lifetime=60.0)
     events: list[str] = []
@@ -289,8 +291,8 @@ def test_a_token_server_that_fails_for_a_while_ends_no_session(outage: float) ->
 
 @pytest.mark.parametrize("slow", [5.0, 13.0])
 @pytest.mark.parametrize("seed", some(range(8), 3))
-def test_a_slow_token_server_costs_no_connection(slow: float, seed: int) -> None:
-    """It is asked after 80 to 85 % of the session, so it has 15 % of it (R-CS-5)."""
+def test_a_slow_token_server_does_not_end_connections(slow: float, seed: int) -> None:
+    """A token is requested after 80 to 85 % of a session, so 15 % of it are left (R-CS-5)."""
     scene = Scene(seed, mechanism="OAUTHBEARER", session_lifetime=100.0)
     given = Tokens(scene, lifetime=100.0)
     events: list[str] = []
@@ -307,7 +309,7 @@ def test_a_slow_token_server_costs_no_connection(slow: float, seed: int) -> None
     assert not {"retry", "dial_failed!", "disconnected!"} & set(events)
 
 
-def test_a_function_that_returns_the_same_token_is_not_called_all_the_time() -> None:
+def test_calls_of_a_function_that_returns_the_same_token_are_limited() -> None:
     scene = Scene(mechanism="OAUTHBEARER", session_lifetime=60.0)
     calls: list[float] = []
     end = scene.world.wall_clock() + 60.0
@@ -342,7 +344,7 @@ def test_a_slow_token_function_does_not_count_as_a_silent_broker() -> None:
         assert "silent" not in admin._engine.events.counts
 
 
-def test_a_token_function_that_hangs_is_a_token_error_within_the_setup_timeout() -> None:
+def test_a_token_function_that_hangs_raises_a_token_error_in_time() -> None:
     scene = Scene(mechanism="OAUTHBEARER")
     with scene.client(Admin, **tokens(scene)) as admin:
         scene.world.hosts["admin"].worker_delay = 1e6

@@ -63,7 +63,7 @@ def brokers(scene: Scene) -> list[str]:
 
 
 @pytest.mark.parametrize("which", CALLS)
-def test_a_wrong_password_is_every_calls_error_within_one_attempt(which: str) -> None:
+def test_every_call_raises_an_authentication_error_within_one_attempt(which: str) -> None:
     scene = Scene()
     scene.sasl.users["alice"] = "another"
     call = CALLS[which][2]
@@ -94,7 +94,7 @@ def test_closing_a_refused_client_raises_nothing_and_ends_in_time(which: str) ->
     assert scene.world.now - began < 5.1
 
 
-def test_within_the_backoff_calls_raise_without_a_connection_attempt() -> None:
+def test_calls_during_the_backoff_raise_without_a_connection_attempt() -> None:
     scene = Scene()
     scene.sasl.users.clear()
     if scene.world.make_host is not SimulatedHost:
@@ -142,7 +142,7 @@ def test_one_broker_of_three_that_refuses_does_not_affect_the_others(refusing: i
 
 
 def test_a_refusal_waits_for_slow_addresses() -> None:
-    """A round continues for a second after the first refusal: others may accept the client."""
+    """A metadata round continues for a second after the first refusal: other brokers may accept."""
     scene = Scene(refusing={1})
     for slow in (2, 3):
         scene.cluster.slow_handshake(slow, 0.7)
@@ -152,7 +152,7 @@ def test_a_refusal_waits_for_slow_addresses() -> None:
 
 
 def test_a_call_to_a_refusing_broker_waits_while_others_accept_the_client() -> None:
-    """That broker may accept it again; the refusal is the cause of the timeout."""
+    """The broker may accept the client later; the refusal is the cause of the timeout."""
     scene = Scene(refusing={2})
     led = {p: scene.cluster.leader("t", p) for p in range(PARTITIONS)}
     (partition,) = (p for p, broker in led.items() if broker is not None and broker.id == 2)
@@ -185,7 +185,7 @@ def test_a_running_client_with_good_connections_is_not_affected() -> None:
     assert sorted(scene.numbers()) == list(range(60))
 
 
-def test_a_formerly_accepted_producer_keeps_its_records_and_says_why_they_expired() -> None:
+def test_a_producer_that_is_refused_later_keeps_its_records_until_they_expire() -> None:
     scene = Scene()
     config = {"linger_ms": 0, "delivery_timeout_ms": 6000, "request_timeout_ms": 2000}
     with client_of(scene, "producer", **config) as producer:
@@ -205,7 +205,7 @@ def test_a_formerly_accepted_producer_keeps_its_records_and_says_why_they_expire
 
 
 @pytest.mark.parametrize("which", ["consumer", "group consumer", "admin"])
-def test_a_password_that_changes_while_a_client_runs(which: str) -> None:
+def test_a_client_is_refused_after_its_password_changed(which: str) -> None:
     scene = Scene()
     call = CALLS[which][2]
     more = {} if which == "admin" else {"auto_offset_reset": "earliest"}
@@ -226,7 +226,7 @@ def test_a_password_that_changes_while_a_client_runs(which: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
-def test_a_client_continues_with_a_new_password(mechanism: str) -> None:
+def test_a_client_continues_after_its_password_is_replaced(mechanism: str) -> None:
     scene = Scene(mechanism=mechanism, session_lifetime=4.0)
     with client_of(scene, "producer", linger_ms=0) as producer:
         producer.send("t", b"0", partition=0).result(timeout=5)
@@ -241,7 +241,7 @@ def test_a_client_continues_with_a_new_password(mechanism: str) -> None:
     assert scene.sasl.reauthenticated >= 2
 
 
-def test_without_a_password_there_is_none_to_replace() -> None:
+def test_replacing_the_password_of_a_client_without_one_raises() -> None:
     scene = Scene()
     scene.cluster.sasl = None
     with scene.plain() as admin, pytest.raises(IllegalStateError, match="no SASL") as caught:
@@ -249,7 +249,7 @@ def test_without_a_password_there_is_none_to_replace() -> None:
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_former_refusal_is_not_raised() -> None:
+def test_an_earlier_refusal_is_not_raised() -> None:
     scene = Scene(refusing={1})
     config = {"connections_max_idle_ms": 5000, "bootstrap_servers": ",".join(brokers(scene))}
     with client_of(scene, "admin", **config) as admin:

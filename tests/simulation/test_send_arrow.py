@@ -1,4 +1,4 @@
-"""Arrow data through the producer in virtual time keeps all promises of `send`."""
+"""`send_arrow` keeps all guarantees of `send`, in virtual time."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_columns_are_sent_like_the_arguments_of_send() -> None:
     assert [row[4] for row in cluster.records("t", other)] == [b"3"]
 
 
-def test_other_libraries_and_custom_column_names() -> None:
+def test_send_arrow_accepts_other_libraries_and_custom_column_names() -> None:
     _, cluster, producer = make(2)
     frame = polars.DataFrame({"id": ["a", None], "n": [b"1", b"2"], "part": [1, 1]})
     producer.send_arrow("t", frame, key="id", value="n", partition="part").result(timeout=5)
@@ -85,7 +85,7 @@ def test_other_libraries_and_custom_column_names() -> None:
         producer.send_arrow("t", frame)
 
 
-def test_rows_without_a_key_stick_to_a_partition_for_a_batch() -> None:
+def test_rows_without_a_key_of_a_batch_share_a_partition() -> None:
     _, cluster, producer = make(3, **{"batch.size": 2000, "linger.ms": 50})
     rows = pa.record_batch({"value": [b"%0100d" % n for n in range(300)]})
     future = producer.send_arrow("t", rows)
@@ -96,7 +96,7 @@ def test_rows_without_a_key_stick_to_a_partition_for_a_batch() -> None:
         assert found == sorted(found)
         assert 40 < len(found) < 160
         runs += sum(b != a + 1 for a, b in pairwise(found))
-    assert runs < 25  # 300 rows in stretches of about 18
+    assert runs < 25  # 300 rows; the partition changes after about 18
 
 
 def test_consecutive_calls_keep_the_order_and_share_batches() -> None:
@@ -125,7 +125,7 @@ def test_large_data_is_sent_in_large_batches_with_little_memory() -> None:
     begin = world.now
     future = producer.send_arrow("t", rows, partition=None)
     assert producer._engine.accumulator.used <= 6 << 20
-    assert world.now > begin  # 20 MB exceed a buffer of 6
+    assert world.now > begin  # 20 MB exceed the buffer of 6 MB, so the call waits
     assert sum(r.records for r in future.result(timeout=30)) == count
     sizes = [len(b.data) for p in range(PARTITIONS) for b in cluster.log("t", p).batches]
     assert max(sizes) <= COLUMN_BATCH
@@ -133,7 +133,7 @@ def test_large_data_is_sent_in_large_batches_with_little_memory() -> None:
     assert producer._engine.accumulator.used == 0
 
 
-def test_an_invalid_row_prevents_its_piece_and_the_error_counts_the_sent_rows() -> None:
+def test_the_error_of_an_invalid_row_counts_the_sent_rows() -> None:
     _, cluster, producer = make(6, **{"max.request.size": 5000})
     good, bad = numbered(0, 6), numbered(6, 6)
     bad = bad.set_column(1, "partition", pa.array([0, 1, 2, 0, 99, 1], pa.int32()))
@@ -149,13 +149,13 @@ def test_an_invalid_row_prevents_its_piece_and_the_error_counts_the_sent_rows() 
     assert producer._engine.accumulator.used == 0
 
 
-def test_no_rows_are_done_immediately() -> None:
+def test_send_arrow_without_rows_completes_immediately() -> None:
     _, _, producer = make(7)
     future = producer.send_arrow("t", numbered(0, 0))
     assert (future.done(), future.rows, future.result(timeout=0)) == (True, 0, [])
 
 
-def test_the_future_raises_the_first_error_and_knows_all_results() -> None:
+def test_the_future_raises_the_first_error_and_contains_all_results() -> None:
     _, cluster, producer = make(9, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000})
     producer.send_arrow("t", numbered(0, 3)).result(timeout=5)
     every_broker(cluster, "crash")
@@ -170,7 +170,7 @@ def test_the_future_raises_the_first_error_and_knows_all_results() -> None:
     assert called == [future]
 
 
-def test_a_client_that_ends_while_a_stream_is_read_accepts_no_more() -> None:
+def test_no_rows_are_accepted_after_the_client_ended_during_a_stream() -> None:
     _, cluster, producer = make(11)
 
     def stream() -> Iterator[pa.RecordBatch]:
@@ -249,7 +249,7 @@ class Schedule:
             else:
                 self.sent.append((numbers, self.producer.send_arrow("t", self.stream(numbers))))
         except KafkaError:
-            pass  # rows that were in batches may be written, in order and once
+            pass  # rows that were already in batches may be written, in order and once
 
     def stream(self, numbers: range) -> pa.RecordBatchReader:
         def pieces() -> Iterator[pa.RecordBatch]:
@@ -321,8 +321,8 @@ class Schedule:
 
 
 @pytest.mark.parametrize("part", some(range(4), 2))
-def test_random_faults_lose_duplicate_and_reorder_nothing(part: int) -> None:
-    """Fails with a mutation that writes to batches after their release."""
+def test_no_record_is_lost_duplicated_or_reordered_by_random_faults(part: int) -> None:
+    """This test detects a mutation that writes to batches after their release."""
     quarter = SCHEDULES // 4
     rows = 0
     for seed in range(part * quarter, (part + 1) * quarter):

@@ -1,4 +1,4 @@
-"""Lists of records through the producer in virtual time keep all promises of `send`."""
+"""`send_many` keeps all guarantees of `send`, in virtual time."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_lists_are_sent_like_the_arguments_of_send() -> None:
     assert now <= times[1] <= now + 10
 
 
-def test_an_empty_list_is_done_immediately() -> None:
+def test_an_empty_list_completes_immediately() -> None:
     _, _, producer = make(2)
     assert producer.send_many("t", []).result(timeout=1) == []
 
 
-def test_it_keeps_its_order_with_other_sends_and_shares_their_batches() -> None:
+def test_send_many_keeps_the_order_of_calls_and_shares_batches_with_send() -> None:
     _, cluster, producer = make(3, **{"linger.ms": 1000})
     for n in range(0, 60, 6):
         rows = range(n, n + 3)
@@ -93,7 +93,7 @@ def test_many_records_are_sent_in_large_batches_with_little_memory() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 5, 20_000])
-def test_lists_with_an_invalid_item_send_nothing(at: int) -> None:
+def test_no_record_of_a_list_with_an_invalid_item_is_sent(at: int) -> None:
     _, cluster, producer = make(5)
     texts: list[Any] = [b"1"] * (at + 3)
     texts[at] = "text"
@@ -104,7 +104,7 @@ def test_lists_with_an_invalid_item_send_nothing(at: int) -> None:
 
 
 def test_errors_of_the_cluster_report_the_number_of_sent_records() -> None:
-    """A missing partition or a record that is too large: the piece before it is being sent."""
+    """If a partition is missing or a record is too large, records before it are being sent."""
     _, cluster, producer = make(6, **{"max.request.size": 2000, "max.block.ms": 1000})
     texts = [b"%d" % n for n in range(9000)]
     with pytest.raises(KafkaError, match="row 8500") as refused:
@@ -119,7 +119,7 @@ def test_errors_of_the_cluster_report_the_number_of_sent_records() -> None:
     assert values(cluster, 1) == []
 
 
-def test_an_error_of_all_calls_has_no_note_about_one() -> None:
+def test_an_error_that_any_call_would_raise_has_no_note_about_sent_records() -> None:
     world = World(seed=10)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=1)
@@ -217,7 +217,7 @@ class Loop:
             runner.run(program())
 
 
-def test_in_an_event_loop_it_waits_for_memory_and_the_future_has_the_errors() -> None:
+def test_send_many_awaits_memory_and_reports_errors_in_an_event_loop() -> None:
     loop = Loop(buffer_memory=1 << 20)
 
     async def main(producer: Any) -> None:
@@ -234,7 +234,7 @@ def test_in_an_event_loop_it_waits_for_memory_and_the_future_has_the_errors() ->
     assert [int(row[4] or b"") for row in loop.cluster.records("t", 0)] == [*range(30_000)]
 
 
-def test_serializers_in_an_event_loop() -> None:
+def test_send_many_calls_serializers_in_an_event_loop() -> None:
     loop = Loop(value_serializer=lambda number: b"%d" % number)
 
     async def main(producer: Any) -> None:

@@ -1,6 +1,6 @@
 """A slow broker isn't dead (R-RB-9): one API takes seconds, everything else is fast.
 
-The first response counts whenever it arrives. At most one further request is sent, to another
+The first response is used, however late it arrives. At most one further request is sent, to another
 broker; there is no rebootstrap, and the waiting connection isn't closed.
 """
 
@@ -33,7 +33,7 @@ AT_ONCE = 1.0
 
 
 class Scene(Stage):
-    """A cluster with a topic and some records; everything is fast until `slow` is called."""
+    """A cluster with a topic and some records; all APIs are fast until `slow` is called."""
 
     def __init__(self, brokers: int, api: str, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(7, brokers)
@@ -90,7 +90,7 @@ class Scene(Stage):
         """Check that there was no rebootstrap, failed attempt or closed connection in use."""
         kinds = ("rebootstrap", "rebootstrapped", "dial_failed", "broken")
         assert not [str(e) for e in self.events if e.kind in kinds]
-        front_door = self.cluster.bootstrap_servers  # needed once even if requested twice
+        front_door = self.cluster.bootstrap_servers  # one of two requests is enough
         ends = [e for e in self.events if e.kind == "disconnected"]
         ends = [e for e in ends if e.fields["failure"] or e.fields["address"] != front_door]
         assert not [str(e) for e in ends if e.fields["failure"] or e.fields["in_flight"]]
@@ -148,7 +148,7 @@ def _committed(s: Scene) -> Callable[[], object]:
 
 
 def _find(s: Scene) -> Callable[[], object]:
-    s.consumer().committed([P0])  # before that no group has a coordinator
+    s.consumer().committed([P0])  # no group has a coordinator before the first lookup
     consumer = s.consumer()
     consumer.partitions_for("t")
     return lambda: consumer.committed([P0])
@@ -212,7 +212,7 @@ def _consumer_beat(s: Scene) -> Callable[[], object]:
 
 
 def _stays(s: Scene, consumer: Consumer) -> None:
-    """Stay slow until the first response has arrived."""
+    """Keep the API slow until the first response has arrived."""
     seconds = s.cluster.brokers[1].delays[KEYS[s.api]]
     begun = s.world.now
     while not s.sent[s.api]:
@@ -292,7 +292,7 @@ CASES = {
 
 
 QUESTIONS = {
-    "Metadata at the start": 3,  # the list of brokers; then as with admin
+    "Metadata at the start": 3,  # the list of brokers, then the requests of an admin call
     "Metadata of admin": 2,  # the call's own request, and the refresh because of the silence
     "JoinGroup": 2,  # the first response contains the member id for the second request (KIP-394)
 }
@@ -301,7 +301,7 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize(("case", "seconds"), pairs(CASES, [3, 10, 25]))
-def test_the_first_response_counts_however_late_it_arrives(
+def test_the_first_response_is_used_however_late_it_arrives(
     case: str, seconds: int, brokers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api, prepare = CASES[case]
@@ -310,10 +310,10 @@ def test_the_first_response_counts_however_late_it_arrives(
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_a_slow_coordinator_is_looked_up_ever_more_rarely(
+def test_lookups_of_a_slow_coordinator_back_off(
     brokers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have moved, so others are asked; but 25 seconds don't lead to 25 requests."""
+    """It may have moved, so other brokers are asked, but not once per second."""
     scene = Scene(brokers, "EndTxn", monkeypatch)
     scene.check(_transaction(scene), 25)
     assert 2 <= scene.sent["FindCoordinator"] <= 7, scene.sent
@@ -325,7 +325,7 @@ def test_a_slow_coordinator_is_looked_up_ever_more_rarely(
 def test_slow_metadata_that_arrived_is_not_requested_again(
     brokers: int, seconds: int, busy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A redundant request that is still unanswered is no reason for another refresh."""
+    """An unanswered redundant request doesn't cause another refresh."""
     scene = Scene(brokers, "Metadata", monkeypatch)
     producer = scene.client(Producer)
     producer.send("t", b"1", partition=0).result(10.0)
@@ -343,7 +343,7 @@ def test_slow_metadata_that_arrived_is_not_requested_again(
 def test_a_dead_broker_is_detected_although_metadata_was_its_first_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Metadata is fast otherwise: then silence after such a request means a dead broker."""
+    """Metadata requests are fast, so a broker that doesn't answer one counts as dead."""
     scene = Scene(3, "Metadata", monkeypatch)
     scene.cluster.session_timeout = 9.0
     producer = scene.client(Producer)
@@ -371,7 +371,7 @@ def test_a_dead_broker_is_detected_although_metadata_was_its_first_request(
 
 @pytest.mark.parametrize("idle", [0.0, 5.0])
 def test_a_frozen_broker_does_not_delay_a_producer_id(idle: float) -> None:
-    """A connected broker is asked first, and after the suspicion time another one."""
+    """A connected broker is asked first, and another one after the suspicion time."""
     stage = Stage(2, partitions=0)
     stage.cluster.create_topic("t", assignments={0: [1], 1: [2], 2: [3]})
     frozen = stage.cluster.brokers[1]

@@ -49,7 +49,7 @@ def requests(simulation: KafkaSimulation) -> Counter[str]:
     return sum((b.requests for b in simulation.brokers.values()), Counter())
 
 
-def test_a_batch_costs_one_request_per_leader_and_no_metadata() -> None:
+def test_a_batch_needs_one_request_per_leader_and_no_metadata() -> None:
     with KafkaSimulation(brokers=3) as simulation:
         simulation.create_topic("t", partitions=9)
         simulation.produce("t", [b"x"] * 90)
@@ -75,7 +75,7 @@ def test_a_batch_costs_one_request_per_leader_and_no_metadata() -> None:
         assert (requests(simulation) - before)["Metadata"] == 1
 
 
-def test_patterns_and_times_by_the_real_client() -> None:
+def test_the_real_client_resolves_patterns_and_timestamps() -> None:
     with KafkaSimulation(brokers=3) as simulation:
         driver = Driver(simulation)
         for name in ("t-1", "t-2", "other"):
@@ -111,7 +111,7 @@ LIMIT, EACH = 1_000_000, 100_000
 
 
 def sizes_of_batches(simulation: KafkaSimulation, batches: int) -> Iterator[tuple[int, float]]:
-    """Return the records of each batch, of n batches of 3 × 100, and the seconds they took."""
+    """Read 3 × 100 records in batches; return each batch's number of records and its duration."""
     tracker = Driver(simulation).tracker(
         startingOffsets="earliest", maxBytesPerTrigger=str(LIMIT), failOnDataLoss="false"
     )
@@ -153,7 +153,7 @@ def test_the_limit_in_bytes_holds_with_fetches_of_three_seconds(caplog: Any) -> 
         filled(simulation)
         slow_api(simulation.cluster, "Fetch", 3)
         first, second, *more = sizes_of_batches(simulation, 4)
-        assert first[0] == 3  # one of each partition while their sizes are unknown
+        assert first[0] == 3  # one record of each partition while sizes are unknown
         assert second[0] == 9
         assert all(records == 9 for records, _ in more)
         assert all(seconds < 2.2 for _, seconds in (first, second, *more))
@@ -168,7 +168,7 @@ def test_the_limit_in_bytes_holds_without_any_estimate(caplog: Any) -> None:
         filled(simulation)
         slow_api(simulation.cluster, "Fetch", 10_000)
         found = list(sizes_of_batches(simulation, 100))
-        assert [records for records, _ in found] == [3] * 100  # all of it in the end
+        assert [records for records, _ in found] == [3] * 100  # all records are read in the end
         assert sum(seconds for _, seconds in found) < 20
         said = [r for r in caplog.records if "maxBytesPerTrigger" in r.getMessage()]
         assert len(said) == 1

@@ -1,4 +1,4 @@
-"""Change the log under a Spark query: unclean elections, frozen leaders (R-ID-4, R-ID-6).
+"""Spark queries while their log changes: unclean elections, frozen leaders (R-ID-4, R-ID-6).
 
 Each row is checked by its offset and value: with `failOnDataLoss=false` the query delivers each
 record of the final log once, besides records that were lost after they were read.
@@ -86,7 +86,7 @@ class Query:
 
     def task(self, wanted: KafkaOffsetRange, topic_id: str | None) -> list[Row]:
         if topic_id not in (None, known_topic_id(self.worker, "t") or topic_id):
-            self.worker = self.new_worker()  # as a task does
+            self.worker = self.new_worker()  # tasks do the same
         reader = RangeReader(
             *(self.worker, wanted, topic_id, self.options, self.driver), doubt=self.doubt
         )
@@ -115,7 +115,7 @@ def wrote(simulation: KafkaSimulation, word: str, count: int) -> None:
 
 
 def cut(simulation: KafkaSimulation, lost: int, refill: int) -> None:
-    """Remove the newest records, and write others at their offsets."""
+    """Truncate the log, and write other records at these offsets."""
     unclean_election(simulation.cluster, "t", 0, lost)
     simulation.advance(1.0)
     wrote(simulation, "new", refill)
@@ -137,9 +137,7 @@ def simulation() -> Any:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_records_that_replace_read_ones_are_a_loss(
-    simulation: KafkaSimulation, restarts: bool
-) -> None:
+def test_replaced_records_are_a_loss(simulation: KafkaSimulation, restarts: bool) -> None:
     query = Query(simulation)
     wrote(simulation, "old", 100)
     query.batch()
@@ -149,11 +147,11 @@ def test_records_that_replace_read_ones_are_a_loss(
     begun = simulation.now
     with pytest.raises(DataLossError, match=r"t-0: .*60 to 99 .*40 offsets.*OFFSET_OUT_OF_RANGE"):
         query.batch()
-    assert simulation.now - begun < 5  # a leader of a newer epoch is believed immediately
+    assert simulation.now - begun < 5  # a leader with a newer epoch is trusted immediately
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_records_that_replace_read_ones_are_read_with_loss_allowed(
+def test_replacing_records_are_read_if_loss_is_allowed(
     simulation: KafkaSimulation, restarts: bool, caplog: Any
 ) -> None:
     query = Query(simulation, failOnDataLoss="false")
@@ -190,7 +188,7 @@ def test_a_journalled_batch_whose_records_were_replaced_fails(simulation: KafkaS
     wrote(simulation, "old", 100)
     end = query.journal()
     plan = query.tracker.plan(query.offset, end)
-    assert len(query.read(plan)) == 100  # the first attempt, which dies
+    assert len(query.read(plan)) == 100  # the first attempt fails
     cut(simulation, 40, 60)
     with pytest.raises(DataLossError, match=r"t-0: .*60 to 99 .*40 offsets"):
         query.read(plan)
@@ -237,7 +235,7 @@ def test_two_losses_are_reported_separately(simulation: KafkaSimulation, caplog:
     query.batch()
     cut(simulation, 40, 60)
     end = query.journal()
-    cut(simulation, 80, 90)  # before the batch that reads the new records
+    cut(simulation, 80, 90)  # another loss before the batch reads the new records
     query.restart()
     assert query.finish(end) == []
     assert query.batch() == log(simulation)[40:]
@@ -262,7 +260,7 @@ def test_a_checkpoint_without_epochs_continues(simulation: KafkaSimulation) -> N
 
 
 class Frozen:
-    """Offsets 0 to 99 are old; the leader is cut off, and 50 more come under the next one."""
+    """The leader is isolated after offsets 0 to 99; the next leader appends 50 more."""
 
     def __init__(self, simulation: KafkaSimulation) -> None:
         self.simulation, self.cluster = simulation, simulation.cluster
@@ -300,7 +298,7 @@ def frozen(simulation: KafkaSimulation) -> Frozen:
 
 @pytest.mark.parametrize("old", [False, True])
 @pytest.mark.parametrize(("fails", "poll_ms"), pairs(["true", "false"], ["120000", "512"]))
-def test_a_worker_that_knows_the_earlier_leader_skips_nothing(
+def test_a_worker_with_an_outdated_leader_skips_no_record(
     frozen: Frozen, caplog: Any, fails: str, poll_ms: str, old: bool
 ) -> None:
     more = {"kafkaConsumer.pollTimeoutMs": poll_ms}
@@ -320,10 +318,10 @@ def test_a_worker_that_knows_the_earlier_leader_skips_nothing(
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_loss_is_confirmed_by_one_look_at_the_log(
+def test_a_loss_is_confirmed_by_a_single_response_about_the_log(
     frozen: Frozen, fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The earlier leader returns its end when the doubt is over, and resigns right afterwards."""
+    """The earlier leader returns its log end offset at the end of the wait, and then resigns."""
     simulation, look = frozen.simulation, RangeLog.ends
     query = Query(simulation, failOnDataLoss=fails)
     query.worker = query.new_worker(**frozen.there())
@@ -346,7 +344,7 @@ def test_a_loss_is_confirmed_by_one_look_at_the_log(
     assert query.rows == log(simulation)
 
 
-def test_brokers_that_never_agree_about_a_loss_end_the_task(
+def test_a_task_fails_if_brokers_never_agree_about_a_loss(
     frozen: Frozen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulation = frozen.simulation
@@ -368,7 +366,7 @@ def test_brokers_that_never_agree_about_a_loss_end_the_task(
 def test_offsets_that_the_earlier_leader_never_had_are_not_skipped(
     frozen: Frozen, caplog: Any, old: bool
 ) -> None:
-    """It answers OFFSET_OUT_OF_RANGE: other workers have read the batch before."""
+    """That leader responds OFFSET_OUT_OF_RANGE, although other workers have read the batch."""
     query = Query(frozen.simulation, failOnDataLoss="false")
     query.driver.config = frozen.away()
     query.worker = kept = query.new_worker(**frozen.there())
@@ -387,10 +385,10 @@ def test_offsets_that_the_earlier_leader_never_had_are_not_skipped(
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_a_driver_that_restarts_with_the_earlier_leader_repeats_nothing(
+def test_a_driver_that_restarts_with_an_outdated_leader_repeats_no_record(
     frozen: Frozen, caplog: Any, old: bool
 ) -> None:
-    """Only that broker answers the driver at first."""
+    """At first, only the outdated leader responds to the driver."""
     query = Query(frozen.simulation, failOnDataLoss="false")
     query.driver.config = frozen.away()
     query.restart_driver()
@@ -421,7 +419,7 @@ def test_a_driver_that_restarts_with_the_earlier_leader_repeats_nothing(
 def test_leaders_of_a_deleted_topic_do_not_count_for_its_successor(
     simulation: KafkaSimulation, caplog: Any, fails: str
 ) -> None:
-    """They have higher leader epochs, and requests to them carry no topic id."""
+    """Their leader epochs are higher, and requests to them contain no topic id."""
     for _ in range(3):
         simulation.cluster.hand_over("t", 0)
     frozen = Frozen(simulation)
@@ -474,7 +472,7 @@ def test_records_deleted_by_retention_are_a_confirmed_loss(
     delete_records(simulation.cluster, "t", 0, 0.4)
     begun = simulation.now
     assert query.finish(without_epochs(end) if old else end) == log(simulation)[40:]
-    assert (simulation.now - begun >= 10) == old  # a leader of the range's epoch knows
+    assert (simulation.now - begun >= 10) == old  # a leader with the epoch of the range is trusted
     assert "has offsets 40 to 100" in caplog.text
 
 
@@ -515,7 +513,7 @@ def test_a_recreated_topic_without_topic_ids_is_a_loss(
     query.restart()
     if replays:
         assert query.finish(end) == []
-    found = [query.batch() for _ in range(3)]  # "nothing new" while the lower epoch is in doubt
+    found = [query.batch() for _ in range(3)]  # no new batch while the lower epoch isn't confirmed
     assert [rows for rows in found if rows] == [log(simulation)]
     assert "below epoch 3 of the query's offset" in caplog.text
 
@@ -554,7 +552,7 @@ def test_a_recreated_topic_whose_brokers_fetch_by_name_is_a_loss(
             return
         if plan is not None:
             assert query.read(plan) == []
-            query.worker = query.new_worker()  # of the next attempt
+            query.worker = query.new_worker()  # the worker of the next attempt
             assert query.read(plan) == []
         if end is not None:
             assert query.finish(end) == []
@@ -592,7 +590,7 @@ def test_a_recreated_topic_that_is_empty_is_a_loss_within_seconds(
         else:
             assert query.read(plan) == []
             assert "failOnDataLoss is false" in caplog.text
-        # Ten seconds of doubt after the first sign, which old brokers show when they are asked.
+        # A loss is confirmed ten seconds after its first sign, which old brokers show in responses.
         assert 10 <= simulation.now - begun < (12 if brokers == "new" else 17)
         if fails == "false" and brokers != "no topic ids":
             assert query.finish(end) == []
@@ -603,7 +601,7 @@ def test_a_recreated_topic_that_is_empty_is_a_loss_within_seconds(
 
 
 @pytest.mark.parametrize("epoch", [0, 9])
-def test_the_epochs_of_a_mirror_are_independent(epoch: int) -> None:
+def test_a_query_continues_at_a_mirror_with_other_epochs(epoch: int) -> None:
     """A partition without new records doesn't keep the other cluster's epoch."""
     with KafkaSimulation(brokers=2) as simulation:
         simulation.create_topic("t", partitions=2)
@@ -628,7 +626,7 @@ def test_the_epochs_of_a_mirror_are_independent(epoch: int) -> None:
         assert query.batch() == [(20, b"last")]
 
 
-def test_another_topic_id_is_confirmed_by_waiting_for_brokers_that_do_not_respond(
+def test_a_new_topic_id_is_confirmed_although_some_brokers_do_not_respond(
     simulation: KafkaSimulation,
 ) -> None:
     query = Query(simulation)

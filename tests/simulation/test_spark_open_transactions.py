@@ -1,7 +1,7 @@
 """Spark queries with `read_committed` whose position is after the last stable offset (R-ID-6).
 
-A query that read all records, or a user who names offsets, may have set it. Nothing is lost, so the
-query waits for the end of the transaction.
+A query that read all records, or a user who specifies offsets, may have set this position. Nothing
+is lost, so the query waits for the end of the transaction.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_a_journalled_batch_waits_for_the_end_of_the_transaction(
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_named_offsets_may_be_in_an_open_transaction(
+def test_specified_offsets_may_be_in_an_open_transaction(
     transaction: Transaction, caplog: Any, fails: str
 ) -> None:
     simulation = transaction.simulation
@@ -120,8 +120,8 @@ def test_a_position_after_the_log_end_is_a_loss(transaction: Transaction) -> Non
         query.batch()
 
 
-def test_an_open_transaction_of_a_recreated_topic_is_not_waited_for() -> None:
-    """The old position is after the new topic's last stable offset, and before its end."""
+def test_a_query_does_not_wait_for_an_open_transaction_of_a_recreated_topic() -> None:
+    """The old position is between the new topic's last stable offset and its log end offset."""
     with KafkaSimulation(brokers=3) as simulation:
         simulation.create_topic("t", partitions=1)
         query = Query(simulation, failOnDataLoss="false", **COMMITTED)
@@ -137,7 +137,7 @@ def test_an_open_transaction_of_a_recreated_topic_is_not_waited_for() -> None:
         assert query.batch() == log(simulation)[10:40]
 
 
-def test_an_open_transaction_of_a_log_that_diverged_is_not_waited_for() -> None:
+def test_a_query_does_not_wait_for_an_open_transaction_of_a_diverged_log() -> None:
     with KafkaSimulation(brokers=3) as simulation:
         simulation.create_topic("t", partitions=1)
         query = Query(simulation, failOnDataLoss="false", **COMMITTED)

@@ -1,4 +1,4 @@
-"""Random changes of logs under a Spark query: which records it delivers, and how often (R-ID-6).
+"""Spark queries while logs change randomly: delivered records, and how often (R-ID-6).
 
 A row is checked by topic id, partition, offset and value: the id is the one that its batch was
 planned with, and no other log may have the row. Without loss allowed, a query ends with
@@ -50,7 +50,7 @@ IdRow = tuple[str | None, int, int, bytes | None]
 
 
 class Worker:
-    """A worker process: its client is kept between tasks, and doubts about a log within a batch."""
+    """A worker process, which keeps its client between tasks and unconfirmed losses in a batch."""
 
     def __init__(self, query: RandomRows) -> None:
         self.query = query
@@ -83,7 +83,7 @@ class Worker:
 
 
 def _never(_seconds: float, _action: Callable[[], None]) -> None:
-    """Leave idle clients open."""
+    """Never run the action, so idle clients stay open."""
 
 
 class RandomRows(Query):
@@ -117,7 +117,7 @@ class RandomRows(Query):
         raise AssertionError
 
     def ended(self) -> None:
-        """Let a new driver and new workers continue."""
+        """Replace the driver and the workers."""
         self.workers = [Worker(self), Worker(self)]
         self.restart_driver()
 
@@ -139,7 +139,7 @@ class RandomQuery:
             simulation, rng, failOnDataLoss=str(fails), outageTolerance="600s", **options
         )
         self.without_epochs = rng.random() < 0.25
-        """Whether offsets have the form of the JVM connector: then nothing shows a truncation."""
+        """Whether offsets have the JVM connector's form, which can't show a truncation."""
         self.pending: dict[str, Any] | None = None
         self.first: dict[str, Any] | None = None
         """The first journalled end, at which the query starts."""
@@ -222,7 +222,7 @@ class RandomQuery:
         self.simulation.after(self.rng.choice((0.01, 0.1, 1.0, 5.0, 12.0)), self.fault)
 
     def restart(self) -> None:
-        """Start a new driver, which often asks a certain broker first: a stale one if possible."""
+        """Start a new driver, which often asks one broker first: a stale broker if possible."""
         brokers = list(self.cluster.brokers.values())
         met = next((b for b in brokers if b.zombie), self.rng.choice(brokers))
         self.query.driver.config = (
@@ -234,7 +234,7 @@ class RandomQuery:
             self.query.tracker.freeze()
 
     def batch(self) -> None:
-        """Plan or repeat a batch; an error other than a loss ends this attempt only."""
+        """Plan or repeat a batch; errors other than a loss only end this attempt."""
         query = self.query
         try:
             if self.pending is None:
@@ -246,7 +246,7 @@ class RandomQuery:
                 self.pending = without_epochs(end) if self.without_epochs else end
                 self.first = self.first or end
                 if self.rng.random() < 0.2:
-                    return  # the driver dies before the batch, or is slow
+                    return  # the driver fails before the batch, or is slow
             query.run(self.pending)
             self.pending = None
         except DataLossError:
@@ -272,7 +272,7 @@ class RandomQuery:
 
     def drain(self) -> None:
         """End all faults, and read to the ends of the logs."""
-        self.simulation.advance(13.0)  # the last fault, and topics that are recreated after it
+        self.simulation.advance(13.0)  # after the last fault, and the recreation of topics
         self.simulation.advance(16.0)
         self.cluster.heal()
         assert self.simulation.run_while(lambda: not all(f.done() for f in self.futures), 200.0)
@@ -312,7 +312,7 @@ class RandomQuery:
         assert not values - written, f"delivered twice: {values - written}"
 
     def judge_end(self) -> None:
-        """Check a query that has read all."""
+        """Check the delivered records of a query that has read to the ends of the logs."""
         rows = set(self.query.id_rows)
         begins = (self.first or {}).get("from", {}).get("t", {})
         for there, topic_id, index, log in self.logs():
@@ -383,5 +383,5 @@ def run_schedule(seed: int, *, fails: bool) -> None:
 
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("seed", some(range(40), 4))
-def test_no_schedule_skips_or_repeats_a_record(seed: int, fails: bool) -> None:
+def test_no_record_is_skipped_or_repeated_in_any_schedule(seed: int, fails: bool) -> None:
     run_schedule(seed, fails=fails)

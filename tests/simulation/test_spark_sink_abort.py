@@ -67,7 +67,7 @@ class Job:
         return self.scene.client(Producer, f"process-{self._processes}", **config)
 
     def other(self) -> PreparedTransactions:
-        """Return another process without transactions."""
+        """Return the client of another process that has prepared no transaction."""
         return PreparedTransactions(self.producer({}))
 
     def task(
@@ -128,7 +128,7 @@ def test_tasks_prepare_and_only_the_driver_commits(version: int) -> None:
 
 @PROTOCOLS
 def test_tasks_of_one_worker_have_their_own_transactions(version: int) -> None:
-    """Two tasks of one worker share its connections."""
+    """Two tasks of one worker use the same connections."""
     job, seen = Job(version), list[Any]()
     worker = job.worker()
     for batch in range(3):
@@ -149,7 +149,7 @@ def test_tasks_of_one_worker_have_their_own_transactions(version: int) -> None:
 
 @PROTOCOLS
 def test_a_topic_that_is_deleted_between_tasks_is_reported_soon(version: int) -> None:
-    """The worker's producer knows it from the task before."""
+    """The worker's producer knows the topic from the previous task."""
     job = Job(version)
     worker = job.worker()
     job.commit([job.task(0, [0], worker=worker)])
@@ -172,7 +172,7 @@ def test_a_worker_that_ends_leaves_prepared_transactions_open(version: int) -> N
 
 
 @PROTOCOLS
-def test_the_next_task_of_a_worker_is_not_fenced_by_an_attempt_elsewhere(version: int) -> None:
+def test_a_task_is_not_fenced_by_an_attempt_of_another_worker(version: int) -> None:
     job = Job(version)
     first, second = job.worker(), job.worker()
     job.task(0, [7], worker=first)
@@ -215,7 +215,7 @@ def test_a_transaction_can_be_ended_repeatedly_by_other_processes(
     one = job.prepared()
     assert one.version_2 is (version == 2)
     job.scene.world.advance(60.0)
-    for _ in range(3):  # as after lost responses, by processes without state
+    for _ in range(3):  # like retries of other processes after lost responses
         assert job.other().end([one], 30.0, committed=committed) == {one.transactional_id: None}
     assert job.scene.visible() == ([0, 1, 2] if committed else [])
     error = job.other().end([one], 30.0, committed=not committed)[one.transactional_id]
@@ -226,7 +226,7 @@ def test_a_transaction_can_be_ended_repeatedly_by_other_processes(
 
 
 @PROTOCOLS
-def test_a_transaction_that_was_taken_over_or_timed_out_is_lost(version: int) -> None:
+def test_ending_a_fenced_or_timed_out_transaction_reports_its_loss(version: int) -> None:
     job = Job(version)
     one = job.prepared()
     found = job.other().describe([one.transactional_id], 30.0)[one.transactional_id]
@@ -244,7 +244,7 @@ def test_a_transaction_that_was_taken_over_or_timed_out_is_lost(version: int) ->
 
 
 @PROTOCOLS
-def test_coordinators_that_crash_delay_the_end_of_a_transaction(version: int) -> None:
+def test_a_transaction_ends_although_coordinators_crash(version: int) -> None:
     job = Job(version)
     messages = [job.task(p, [p]) for p in range(4)]
     scene = job.scene
@@ -271,7 +271,7 @@ class Failed(Job):
 
 
 @PROTOCOLS
-def test_rows_after_a_failed_batch_are_visible_at_once(version: int) -> None:
+def test_rows_after_a_failed_batch_are_visible_immediately(version: int) -> None:
     job = Failed(version)
     world = job.scene.world
     assert job.scene.visible() == []
@@ -294,7 +294,7 @@ class RowsNameTopics(Job):
         return parse_sink_options(given, BATCH)
 
 
-def test_an_abort_after_an_abort_leaves_nothing_open_if_a_topic_was_deleted() -> None:
+def test_a_second_abort_leaves_no_transaction_open_if_a_topic_was_deleted() -> None:
     """The driver can't ask the ledger's coordinator to accept offsets of that topic."""
     job, topics = RowsNameTopics(), ("t", "live")
     job.scene.cluster.create_topic("live", partitions=1)
@@ -307,7 +307,7 @@ def test_an_abort_after_an_abort_leaves_nothing_open_if_a_topic_was_deleted() ->
     assert job.other().ongoing(again.transaction.transactional_id, 5) == []
 
 
-def test_without_brokers_the_driver_does_not_wait_for_long(
+def test_the_driver_does_not_wait_long_without_brokers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     job = Failed()

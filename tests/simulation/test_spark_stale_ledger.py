@@ -1,4 +1,4 @@
-"""Spark's sink with a coordinator that is cut off and returns outdated offsets."""
+"""Spark's sink with an isolated coordinator that returns outdated offsets."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ NAMES = ("ledger", "driver", "0", "1")
 
 
 class CutOff(Job):
-    """The coordinator of the ledger's group and of task 0's markers is cut off.
+    """The coordinator of the ledger's group and of task 0's markers is isolated.
 
-    Batch 1 is written with its successors; a later driver and its tasks only know the former one.
+    Batch 1 is written with the new coordinators; a later driver and its tasks only know the old
+    one.
     """
 
     def __init__(self, version: int, ids: Sequence[str] = ()) -> None:
-        """Create it; `ids` are further ids, without prefix, whose coordinators aren't cut off."""
+        """Create the scene; coordinators of `ids` (without prefix) aren't isolated."""
         self.prefix = "odradek"
         super().__init__(version)
         self._not_at_it = [*NAMES[1:], *ids]
@@ -36,12 +37,11 @@ class CutOff(Job):
         self.ids = [
             f"{m.partition}.{m.ticket[0]}.{m.ticket[1] + n}" for m in messages for n in (0, 2, 3)
         ]
-        """Ids of these tasks, and of later ones that can't take them over; independent of the
-        prefix.
+        """Transactional ids (without prefix) of these tasks, and of later ones.
         """
 
     def cut_off(self) -> None:
-        """Cut the coordinator off."""
+        """Isolate the coordinator."""
         self.scene.world.advance(5.0)
         self.scene.cluster.zombie_leader(self.zombie.id, fenced=0.5)
         self.scene.world.advance(1.0)
@@ -99,7 +99,7 @@ def test_a_committed_batch_is_not_written_again(job: CutOff) -> None:
 
 
 @PROTOCOLS
-def test_a_driver_that_fails_does_not_abort_a_batch_it_has_decided(
+def test_a_failing_driver_does_not_abort_a_batch_recorded_as_committed(
     job: CutOff, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark calls abort() if commit() raises; a later run commits the batch."""
@@ -120,7 +120,7 @@ def test_a_driver_that_fails_does_not_abort_a_batch_it_has_decided(
 
 
 @PROTOCOLS
-def test_a_driver_sends_no_further_requests_if_no_other_was_started(version: int) -> None:
+def test_a_driver_sends_no_additional_requests_if_no_other_driver_was_started(version: int) -> None:
     job, asked = Job(version), list[str]()
     for batch in range(3):
         messages = [job.task(p, [2 * batch + p], batch) for p in (0, 1)]

@@ -27,7 +27,7 @@ def wrote(simulation: KafkaSimulation, word: str, count: int) -> None:
 
 
 def read_through_a_cut(simulation: KafkaSimulation, *, fails: bool) -> list[Any]:
-    """Read offsets 0 to 50, while another log with other records takes the place of this one."""
+    """Read offsets 0 to 50 while the log is replaced by another one with other records."""
     simulation.create_topic("t", partitions=1)
     wrote(simulation, "old", 50)
     consumer: Any = simulation.consumer(
@@ -50,7 +50,7 @@ def read_through_a_cut(simulation: KafkaSimulation, *, fails: bool) -> list[Any]
     return found
 
 
-def test_a_log_truncated_during_a_task_is_a_loss_immediately(
+def test_a_log_truncation_during_a_task_is_reported_as_a_loss_immediately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reading, "ENOUGH_ROWS", 1)
@@ -59,10 +59,10 @@ def test_a_log_truncated_during_a_task_is_a_loss_immediately(
             DataLossError, match=r"t-0: the log was truncated by an unclean .* 0 to 50"
         ):
             read_through_a_cut(simulation, fails=True)
-        assert simulation.now < 30  # not after kafkaConsumer.pollTimeoutMs
+        assert simulation.now < 30  # earlier than kafkaConsumer.pollTimeoutMs
 
 
-def test_with_loss_allowed_a_task_continues_in_the_remaining_log(
+def test_a_task_continues_in_the_remaining_log_if_loss_is_allowed(
     monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     monkeypatch.setattr(reading, "ENOUGH_ROWS", 1)

@@ -21,7 +21,7 @@ BOTH = [*PARTITIONS, TopicPartition("u", 0), TopicPartition("u", 1)]
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 RETURNS = pytest.mark.parametrize(("strategy", "leads"), pairs(STRATEGIES, [True, False]))
 QUIET: dict[str, Any] = {"fetch_max_wait_ms": 20_000}
-"""Settings of members that read nothing for long: few fetches."""
+"""Settings of members that wait long for records: few fetches."""
 
 
 def owners(members: list[Consumer]) -> dict[TopicPartition, int]:
@@ -30,7 +30,7 @@ def owners(members: list[Consumer]) -> dict[TopicPartition, int]:
 
 
 def settle(scene: Scene, members: list[Consumer], wanted: list[TopicPartition]) -> float:
-    """Poll until each partition has one owner and each member some; return the seconds it took."""
+    """Poll until all partitions are assigned once, to all members; return the elapsed seconds."""
     started, each_once = scene.world.now, dict.fromkeys(wanted, 1)
     while owners(members) != each_once or not all(m.assignment() for m in members):
         assert scene.world.now < started + 15.0, owners(members)
@@ -69,7 +69,7 @@ def test_a_restart_during_a_batch_leaves_no_partition_without_an_owner(orderly: 
     if orderly:
         a.close()
     else:
-        scene.world.hosts["a"].freeze()  # like a killed process
+        scene.world.hosts["a"].freeze()  # like a dead process
     again = scene.subscribed("c", group_instance_id="a", **COOPERATIVE)
     settle(scene, [again, b], PARTITIONS)
 
@@ -95,7 +95,7 @@ def test_a_late_group_description_leaves_no_partition_without_an_owner(fault: st
 
 
 @pytest.mark.parametrize("fault", ["late", "refused"])
-def test_a_group_that_cannot_be_described_is_not_asked_again(fault: str) -> None:
+def test_a_description_of_the_group_that_fails_is_not_repeated(fault: str) -> None:
     """Late responses delay the heartbeats, which use the same connection."""
     scene = Scene()
     a = scene.subscribed("a", group_instance_id="a")
@@ -118,7 +118,9 @@ def test_a_group_that_cannot_be_described_is_not_asked_again(fault: str) -> None
 
 
 @RETURNS
-def test_a_static_member_that_returns_for_more_topics_gets_them(strategy: str, leads: bool) -> None:
+def test_a_static_member_that_returns_with_more_topics_gets_their_partitions(
+    strategy: str, leads: bool
+) -> None:
     scene = Scene()
     scene.cluster.create_topic("u", 2)
     given = {"partition.assignment.strategy": strategy}
@@ -134,7 +136,7 @@ def test_a_static_member_that_returns_for_more_topics_gets_them(strategy: str, l
 
 
 @RETURNS
-def test_a_static_member_that_returns_for_fewer_topics_gives_up_the_others(
+def test_a_static_member_that_returns_with_fewer_topics_revokes_the_others(
     strategy: str, leads: bool
 ) -> None:
     scene = Scene()
@@ -174,10 +176,10 @@ def test_a_static_member_returns_with_a_pattern_that_matches_a_new_topic(
 
 
 @RETURNS
-def test_a_static_member_returns_for_a_topic_that_is_created_later(
+def test_a_static_member_that_returns_gets_a_topic_that_is_created_later(
     strategy: str, leads: bool
 ) -> None:
-    """The coordinator doesn't rebalance when it returns, so no leader knows the new topic."""
+    """The coordinator doesn't rebalance then, so no leader of the group knows the new topic."""
     scene = Scene()
     given = {"partition.assignment.strategy": strategy}
     made = {}
@@ -244,7 +246,7 @@ def test_a_static_leader_that_returned_notices_added_partitions_of_others_topics
     settle(scene, [again, b], [*BOTH, TopicPartition("u", 2)])
 
 
-def test_a_leader_without_permission_for_another_members_topic_says_so(
+def test_a_leader_that_may_not_describe_another_members_topic_logs_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen, denied = broker_handlers._topic_metadata, True
@@ -261,7 +263,7 @@ def test_a_leader_without_permission_for_another_members_topic_says_so(
     settle(scene, [a], PARTITIONS)
     b = scene.member("b")
     b.subscribe(["t", "u"])
-    with pytest.raises(TopicAuthorizationError):  # the subscriber's own error
+    with pytest.raises(TopicAuthorizationError):  # the subscriber gets its own error
         for _ in range(100):
             b.poll(0.1)
             a.poll(0.1)

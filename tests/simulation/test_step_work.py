@@ -70,7 +70,7 @@ def test_one_more_topic_costs_the_same_for_any_number_of_used_topics() -> None:
         work = []
         for topics in TOPICS:
             world = knowing(topics, client)
-            asks_for_one_more(world, "new")()  # lazily created objects exist now
+            asks_for_one_more(world, "new")()  # create objects that are created lazily
             one_more = asks_for_one_more(world, "newer")
             work.append(lines_run(one_more, *ROOMS))
         few, many = work

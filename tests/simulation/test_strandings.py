@@ -18,7 +18,7 @@ from odradek.testing import KafkaSimulation
 
 @pytest.mark.parametrize("seed", [1, 30])
 def test_secondary_connections_keep_the_spacing_of_attempts(seed: int) -> None:
-    """With seed 30 one to a failed address was attempted uncounted, 4 ms before another."""
+    """With seed 30, an uncounted attempt to a failed address began 4 ms before another."""
     chance = random.Random(seed)
     with KafkaSimulation(seed=seed) as simulation:
         simulation.create_topic("t", partitions=6)

@@ -1,6 +1,6 @@
 """R-GR-6: offsets from `auto.offset.reset` are committed before a later record can be skipped.
 
-That is possible by a restart, a crash, or a rebalance that moves a partition without records.
+A later reset could skip it after a restart, a crash, or a rebalance that moves an idle partition.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Work:
 
 
 async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until the condition holds or the time is up; the caller asserts the result."""
+    """Wait until the condition holds or the timeout expires; the caller asserts the result."""
     for _ in range(int(seconds / 0.02)):
         if condition():
             return
@@ -79,7 +79,7 @@ def has_positions(consumer: AsyncConsumer, count: int) -> bool:
 @PROTOCOLS
 @RESETS
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_workers_that_restart_skip_nothing_of_an_idle_partition(
+def test_restarted_workers_skip_no_record_of_an_idle_partition(
     protocol: str, reset: str, how: str
 ) -> None:
     scene = Work(protocol, reset)
@@ -87,10 +87,10 @@ def test_workers_that_restart_skip_nothing_of_an_idle_partition(
     async def main() -> None:
         scene.write(0, 5)
         scene.write(1, 5)
-        await asyncio.sleep(10.0)  # out of the range of by_duration
+        await asyncio.sleep(10.0)  # now the record is too old for by_duration
         consumer, workers, task = scene.begin()
         await until(lambda: has_positions(consumer, 2))
-        scene.write(0, 1)  # the other one gets no records
+        scene.write(0, 1)  # the other partition gets no records
         await until(lambda: scene.done)
         await asyncio.sleep(0.5)
         if how == "stop":
@@ -116,14 +116,16 @@ def test_workers_that_restart_skip_nothing_of_an_idle_partition(
 
 
 @PROTOCOLS
-def test_an_idle_partition_that_moves_to_another_worker_loses_nothing(protocol: str) -> None:
+def test_no_record_of_an_idle_partition_is_lost_when_it_moves_to_another_worker(
+    protocol: str,
+) -> None:
     scene = Work(protocol, "latest")
     first: Any = None
     joins: list[int] = []
     moved = {0: 5, 1: 5}
 
     def between(_: SimulatedBroker, __: str, request: ReceivedRequest) -> None:
-        """Write while the partitions have no reader: the next owner's reset starts after that."""
+        """Write while the partitions have no reader; a reset would skip these records."""
         if request.body is None or len(joins) == JOINS:
             return
         joined = request.body.API_NAME == "JoinGroup"
@@ -157,7 +159,7 @@ def test_an_idle_partition_that_moves_to_another_worker_loses_nothing(protocol: 
 
 
 def test_workers_that_start_at_the_beginning_commit_with_their_first_record() -> None:
-    """Starting there again skips nothing, and a request more per partition isn't free."""
+    """Starting at the beginning again skips no record, so an additional request isn't needed."""
     scene = Work("classic", "earliest")
     commits: list[ReceivedRequest] = []
 
@@ -195,11 +197,11 @@ def test_auto_commit_commits_the_offset_of_a_reset_immediately(
         a.assign(PARTITIONS)
     while len(a.lag()) < 4 or None in a.lag().values():
         assert a.poll(0.05) == []
-    scene.world.advance(0.5)  # much less than auto.commit.interval.ms
+    scene.world.advance(0.5)  # much shorter than auto.commit.interval.ms
     assert scene.committed() == [10] * 4
 
 
-def test_a_position_that_a_caller_set_is_its_own_to_commit() -> None:
+def test_a_position_set_by_the_caller_is_not_committed_immediately() -> None:
     """Without auto-commit nothing is committed, and a `seek` waits for the interval."""
     scene = Scene()
     scene.write(range(40))
@@ -242,7 +244,7 @@ def test_a_seek_to_the_end_waits_for_the_interval_if_the_group_has_an_offset() -
 
 
 def test_a_commit_of_the_caller_is_never_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first commit failed, and is due again while the caller's own isn't answered yet."""
+    """The first commit failed; its retry is due while the caller's commit isn't answered yet."""
     scene = Scene()
     scene.write(range(40))
     a = scene.member(auto_offset_reset="latest", enable_auto_commit=False)

@@ -1,4 +1,4 @@
-"""A batch or response above the client's limit is named, and other partitions are read."""
+"""A batch or response above the client's limit raises, and other partitions are read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def scene(patch: pytest.MonkeyPatch, fetch_max_bytes: int = MB) -> tuple[World, 
     return stage.world, client
 
 
-def test_the_partition_is_named_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_partition_and_other_partitions_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world, client = scene(monkeypatch)
     found: set[tuple[int, int]] = set()
     errors: list[KafkaError] = []
@@ -46,7 +48,7 @@ def test_the_partition_is_named_and_the_others_are_read(monkeypatch: pytest.Monk
         except FetchTooLargeError as error:
             errors.append(error)
     assert found == {(p, n) for p in range(3) for n in range(10) if p != 1 or n < 5}
-    assert len(errors) == 3  # repeatedly, never `[]` forever
+    assert len(errors) == 3  # the error is raised repeatedly
     for one in errors:
         assert isinstance(one, FetchTooLargeError)
         assert (one.partition, one.offset) == (PARTITIONS[1], 5)
@@ -58,10 +60,10 @@ def test_the_partition_is_named_and_the_others_are_read(monkeypatch: pytest.Monk
     assert [r.offset for r in client.poll(5.0)] == [6, 7, 8, 9]
 
 
-def test_a_large_batch_is_no_outage(
+def test_a_large_batch_does_not_count_as_an_outage(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The broker works: no unstable cluster is logged, however often it sends the batch."""
+    """The broker works, so the client never logs an unstable cluster."""
     world, client = scene(monkeypatch)
     failures = 0
     client.listen(lambda e: e.fields.get("failure") and pytest.fail(str(e)))
@@ -98,10 +100,10 @@ def test_any_other_response_above_the_limit_is_named_once(
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["first", "later"])
-def test_metadata_that_is_too_large_is_no_outage(
+def test_metadata_that_is_too_large_does_not_count_as_an_outage(
     known: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first call ends immediately; a client with metadata keeps it."""
+    """The first call raises immediately; a client that has metadata keeps using it."""
     stage = Stage(3, brokers=1)
     stage.cluster.create_topic("large", partitions=2000)
     monkeypatch.setattr(frame, "FIRST_LIMIT", 1000)
@@ -127,7 +129,9 @@ def test_metadata_that_is_too_large_is_no_outage(
     assert not [one for one in said if "outage" in one or "no broker answers" in one]
 
 
-def test_the_option_that_the_error_names_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raising_the_option_in_the_error_solves_the_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _, client = scene(monkeypatch)
     with pytest.raises(FetchTooLargeError) as caught:
         while client.poll(10.0):

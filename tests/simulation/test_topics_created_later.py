@@ -10,7 +10,7 @@ from odradek.api.consumer import Consumer
 
 LATER = "later"
 SOON = 15.0
-"""Seconds: the leader asks at least every 10 s. metadata.max.age.ms would be 300 s."""
+"""Allowed seconds: the leader refreshes every 10 s, though metadata.max.age.ms is 300 s."""
 
 
 def owners_are(wanted: int, members: list[Consumer], scene: Scene, seconds: float) -> bool:
@@ -25,7 +25,7 @@ def owners_are(wanted: int, members: list[Consumer], scene: Scene, seconds: floa
 
 
 @pytest.mark.parametrize("seed", some(range(1, 6), 2))
-def test_a_topic_that_only_a_follower_subscribes_to(seed: int) -> None:
+def test_a_new_topic_that_only_a_follower_subscribes_to_is_assigned(seed: int) -> None:
     scene = Scene("classic", seed)
     leader, follower = scene.member("leader"), scene.member("follower")
     leader.subscribe(["t"])
@@ -40,8 +40,8 @@ def test_a_topic_that_only_a_follower_subscribes_to(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", some(range(1, 6), 2))
-def test_a_topic_that_is_missing_while_a_leader_with_a_pattern_assigns(seed: int) -> None:
-    """Its partitions had no owner until the topics of the pattern were listed again."""
+def test_a_topic_missing_during_an_assignment_is_assigned_later(seed: int) -> None:
+    """The leader uses a pattern; earlier, the topic had no owner until topics were listed again."""
     scene = Scene("classic", seed)
     scene.cluster.create_topic(LATER, partitions=1)
     leader = scene.member("leader", enable_auto_commit=False)
@@ -59,7 +59,7 @@ def test_a_topic_that_is_missing_while_a_leader_with_a_pattern_assigns(seed: int
 
 
 def test_a_pattern_is_resolved_again_at_each_rebalance() -> None:
-    """Otherwise the partitions of a member that left had no owner until metadata was refreshed."""
+    """Otherwise partitions of a member that left had no owner until metadata was refreshed."""
     scene = Scene("classic")
     follower, leader = scene.member("follower"), scene.member("leader")
     leader.subscribe(pattern=f"t|{LATER}")

@@ -14,7 +14,7 @@ from odradek.testing import KafkaSimulation
 def test_a_recreated_topic_is_read_completely(
     kafka_simulation: KafkaSimulation, protocol: Literal["classic", "consumer"], gone: float
 ) -> None:
-    """`gone`: seconds without it. Brokers delete the committed offsets of a deleted topic."""
+    """`gone`: seconds without the topic. Brokers delete committed offsets of deleted topics."""
     simulation = kafka_simulation
 
     def fill(count: int) -> None:
@@ -28,7 +28,7 @@ def test_a_recreated_topic_is_read_completely(
         group_id="g", auto_offset_reset="earliest", group_protocol=protocol
     )
     consumer.subscribe(["t"])
-    assert len(simulation.poll_for(consumer, seconds=20)) == 60  # and commits them
+    assert len(simulation.poll_for(consumer, seconds=20)) == 60  # with auto-commit
     simulation.cluster.delete_topic("t")
     assert set(simulation.admin().list_group_offsets("g")["g"]) == set()
     simulation.advance(gone)

@@ -1,4 +1,4 @@
-"""Spans of sync clients, in virtual time: when they exist, their attributes, their parents.
+"""Spans of sync clients in virtual time: their existence, attributes and parents.
 
 Gaps of OpenTelemetry's own instrumentations of confluent-kafka and aiokafka, from issues of
 opentelemetry-python-contrib, have a test each here or in `test_traces_async`.
@@ -69,7 +69,7 @@ def consumer_of(
     return consumer, traces
 
 
-def test_a_record_from_its_send_to_its_commit(
+def test_spans_of_a_record_from_its_send_to_its_commit(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported, client_id="p")
@@ -169,7 +169,7 @@ def test_names_and_values_follow_the_conventions(  # opentelemetry-python-contri
 def test_suppressed_instrumentation_creates_no_span(  # opentelemetry-python-contrib#1962, its first
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
-    """An exporter that writes to Kafka uses it; its own spans would never end."""
+    """Exporters that write to Kafka need it: otherwise each export would create further spans."""
     producer = producer_of(simulation, exported)
     consumer, traces = consumer_of(simulation, exported, group_id="g")
     token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
@@ -190,7 +190,7 @@ def test_suppressed_instrumentation_creates_no_span(  # opentelemetry-python-con
 def test_a_traced_client_is_the_same_object(  # opentelemetry-python-contrib#1962, its second
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
-    """Not a proxy that lacks methods."""
+    """The client isn't wrapped by a proxy that lacks methods."""
     before = simulation.producer(transactional_id="x")
     methods = {name for name in dir(before) if not name.startswith("_")}
     OpenTelemetryTraces(before, tracer_provider=exported.provider)
@@ -253,7 +253,7 @@ def test_a_poll_without_records_creates_no_span(  # opentelemetry-python-contrib
     assert exported.spans() == []
 
 
-def test_inside_of_another_span_a_record_is_linked_instead_of_being_its_parent(
+def test_a_processing_span_inside_another_span_links_to_the_record(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported)
@@ -276,7 +276,7 @@ def test_inside_of_another_span_a_record_is_linked_instead_of_being_its_parent(
         lambda: iter([("a", b"1")]),
     ],
 )
-def test_headers_are_added_and_never_changed(
+def test_trace_headers_are_added_without_changing_the_given_headers(
     simulation: KafkaSimulation, exported: Exported, given: Callable[[], Any]
 ) -> None:
     producer = producer_of(simulation, exported)
@@ -309,7 +309,9 @@ def test_a_trace_context_set_by_the_program_is_kept(
     assert [row[5] for row in simulation.records("t", 0)] == [(THEIRS,), (broken,)]
 
 
-def test_a_failed_delivery(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_the_span_of_a_failed_delivery_has_the_error(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = producer_of(
         simulation, exported, delivery_timeout_ms=3000, request_timeout_ms=1000, linger_ms=0
     )
@@ -327,7 +329,7 @@ def test_a_failed_delivery(simulation: KafkaSimulation, exported: Exported) -> N
     assert "messaging.kafka.offset" not in attributes(span)
 
 
-def test_the_error_of_a_broker_has_kafkas_name(
+def test_the_error_type_of_a_broker_error_is_kafkas_name(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     consumer = simulation.consumer(auto_offset_reset="none")
@@ -355,7 +357,9 @@ def test_the_number_of_open_spans_is_limited(
     assert {len(row[5]) for row in simulation.records("t", 0)} == {1}
 
 
-def test_a_send_that_raises(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_the_span_of_a_send_that_raises_has_the_error(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = producer_of(simulation, exported, max_request_size=20_000, batch_size=1000)
     with pytest.raises(RecordTooLargeError):
         producer.send("t", bytes(30_000))
@@ -445,7 +449,7 @@ def test_attributes_of_a_batch_are_set_if_all_records_share_them(
     assert len(places) == 3
 
 
-def test_arrow_data_creates_a_span_per_call(
+def test_send_arrow_creates_a_span_per_call(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported)
@@ -469,7 +473,7 @@ def test_arrow_data_creates_a_span_per_call(
     assert {len(row[5]) for row in simulation.records("t", 0)} == {1}
 
 
-def test_lists_create_a_span_per_call(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_send_many_creates_a_span_per_call(simulation: KafkaSimulation, exported: Exported) -> None:
     producer = producer_of(simulation, exported)
     name, context = THEIRS
     headers: list[Any] = [[(name, context)], None, {name: context}] + [None] * 297
@@ -488,7 +492,7 @@ def test_lists_create_a_span_per_call(simulation: KafkaSimulation, exported: Exp
     assert attributes(refused)["error.type"]
 
 
-def test_arrow_without_headers_has_no_links(
+def test_arrow_batches_without_headers_have_no_links(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported)
@@ -505,7 +509,9 @@ def test_arrow_without_headers_has_no_links(
     assert [linked_to(span) for span in exported.spans("poll")] == [[], []]
 
 
-def test_rows_that_fail(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_spans_of_failed_rows_have_the_error(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = producer_of(simulation, exported, linger_ms=60_000)
     sent = producer.send_arrow("t", pa.table({"value": [b"x"]}))
     wrong = pa.table({"value": [b"x"], "partition": [7]})
@@ -518,7 +524,9 @@ def test_rows_that_fail(simulation: KafkaSimulation, exported: Exported) -> None
     assert names == [type(raised.value).__name__, "ClientClosedError"]
 
 
-def test_a_loop_creates_a_span_per_batch(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_a_loop_over_records_creates_a_span_per_batch(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = producer_of(simulation, exported, linger_ms=100)
     for _ in range(5):
         producer.send("t", b"x")
@@ -533,7 +541,9 @@ def test_a_loop_creates_a_span_per_batch(simulation: KafkaSimulation, exported: 
     assert len(exported.spans("poll")) == 1
 
 
-def test_commits_without_a_waiting_caller(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_commit_async_creates_a_span_that_ends_with_the_commit(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = producer_of(simulation, exported)
     producer.send("t", b"x").result()
     consumer, traces = consumer_of(simulation, exported, group_id="g", enable_auto_commit=False)
@@ -566,7 +576,9 @@ def test_automatic_commits_have_separate_traces(
     assert {attributes(span)["messaging.consumer.group.name"] for span in commits} == {"g"}
 
 
-def test_a_failed_and_an_empty_commit(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_a_failed_commit_creates_a_span_and_an_empty_one_does_not(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     consumer, _ = consumer_of(simulation, exported, group_id="g", enable_auto_commit=False)
     consumer.unsubscribe()
     assert consumer.commit() == {}
@@ -580,7 +592,9 @@ def test_a_failed_and_an_empty_commit(simulation: KafkaSimulation, exported: Exp
     assert span.name == "commit t"
 
 
-def test_offsets_in_a_transaction(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_send_offsets_to_transaction_creates_a_span(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = producer_of(simulation, exported, transactional_id="x")
     producer.init_transactions()
     with exported.tracer.start_as_current_span("work"), producer.transaction():
@@ -594,7 +608,9 @@ def test_offsets_in_a_transaction(simulation: KafkaSimulation, exported: Exporte
     assert len(exported.spans("send")) == 1
 
 
-def test_processing_that_fails(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_the_span_of_failed_processing_has_the_error(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = producer_of(simulation, exported)
     producer.send("t", b"x").result()
     consumer, traces = consumer_of(simulation, exported)
@@ -625,7 +641,9 @@ def test_serializers_run_inside_of_a_span(simulation: KafkaSimulation, exported:
     producer.close()
 
 
-def test_traces_keep_no_client_alive(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_traces_do_not_prevent_the_garbage_collection_of_clients(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = Producer(bootstrap_servers=simulation.bootstrap_servers)
     traces = OpenTelemetryTraces(producer, tracer_provider=exported.provider)
     send, known = producer.send, ref(producer)
@@ -641,7 +659,9 @@ def test_traces_keep_no_client_alive(simulation: KafkaSimulation, exported: Expo
     assert traces
 
 
-def test_supported_clients(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_only_untraced_producers_and_consumers_are_accepted(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     producer = producer_of(simulation, exported)
     with pytest.raises(IllegalStateError, match="already traced"):
         OpenTelemetryTraces(producer)
@@ -682,7 +702,7 @@ class FailingProcessor(SpanProcessor):
 def test_errors_in_opentelemetry_fail_no_call(
     simulation: KafkaSimulation, exported: Exported, at: str
 ) -> None:
-    """Neither a call of the program nor a step of the engine, which would end the client."""
+    """They fail neither calls of the program nor steps of the engine."""
     processor = FailingProcessor(at)
     exported.provider.add_span_processor(processor)
     producer = producer_of(simulation, exported)
@@ -702,7 +722,9 @@ def test_errors_in_opentelemetry_fail_no_call(
     assert processor.failed == 7
 
 
-def test_a_wrong_call_names_the_function(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_the_error_of_an_invalid_argument_names_the_function(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
     send: Any = producer_of(simulation, exported).send
     with pytest.raises(TypeError, match=r"^Producer\.send\(\) got an unexpected"):
         send("t", b"x", bogus=1)
@@ -723,7 +745,7 @@ def test_an_error_without_a_message_is_recorded_by_its_class(
     assert attributes(exported.one("process"))["error.type"].endswith("WordlessError")
 
 
-def test_without_the_extra_it_says_what_to_install(
+def test_the_error_without_opentelemetry_names_the_package_to_install(
     simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
@@ -733,7 +755,7 @@ def test_without_the_extra_it_says_what_to_install(
     producer.send("t", b"x").result()
 
 
-def test_the_snippet_of_the_page(simulation: KafkaSimulation, exported: Exported) -> None:
+def test_the_snippet_in_monitoring_md_runs(simulation: KafkaSimulation, exported: Exported) -> None:
     page = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
     found = re.search(r"<!-- traces -->\n```python\n(.*?)```", page, re.DOTALL)
     assert found is not None
@@ -763,7 +785,7 @@ def test_the_snippet_of_the_page(simulation: KafkaSimulation, exported: Exported
         pa.array([[(b"traceparent", THEIRS[1])]], pa.map_(pa.binary(), pa.binary())),
     ],
 )
-def test_columns_of_another_type_are_no_headers(
+def test_columns_of_another_type_are_not_read_as_headers(
     simulation: KafkaSimulation, exported: Exported, headers: Any
 ) -> None:
     producer = producer_of(simulation, exported)

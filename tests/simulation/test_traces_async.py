@@ -1,4 +1,4 @@
-"""Spans of asyncio clients: context variables belong to tasks, and aren't shared otherwise."""
+"""Spans of asyncio clients: each task has its own context variables."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def producer_of(simulation: KafkaSimulation, exported: Exported, **options: Any)
     return producer
 
 
-async def test_a_thousand_senders_at_once(simulation: KafkaSimulation, exported: Exported) -> None:
-    """Each span is inside of its task's, and each callback runs in the context of its own."""
+async def test_a_thousand_concurrent_senders_have_their_own_spans(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
+    """Each span's parent is its task's span; callbacks run in the context of their task."""
     asked: dict[int, int] = {}
     told: dict[int, int] = {}
 
@@ -51,7 +53,7 @@ async def test_a_thousand_senders_at_once(simulation: KafkaSimulation, exported:
     assert told == asked
 
 
-async def test_the_body_of_a_loop_belongs_to_its_record(  # opentelemetry-python-contrib#3465
+async def test_spans_in_a_loop_body_belong_to_its_record(  # opentelemetry-python-contrib#3465
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     async with (
@@ -79,7 +81,7 @@ async def test_the_body_of_a_loop_belongs_to_its_record(  # opentelemetry-python
     assert linked_to(exported.spans("poll")[0])[:1] == [identity(sent[0])]
 
 
-async def test_a_cancelled_wait_ends_no_span_and_a_cancelled_send_does(
+async def test_cancelling_a_send_ends_its_span_but_cancelling_a_wait_does_not(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     options = {"buffer_memory": 40_000, "batch_size": 10_000, "linger_ms": 100}

@@ -20,10 +20,10 @@ from odradek.testing import KafkaSimulation
 
 @pytest.mark.parametrize("serialized", [False, True])
 @pytest.mark.parametrize("traced", [False, True])
-def test_a_subclass_that_overrides_send(
+def test_send_of_a_subclass_is_called_with_traces_and_serializers(
     simulation: KafkaSimulation, exported: Exported, *, serialized: bool, traced: bool
 ) -> None:
-    """Its send() is called by the program, also with serializers and with traces."""
+    """The program calls the overriding send(), also if the client has serializers or is traced."""
 
     class OfTenants(Producer[bytes, Any]):
         def send(self, *given: Any, tenant: str = "", **more: Any) -> Any:
@@ -93,7 +93,7 @@ def test_a_record_without_space_for_its_context_is_serialized_and_sent_once(
 
 
 @pytest.mark.parametrize("serializer", [None, bytes])
-def test_a_context_that_exceeds_the_size_limit_is_left_out_in_a_loop(
+def test_a_context_that_exceeds_the_size_limit_is_left_out_by_asyncio_clients(
     simulation: KafkaSimulation, exported: Exported, serializer: Any
 ) -> None:
     async def main() -> None:
@@ -126,7 +126,7 @@ def test_a_context_that_exceeds_the_size_limit_is_left_out_in_a_loop(
         ),
     ],
 )
-def test_columns_of_a_custom_arrow_class(
+def test_tables_with_unusual_topic_columns_are_processed(
     simulation: KafkaSimulation, exported: Exported, names: list[str], values: Any, told: str | None
 ) -> None:
     traces = OpenTelemetryTraces(simulation.consumer(), tracer_provider=exported.provider)

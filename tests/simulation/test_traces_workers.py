@@ -113,7 +113,7 @@ def test_spans_of_workers_in_threads(exported: Exported) -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_untraced_workers_create_no_span_and_pass_baggage_on(
+async def test_untraced_workers_create_no_span_and_keep_baggage(
     simulation: KafkaSimulation, exported: Exported, *, traced: bool
 ) -> None:
     seen: list[object] = []
@@ -133,7 +133,7 @@ async def test_untraced_workers_create_no_span_and_pass_baggage_on(
     assert len(exported.spans("process")) == traced
 
 
-def test_the_page_sets_up_a_provider() -> None:
+def test_the_snippet_about_workers_sets_up_a_provider() -> None:
     page = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
     found = re.search(r"<!-- tracer provider -->\n```python\n(.*?)```", page, re.DOTALL)
     assert found is not None
@@ -141,7 +141,7 @@ def test_the_page_sets_up_a_provider() -> None:
         program = found[1].replace("localhost:9092", cluster.bootstrap_servers)
         work = "odradek.Workers(consumer, print).run("
         assert work in program
-        # stop() is called with the record that ends the run, on a slow machine after seconds.
+        # stop() is called while the last record is processed, on a slow machine after seconds.
         ends = "(w := odradek.Workers(consumer, lambda r: (print(r), w.stop()))).run("
         program = program.replace(work, ends).replace("timeout=5.0", "timeout=60.0")
         run = subprocess.run(

@@ -1,4 +1,4 @@
-"""`with producer.transaction()` after an outage: programs without other calls can continue."""
+"""`with producer.transaction()` after an outage: programs with only such blocks can continue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ BROKERS = (1, 2, 3)
 
 @PROTOCOLS
 @pytest.mark.parametrize("again", [0.0, 50.0])
-def test_a_block_after_one_whose_abort_timed_out_begins(version: int, again: float) -> None:
+def test_a_block_begins_after_the_abort_of_the_previous_one_timed_out(
+    version: int, again: float
+) -> None:
     """`again`: seconds until the next block is tried, before or after the end of the abort."""
     scene = Scene(version)
     producer = scene.producer(max_block_ms=5000)
@@ -73,7 +75,7 @@ def interrupt() -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("again", [0.0, 50.0])
-def test_a_block_after_one_whose_commit_was_interrupted_twice_begins(
+def test_a_block_begins_after_the_commit_of_the_previous_one_was_interrupted(
     version: int, again: float
 ) -> None:
     """`again`: seconds until the next block is tried, before or after the end of the commit."""
@@ -89,11 +91,11 @@ def test_a_block_after_one_whose_commit_was_interrupted_twice_begins(
     scene.world.advance(again)
     with producer.transaction():
         send(producer, range(3, 6))
-    assert scene.visible() == [0, 1, 2, 3, 4, 5]  # a commit in progress can't be undone
+    assert scene.visible() == [0, 1, 2, 3, 4, 5]  # an interrupted commit continues
 
 
 @PROTOCOLS
-def test_a_block_reports_that_an_interrupted_commit_has_failed_and_the_next_begins(
+def test_a_block_raises_the_error_of_an_interrupted_commit_and_the_next_begins(
     version: int,
 ) -> None:
     scene = Scene(version)
@@ -133,7 +135,7 @@ async def test_a_commit_that_fails_after_a_cancellation_is_followed_by_an_abort(
         assert "commit_transaction() failed" in cancelled.__notes__[0]
         async with producer.transaction():
             await producer.send("t", b"2")
-        await asyncio.sleep(0.1)  # its marker is written
+        await asyncio.sleep(0.1)  # until the transaction marker is written
     rows = kafka_simulation.cluster.log("t", 0).visible_rows()
     assert [bytes(row[4] or b"") for row in rows] == [b"2"]
 
@@ -141,7 +143,7 @@ async def test_a_commit_that_fails_after_a_cancellation_is_followed_by_an_abort(
 async def cancelled_end(
     simulation: KafkaSimulation, producer: AIOKafkaProducer, back: float, *, commit: bool = True
 ) -> None:
-    """Cancel the end of a block while all brokers are down; they return after this time."""
+    """Cancel the end of a block while all brokers are down; restart them after this time."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1), producer.transaction():
             await producer.send_and_wait("t", b"0")
@@ -164,15 +166,15 @@ async def test_a_cancelled_commit_of_aiokafka_continues_and_the_next_block_begin
         await asyncio.sleep(20)
         async with producer.transaction():
             await producer.send("t", b"1")
-        await asyncio.sleep(0.1)  # its marker is written
+        await asyncio.sleep(0.1)  # until the transaction marker is written
     rows = kafka_simulation.cluster.log("t", 0).visible_rows()
     assert [bytes(row[4] or b"") for row in rows] == [b"0", b"1"][not commit :]
 
 
-async def test_stop_of_aiokafka_leaves_no_task_of_a_cancelled_commit(
+async def test_stop_of_an_aiokafka_producer_ends_tasks_of_cancelled_commits(
     kafka_simulation: KafkaSimulation,
 ) -> None:
-    """Not even of one delayed by a second call, or whose error was never retrieved."""
+    """Also of commits delayed by a second call, or whose error was never retrieved."""
     kafka_simulation.create_topic("t", partitions=1)
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))

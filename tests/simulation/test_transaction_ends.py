@@ -1,4 +1,4 @@
-"""Ends of transactions in virtual time: what they don't wait for, and requests that are late."""
+"""Ends of transactions in virtual time: no needless waits, and late requests are fenced."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ P1 = TopicPartition("t", 1)
 @PROTOCOLS
 @pytest.mark.parametrize("first", [True, False], ids=["only", "beside another"])
 @pytest.mark.parametrize("wait", [0.0, 0.3, 3.0])
-def test_an_abort_needs_no_partition_that_was_never_added(
+def test_an_abort_succeeds_although_a_partition_cannot_be_added(
     version: int, first: bool, wait: float
 ) -> None:
-    """Its topic was deleted, so the coordinator refuses to add it each time."""
+    """The topic was deleted, so the coordinator always refuses to add the partition."""
     scene = Scene(version)
     scene.cluster.create_topic("gone")
     producer = scene.producer()
@@ -69,10 +69,10 @@ def test_partitions_are_added_again_until_their_topic_exists() -> None:
 
 @PROTOCOLS
 @pytest.mark.parametrize("commit", [True, False])
-def test_offsets_that_timed_out_are_part_of_no_later_transaction(
+def test_offsets_that_timed_out_are_not_part_of_a_later_transaction(
     version: int, commit: bool
 ) -> None:
-    """The group's coordinator hangs, and handles the request when another one is open."""
+    """The group's coordinator hangs, and handles the request while another transaction is open."""
     scene = Scene(version)
     cluster, groups = scene.cluster, scene.cluster.groups
     producer = scene.producer()
@@ -105,7 +105,7 @@ def test_offsets_that_timed_out_are_part_of_no_later_transaction(
     else:
         producer.abort_transaction(timeout=5)
         scene.world.after(0.3, lambda: cluster.repair(leader.id))
-    # (Before version 2 only the transaction's coordinator was asked, and it has answered.)
+    # (Before version 2, only the transaction's coordinator was asked, and has responded.)
     assert (producer._engine.sender.identity.current > before) is (version == 2)
     with producer.transaction():
         producer.send_offsets_to_transaction({P0: 3}, "g")
@@ -116,8 +116,8 @@ def test_offsets_that_timed_out_are_part_of_no_later_transaction(
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_a_batch_of_an_aborted_transaction_delays_no_later_one(silent: bool) -> None:
-    """It is in flight to a broker that hangs, while the partition has a new leader."""
+def test_a_batch_of_an_aborted_transaction_does_not_delay_later_transactions(silent: bool) -> None:
+    """The batch is in flight to a broker that hangs; the partition has a new leader."""
     scene = Scene(2)
     producer = scene.producer(linger_ms=0)
     coordinator = scene.coordinator()
@@ -125,7 +125,7 @@ def test_a_batch_of_an_aborted_transaction_delays_no_later_one(silent: bool) -> 
     scene.cluster.move_leader("t", 0, to=hung)
     producer.begin_transaction()
     producer.send("t", b"0", partition=0).result(timeout=10)
-    if silent:  # it handles the requests it receives
+    if silent:  # the old leader handles requests but sends no responses
         scene.cluster.go_silent(hung)
     else:
         scene.cluster.partition(hung, "producer")
@@ -133,7 +133,7 @@ def test_a_batch_of_an_aborted_transaction_delays_no_later_one(silent: bool) -> 
     scene.world.advance(0.1)
     begin = scene.world.now
     producer.abort_transaction()
-    assert scene.world.now - begin < 1.0  # KIP-890: it is fenced, so its outcome needn't be awaited
+    assert scene.world.now - begin < 1.0  # KIP-890: the batch is fenced, so no wait is needed
     assert isinstance(late.exception(timeout=0), TransactionAbortedError)
     scene.cluster.move_leader("t", 0, to=coordinator)
     producer._engine.metadata.request("the leader changed")
@@ -152,7 +152,7 @@ def test_a_batch_of_an_aborted_transaction_delays_no_later_one(silent: bool) -> 
 
 
 def test_a_flush_does_not_wait_for_an_empty_batch() -> None:
-    """Another thread has reserved it for columns, has no memory, and releases it."""
+    """Another thread reserves the batch for Arrow columns, gets no memory, and releases it."""
     scene = Scene()
     with scene.uninitialised(transactional_id=None) as producer:
         engine = producer._engine
@@ -230,7 +230,7 @@ def test_before_kip_890_an_abort_waits_for_batches_in_flight() -> None:
             written.append(scene.written())
 
     scene.cluster.observers.append(observe)
-    leader.processing = 2.0  # the coordinator would answer long before this one is done
+    leader.processing = 2.0  # the leader is slower than the coordinator
     producer.send("t", b"1", partition=partition)
     scene.world.advance(0.1)
     producer.abort_transaction()

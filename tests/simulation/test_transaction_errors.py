@@ -35,7 +35,7 @@ def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
 
 @PROTOCOLS
 def test_a_replaced_member_cannot_commit_offsets(version: int) -> None:
-    """KIP-447: its offsets are refused, and the transaction fails; the next one succeeds."""
+    """KIP-447: its offsets are refused and the transaction fails; the next transaction succeeds."""
     scene = Scene(version)
     consumer = scene.consumer(group_id="g")
     consumer.subscribe(["t"])
@@ -134,7 +134,7 @@ def test_a_record_that_expires_makes_the_transaction_abortable_and_no_record_is_
 
 @PROTOCOLS
 @pytest.mark.parametrize("code", [45, 47, 59, 29, 120, 48])
-def test_after_a_batch_that_a_leader_refuses_an_abort_recovers_the_producer(
+def test_an_abort_recovers_the_producer_after_a_refused_batch(
     version: int, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID … (KIP-360)."""
@@ -177,7 +177,7 @@ REFUSED: list[tuple[str, int, type[KafkaError], type[KafkaError]]] = [
 
 
 @pytest.mark.parametrize(("request_", "code", "kind", "cls"), REFUSED)
-def test_errors_say_what_to_do(
+def test_errors_of_transactions_contain_a_remedy(
     request_: str,
     code: int,
     kind: type[KafkaError],
@@ -244,7 +244,7 @@ def test_init_may_be_called_again_after_it_was_refused(monkeypatch: pytest.Monke
 
 
 @PROTOCOLS
-def test_an_id_that_its_coordinator_has_forgotten_is_initialized_again(version: int) -> None:
+def test_a_transactional_id_that_expired_is_initialized_again(version: int) -> None:
     """KIP-360: after transactional.id.expiration.ms without a transaction."""
     scene = Scene(version)
     producer = scene.producer()

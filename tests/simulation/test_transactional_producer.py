@@ -1,4 +1,4 @@
-"""The transactional producer in virtual time: each promise, in all protocol versions."""
+"""The transactional producer in virtual time: each guarantee, in all protocol versions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek.simulation.world.environment import ReceivedRequest
 
 
 @PROTOCOLS
-def test_committed_records_are_visible_and_aborted_ones_are_not(version: int) -> None:
+def test_only_committed_records_are_visible(version: int) -> None:
     scene = Scene(version)
     with scene.producer() as producer:
         for begin in (0, 10):
@@ -59,7 +59,7 @@ def test_an_abort_drops_unsent_records_and_reports_it(version: int) -> None:
     assert scene.visible() == [0, 1, 2]
 
 
-def test_calls_at_the_wrong_time_are_refused_and_change_nothing() -> None:
+def test_calls_in_the_wrong_state_are_refused_without_effect() -> None:
     scene = Scene()
     producer = scene.uninitialised()
     calls: dict[str, Callable[[], object]] = {
@@ -111,7 +111,7 @@ def test_a_transaction_without_records_sends_no_request(version: int) -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_offsets_of_topics_with_known_ids_are_sent_by_id(known: bool) -> None:
-    """KIP-1319: an offset of a topic is meaningless in another one of the same name."""
+    """KIP-1319: an offset is meaningless in another topic of the same name."""
     scene = Scene(2)
     producer = scene.producer()
     if known:
@@ -197,7 +197,7 @@ def test_a_commit_continues_after_its_call_timed_out(version: int, verb: str) ->
     for call in (producer.abort_transaction, producer.begin_transaction):
         with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) timed out"):
             call()
-    if verb == "go_silent":  # the controller doesn't notice: it gets responses
+    if verb == "go_silent":  # the controller doesn't notice, as it gets responses
         scene.world.after(2.0, lambda: scene.cluster.repair(broker))
     begin = scene.world.now
     producer.commit_transaction(timeout=60)
@@ -248,7 +248,7 @@ def test_send_arrow_belongs_to_the_transaction(version: int) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 2), (1, 2), (2, 1), (2, 0)])
-def test_the_protocol_changes_between_transactions(before: int, after: int) -> None:
+def test_the_transaction_version_may_change_between_transactions(before: int, after: int) -> None:
     scene = Scene(before)
     producer = scene.producer()
     for turn in range(4):
@@ -273,7 +273,7 @@ def test_the_protocol_changes_between_transactions(before: int, after: int) -> N
 
 @PROTOCOLS
 def test_the_next_transaction_waits_no_longer_than_necessary(version: int) -> None:
-    """While markers of the last one are being written, the backoff is 20, then 40 ms (KIP-580)."""
+    """While markers of the previous one are written, the backoff is 20, then 40 ms (KIP-580)."""
     scene = Scene(version)
     scene.cluster.transactions.marker_delay = 0.05
     producer = scene.producer(linger_ms=0)
@@ -287,7 +287,7 @@ def test_the_next_transaction_waits_no_longer_than_necessary(version: int) -> No
 
 @PROTOCOLS
 @pytest.mark.parametrize("after", [0.0002, 0.0005, 0.001, 0.002])
-def test_an_abort_soon_after_a_commit(version: int, after: float) -> None:
+def test_an_abort_soon_after_a_commit_succeeds(version: int, after: float) -> None:
     """The commit's markers are still being written, and a first batch is in flight."""
     scene = Scene(version)
     with scene.producer(linger_ms=0) as producer:

@@ -55,7 +55,7 @@ class Scene:
     """One seed: a cluster, a source, some members, and their faults."""
 
     thinned = 1
-    """Only one of this number of seeds is run: each takes its time."""
+    """Only one in this number of seeds is run, because each takes long."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -129,7 +129,7 @@ class Scene:
         finished(step)
 
     def host(self, name: str) -> ClientHost:
-        """Return a client's host: exchanging messages is twice as fast, bytes are what is real."""
+        """Return a host for a client; exchanging messages instead of bytes is twice as fast."""
         return self.world.host(name, mode=self.mode, traced=False)
 
     # Faults
@@ -187,13 +187,13 @@ class Scene:
             made = self.history.sent("source", TopicPartition("in", partition), value)
             try:
                 future = self.source.send("in", value.encode(), partition=partition)
-            except KafkaError:  # it timed out before metadata of the topic arrived
+            except KafkaError:  # the send timed out before metadata of the topic arrived
                 made.ended(CallResult.FAIL)
             else:
                 self.sent.append((made, future))
 
     def play(self) -> None:
-        """Run everything including the checks; raise violations."""
+        """Run the seed and its checks; raise violations."""
         rng, world = self.rng, self.world
         for _ in range(rng.choice([1, 2, 3, 4, 8])):
             world.at(rng.uniform(0.5, TROUBLED), self.trouble)
@@ -230,7 +230,7 @@ class Scene:
         for member in self.members:
             self.carry_out(member.close())
         self.source.close()
-        self.world.advance(self.cluster.transactions.longest)  # open transactions time out
+        self.world.advance(self.cluster.transactions.longest)  # until open transactions time out
 
     def left(self) -> dict[int, tuple[int, int]]:
         """Return the committed offset and the log end offset by partition."""
@@ -250,7 +250,7 @@ class Scene:
         return {}
 
     def read(self, reader: str, topic: str, rows: Callable[[PartitionLog], list[Row]]) -> None:
-        """Add all records of a topic to the history, as a reader gets them."""
+        """Read all records of a topic, and add them to the history."""
         for index in range(PARTITIONS):
             log = self.cluster.log(topic, index)
             assert log.transactions.open == {}

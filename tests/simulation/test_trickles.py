@@ -1,4 +1,4 @@
-"""R-TI-1: a trickling connection counts as silent, a slow or throttled one doesn't."""
+"""R-TI-1: a connection that trickles bytes counts as silent; slow or throttled ones don't."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES: list[Mode] = ["bytes", "messages"]
 
 
 def trickle_now(stage: Stage, *, both: bool = False) -> None:
-    """Let the current connections trickle; new ones work."""
+    """Let the current connections deliver single bytes; new connections work."""
     for broker in stage.cluster.brokers.values():
         for session in broker.sessions:
             session.peer.trickle(EVERY, both=both)
@@ -93,7 +93,7 @@ def test_metadata_is_requested_from_another_broker_than_a_trickling_one() -> Non
 
 
 @pytest.mark.parametrize("bad", [(1, 2), (2, 1)])
-def test_metadata_is_requested_from_a_third_broker_beside_a_silent_and_a_slow_one(
+def test_metadata_is_requested_from_a_third_broker_if_others_are_silent_or_slow(
     bad: tuple[int, int],
 ) -> None:
     """With 2,000 bytes per second a connection isn't silent, but the response takes too long."""
@@ -142,7 +142,7 @@ def test_a_large_response_over_a_slow_link_is_read_to_its_end(bandwidth: int) ->
         assert "disconnected" not in kinds
 
 
-def test_a_link_below_the_minimal_rate_gets_smaller_responses_until_they_fit() -> None:
+def test_responses_over_a_very_slow_link_get_smaller_until_they_arrive_in_time() -> None:
     """At 200 bytes per second a whole response takes minutes; a part of it arrives in time."""
     stage = Stage(brokers=1, partitions=1)
     for n in range(40):
@@ -216,7 +216,7 @@ def test_a_throttle_that_was_announced_does_not_count_as_silence(idempotent: boo
     assert sorted(v for v in values if v) == sorted([b"warm", *(b"%d" % n for n in range(8))])
 
 
-def test_deadlines_of_callers_end_during_a_throttle() -> None:
+def test_calls_time_out_during_a_throttle() -> None:
     stage = Stage(brokers=1, partitions=1)
     with stage.producer(delivery_timeout_ms=5000, request_timeout_ms=4000) as producer:
         producer.send("t", b"0", partition=0).result(10)

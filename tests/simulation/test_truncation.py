@@ -1,4 +1,4 @@
-"""Unclean elections: records that were read have vanished from the log (KIP-320)."""
+"""Unclean elections: records that were read are no longer in the log (KIP-320)."""
 
 from __future__ import annotations
 
@@ -74,25 +74,25 @@ def test_the_position_returns_to_where_the_logs_diverge() -> None:
 
 
 @pytest.mark.parametrize("to", [10, 20])
-def test_without_a_policy_the_next_poll_raises_the_divergent_offset(to: int) -> None:
+def test_poll_raises_the_divergent_offset_without_a_reset_policy(to: int) -> None:
     stage = Reading(1, **{"auto.offset.reset": "none"})
     stage.reader.seek(TP, 0)
     stage.batches(4)
     assert len(stage.records(20)) == 20
     stage.lose(10)
     stage.batches(3)
-    for _ in range(2):  # it raises until the caller seeks
+    for _ in range(2):  # the error is raised until the caller seeks
         with pytest.raises(LogTruncationError, match="offset 10") as caught:
             stage.records(1)
         assert caught.value.partition == TP
         assert (caught.value.position, caught.value.divergent_offset) == (20, 10)
         assert caught.value.leader_epoch == 0
         assert stage.reader.position(TP) == 20
-    stage.reader.seek(TP, to)  # there, or to the same offset in the current log
+    stage.reader.seek(TP, to)  # to the divergent offset, or the same offset in the current log
     assert numbers(stage.records(25 - to)) == list(range(10 + to, 35))
 
 
-def test_an_election_without_loss_costs_one_request_and_no_record() -> None:
+def test_an_election_without_loss_needs_one_request() -> None:
     stage = Reading()
     stage.batches(4)
     assert len(stage.records(20)) == 20
@@ -106,7 +106,7 @@ def test_an_election_without_loss_costs_one_request_and_no_record() -> None:
 def test_buffered_records_are_fetched_again() -> None:
     stage = Reading()
     stage.batches(6)
-    assert numbers(stage.records(8)) == list(range(8))  # 22 are buffered
+    assert numbers(stage.records(8)) == list(range(8))  # 22 records are buffered
     stage.world.advance(1.0)
     stage.lose(10)
     stage.batches(2)
@@ -129,7 +129,7 @@ def test_a_position_without_an_epoch_cannot_be_validated() -> None:
     assert stage.asked == 0
 
 
-def test_brokers_that_require_cluster_permissions_are_not_asked() -> None:
+def test_positions_are_not_validated_by_brokers_that_require_cluster_permissions() -> None:
     stage = Reading(3)
     stage.cluster.versions[OffsetForLeaderEpochRequest.API_KEY] = (2, 2)
     stage.batches(4)
@@ -140,7 +140,7 @@ def test_brokers_that_require_cluster_permissions_are_not_asked() -> None:
     assert stage.asked == 0
 
 
-def test_the_leader_dies_during_the_validation() -> None:
+def test_positions_are_validated_although_the_leader_dies_meanwhile() -> None:
     stage = Reading(4, **{"request.timeout.ms": 30000})
     stage.batches(4)
     assert len(stage.records(20)) == 20
@@ -158,7 +158,7 @@ def test_the_leader_dies_during_the_validation() -> None:
 
 
 def test_seeks_accumulate_no_requests_to_a_silent_leader() -> None:
-    """The application returns to the committed offset after each failed transaction."""
+    """Applications seek to the committed offset after each failed transaction."""
     stage = Stage(brokers=1, partitions=1)
     stage.write(range(20))
     with stage.consumer() as reader:
@@ -180,7 +180,7 @@ def test_seeks_accumulate_no_requests_to_a_silent_leader() -> None:
 
 @pytest.mark.parametrize("seed", some(range(30), 5))
 def test_random_elections_never_mix_two_logs(seed: int) -> None:
-    """A reader that follows each reset reads, in the end, exactly the records of the log."""
+    """A reader that follows each reset has, in the end, read exactly the records of the log."""
     rng = random.Random(seed)
     stage = Reading(seed, **{"metadata.max.age.ms": 1000})
     seen: dict[int, bytes | None] = {}
@@ -188,7 +188,7 @@ def test_random_elections_never_mix_two_logs(seed: int) -> None:
     def read(records: list[ConsumerRecord]) -> None:
         for record in records:
             for later in [o for o in seen if o >= record.offset]:
-                del seen[later]  # after a reset, records from there on are void
+                del seen[later]  # a reset invalidates the records from there on
             seen[record.offset] = record.value
 
     for _ in range(25):
@@ -206,7 +206,7 @@ def test_random_elections_never_mix_two_logs(seed: int) -> None:
     assert seen == {row[0]: row[4] for row in stage.cluster.records("t", 0)}
 
 
-def test_the_epoch_cache_of_brokers() -> None:
+def test_brokers_return_the_end_offset_of_each_epoch() -> None:
     stage = Reading()
     stage.batches(2)
     stage.cluster.move_leader("t", 0)

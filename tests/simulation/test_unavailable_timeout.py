@@ -36,7 +36,7 @@ def client(stage: Stage, kind: str, **config: Any) -> Any:
 
 @pytest.mark.parametrize(("kind", "call"), CALLS)
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
-def test_a_call_that_waits_raises_the_error(
+def test_waiting_calls_raise_after_the_timeout(
     kind: str, call: Callable[[Any], Any], strategy: str
 ) -> None:
     stage = Stage()
@@ -52,7 +52,7 @@ def test_a_call_that_waits_raises_the_error(
     if "waiting for records" not in str(caught.value):
         assert f"no broker could be reached for 5.0 s ({OPTION})" in str(caught.value)
     assert caught.value.attempts
-    # The next call tries for a second, in which a broker may be available again.
+    # The next call tries for a second, as a broker may be available again.
     begin = stage.world.now
     with pytest.raises(NoBrokerAvailableError):
         call(it)
@@ -63,7 +63,7 @@ def test_a_call_that_waits_raises_the_error(
     it.close()
 
 
-def test_without_the_option_a_call_has_its_own_timeout() -> None:
+def test_calls_without_the_option_have_their_own_timeout() -> None:
     stage = Stage()
     with stage.client(Admin, metadata_recovery_strategy="none") as admin:
         admin.cluster_id(5.0)
@@ -74,7 +74,7 @@ def test_without_the_option_a_call_has_its_own_timeout() -> None:
         assert stage.world.now - begin == pytest.approx(90.0, abs=0.2)
 
 
-def test_a_cluster_that_was_never_reached() -> None:
+def test_the_timeout_applies_to_a_cluster_that_was_never_reached() -> None:
     stage = Stage()
     every_broker(stage.cluster, "crash")
     with stage.client(Admin, metadata_unavailable_timeout_ms=3000) as admin:
@@ -100,7 +100,7 @@ def test_records_are_kept_and_flush_reports_their_number() -> None:
     producer.close()
 
 
-def test_a_broker_that_responds_again_ends_it() -> None:
+def test_a_response_of_a_broker_restarts_the_timeout() -> None:
     stage = Stage()
     with stage.client(Admin, metadata_unavailable_timeout_ms=3000) as admin:
         admin.cluster_id(5.0)
@@ -114,7 +114,7 @@ def test_a_broker_that_responds_again_ends_it() -> None:
         assert 2.9 <= stage.world.now - begin <= 8.0
 
 
-def test_lags_and_high_watermarks_of_all_partitions() -> None:
+def test_lag_and_high_watermarks_return_all_partitions() -> None:
     stage = Stage()
     stage.write(range(30))
     places = [TopicPartition("t", n) for n in range(3)]
@@ -152,7 +152,7 @@ def test_a_warm_producer_has_connections_for_its_first_record() -> None:
         producer.close()
 
 
-def test_a_missing_topic_or_leader_is_reported() -> None:
+def test_warm_reports_a_missing_topic_or_leader() -> None:
     stage = Stage()
     producer = stage.producer()
     with pytest.raises(KafkaTimeoutError, match="metadata of topic nowhere"):

@@ -20,7 +20,7 @@ DENIED = TopicAuthorizationError.code or 0
 
 
 def forbid(cluster: Any, api: str = "Produce", times: int = ALWAYS) -> None:
-    """Let all brokers refuse requests as without the ACL."""
+    """Let all brokers refuse records as if the ACL were missing."""
     for broker in cluster.brokers.values():
         broker.injections.append(Injection(api, DENIED, times))
 
@@ -41,7 +41,7 @@ def send_all(producer: Producer) -> None:
 
 
 def test_flush_logs_the_number_of_failed_records(caplog: pytest.LogCaptureFixture) -> None:
-    """The loop of the README: no future is kept, and the block ends without an error."""
+    """The README has such a loop: no future is kept, and the block ends without an error."""
     stage = Stage()
     forbid(stage.cluster)
     with stage.producer(client_id="orders", linger_ms=5) as producer:
@@ -56,7 +56,9 @@ def test_flush_logs_the_number_of_failed_records(caplog: pytest.LogCaptureFixtur
     assert told(caplog) == [line]
 
 
-def test_flushes_after_each_record_do_not_log_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flush_after_each_record_does_not_log_a_line_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stage = Stage()
     forbid(stage.cluster)
     with stage.producer() as producer:
@@ -80,7 +82,7 @@ def test_close_logs_the_number_of_failed_records(caplog: pytest.LogCaptureFixtur
     assert "2 records were not delivered" in line
 
 
-def test_one_line_per_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_are_logged_once_per_minute(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     forbid(stage.cluster)
     with stage.producer() as producer:
@@ -125,7 +127,7 @@ def test_failures_with_a_kept_future_are_not_reported_yet(caplog: pytest.LogCapt
         futures = [producer.send("t", b"%d" % n, partition=0) for n in range(9)]
         producer.flush()
         stage.world.advance(100.0)
-        assert all(one.done() for one in futures)  # which isn't about the error
+        assert all(one.done() for one in futures)  # done() doesn't retrieve the error
         assert told(caplog) == []
         del futures
     (line,) = told(caplog)
@@ -154,7 +156,7 @@ def test_an_unread_failure_of_many_rows_is_logged(
     assert "20 records" in line
 
 
-def test_a_transaction_reports_its_own_failures(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_in_a_transaction_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     with stage.producer(transactional_id="one") as producer:
         producer.init_transactions()
@@ -164,7 +166,7 @@ def test_a_transaction_reports_its_own_failures(caplog: pytest.LogCaptureFixture
     assert told(caplog) == []
 
 
-async def test_an_asyncio_producer(
+async def test_an_asyncio_producer_logs_only_results_that_are_not_awaited(
     kafka_simulation: KafkaSimulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka_simulation.create_topic("t")

@@ -47,7 +47,9 @@ def test_a_member_that_was_not_closed_delays_the_next_join(
     assert reason is not None
     assert group.waits_for in reason
     scene.write(range(40))
-    assert scene.read(second, 80) == sorted([*range(40), *range(40)])  # the first committed none
+    assert scene.read(second, 80) == sorted(
+        [*range(40), *range(40)]
+    )  # the first member never committed
     assert len(waiting(caplog)) == 1
     assert second.explain().group.waits_for is None  # type: ignore[union-attr]
 
@@ -57,7 +59,7 @@ def test_a_member_that_was_not_closed_delays_the_next_join(
     [("classic", "t", False), ("consumer", "missing", True)],
     ids=["unreachable coordinator", "missing topic"],
 )
-def test_no_other_member_is_blamed_without_reason(
+def test_no_other_member_is_reported_without_a_reason(
     protocol: str, topic: str, reachable: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "odradek")

@@ -1,8 +1,8 @@
 """R-HO-6: each call that makes records available wakes the waiting reader.
 
-Each waiting call is combined with each enabling call, on three hosts: one that works in its callers
-("sync"), one with a thread ("background"), and the asyncio host. Brokers hold fetches for twenty
-seconds, so a reader that isn't woken gets no records by chance.
+Each waiting call is combined with each call that makes records available, on three hosts: one
+that runs in its callers ("sync"), one with a thread ("background"), and the asyncio host. Brokers
+hold fetches for twenty seconds, so a reader that isn't woken gets no records by chance.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Bench:
             self.world.after(seconds, lambda: _at_once(act(self)))
 
     async def took(self, waiting: Call, act: Call) -> tuple[Any, float]:
-        """Return the result of the waiting call, and the seconds since the enabling call."""
+        """Return the waiting call's result, and the seconds since the other call."""
         at = self.world.now + 1.0
         self.meanwhile(1.0, act)
         found = await waiting(self)
@@ -95,7 +95,7 @@ class Bench:
 
 
 def _at_once(program: Program) -> Any:
-    """Run a program whose calls end before they return."""
+    """Run a coroutine whose calls complete synchronously."""
     with pytest.raises(StopIteration) as end:
         program.send(None)
     return end.value.value
@@ -142,7 +142,7 @@ class Enabling(NamedTuple):
 
     name: str
     begin: Call
-    """Calls of the program before it."""
+    """Calls that precede it."""
     call: Call
     first: tuple[int, int]
     """Partition and offset of the first record that it makes available."""
@@ -172,7 +172,7 @@ async def committed(bench: Bench) -> None:
 
 
 async def subscribed_paused(bench: Bench) -> None:
-    """Subscribe; the callback pauses each assignment but the second."""
+    """Subscribe; the callback pauses all assignments except the second."""
     assigned: list[Any] = []
 
     def on_assigned(consumer: Any, partitions: list[TopicPartition]) -> None:
@@ -200,7 +200,7 @@ async def seek_to_beginning(bench: Bench) -> None:
 
 
 async def seek_to_end(bench: Bench) -> None:
-    """Seek to the end; the record that is written a moment later follows it."""
+    """Seek to the end; a record is written a moment later."""
     bench.consumer.seek_to_end([P0])
     bench.world.after(0.05, lambda: bench.producer.send("t", b"new", partition=0))
 
@@ -262,7 +262,9 @@ ENABLING = (
 @pytest.mark.parametrize(
     ("waiting", "host"), pairs(WAITING, HOSTS), ids=lambda x: getattr(x, "__name__", x)
 )
-def test_an_enabling_call_wakes_the_reader(host: str, waiting: Call, enabling: Enabling) -> None:
+def test_a_call_that_makes_records_available_wakes_the_reader(
+    host: str, waiting: Call, enabling: Enabling
+) -> None:
     bench = Bench(host, grouped=enabling.grouped)
 
     async def program() -> None:
@@ -286,7 +288,7 @@ async def position(bench: Bench) -> Any:
 
 
 async def positions(bench: Bench) -> Any:
-    """`seek_to_committed` waits until positions are known."""
+    """Wait for positions in `seek_to_committed`."""
     await bench.of(bench.consumer.seek_to_committed([P1], timeout=TIMEOUT))
     return await position(bench)
 
@@ -309,10 +311,10 @@ async def take_it_away(bench: Bench) -> None:
 )
 @pytest.mark.parametrize("waiting", [position, positions], ids=lambda w: w.__name__)
 @pytest.mark.parametrize("host", HOSTS)
-def test_an_enabling_call_ends_the_wait_for_a_position(
+def test_a_call_that_sets_a_position_ends_the_wait_for_it(
     host: str, waiting: Call, enabling: Call, outcome: Any
 ) -> None:
-    """The only broker is frozen: only the enabling call can set a position."""
+    """The only broker is frozen, so no response can set a position."""
     bench = Bench(host, grouped=waiting is positions)
 
     async def program() -> None:
@@ -329,15 +331,12 @@ def test_an_enabling_call_ends_the_wait_for_a_position(
     bench.run(program())
 
 
-# At each step of the waiting call
-
-
 @pytest.mark.parametrize("enabling", ENABLING[:8], ids=lambda e: e.name.replace(" ", "-"))
 @pytest.mark.parametrize("host", HOSTS)
 def test_no_wake_up_is_lost_at_any_event(
     host: str, enabling: Enabling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The enabling call follows the n-th event of the world, for each n."""
+    """For each n, the call that makes records available follows the n-th event of the world."""
     for n in range(100):
         with monkeypatch.context() as patch:
             if not _called_after_event(Bench(host), enabling, n, patch):
@@ -348,7 +347,7 @@ def test_no_wake_up_is_lost_at_any_event(
 def _called_after_event(
     bench: Bench, enabling: Enabling, n: int, patch: pytest.MonkeyPatch
 ) -> bool:
-    """Return whether there was an n-th event while the reader waited."""
+    """Make the call after the n-th event; return whether there were n events during the wait."""
     left, at, fire = n, list[float](), VirtualTime.fire_next
 
     def fire_next(time: VirtualTime) -> None:
@@ -361,7 +360,7 @@ def _called_after_event(
 
     async def program() -> bool:
         await enabling.begin(bench)
-        bench.world.after(0.5, lambda: None)  # the wait of an event loop is no event of the world
+        bench.world.after(0.5, lambda: None)  # an event, because waits of event loops aren't events
         patch.setattr(VirtualTime, "fire_next", fire_next)
         deadline = bench.world.now + TIMEOUT
         found = await poll(bench)

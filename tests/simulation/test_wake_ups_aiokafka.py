@@ -1,4 +1,4 @@
-"""R-HO-6 with aiokafka's names: tasks that wait for records, and tasks that enable some."""
+"""R-HO-6 with aiokafka's API: tasks wait for records, and other tasks make them available."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 RECORDS = 10
 """Initial records in each of the three partitions."""
 HELD, WAIT = 20.0, 0.5
-"""Default seconds for which brokers hold a fetch without records. A held fetch doesn't contain
-partitions that were read to their end since, so records written there may wait for the next.
+"""Default seconds for which brokers hold a fetch without records.
+
+A held fetch doesn't contain partitions that were read to their end later, so their new records
+may wait for the next fetch.
 """
 TIMEOUT = 8.0
 SOON, JOINED = 0.3, 4.0
@@ -47,7 +49,7 @@ class Bench:
             pass
 
     async def took(self, waiting: Call, act: Call) -> tuple[Any, float]:
-        """Return the result of the waiting call, and the seconds since the enabling call."""
+        """Return the waiting call's result, and the seconds since the other call."""
 
         async def later() -> None:
             await asyncio.sleep(1.0)
@@ -197,7 +199,7 @@ ENABLING = (
 
 @pytest.mark.parametrize("enabling", ENABLING, ids=lambda e: e.name.replace(" ", "-"))
 @pytest.mark.parametrize("waiting", WAITING, ids=lambda w: w.__name__)
-def test_an_enabling_call_wakes_the_reader(
+def test_a_call_that_makes_records_available_wakes_the_reader(
     simulation: KafkaSimulation, waiting: Call, enabling: Enabling
 ) -> None:
     async def program() -> None:
@@ -230,7 +232,7 @@ async def records_of(bench: Bench, how: str, partition: TopicPartition, count: i
 
 @pytest.mark.parametrize("how", ["getone", "getmany"])
 @pytest.mark.parametrize("grouped", [False, True])
-def test_a_reader_never_waits_for_that_of_a_silent_partition(
+def test_a_task_does_not_wait_for_the_task_of_an_idle_partition(
     simulation: KafkaSimulation, how: str, grouped: bool
 ) -> None:
     async def program() -> None:
@@ -248,7 +250,7 @@ def test_a_reader_never_waits_for_that_of_a_silent_partition(
         tasks = [records_of(bench, how, p, RECORDS) for p in (P1, P2)]
         assert await asyncio.gather(*tasks) == [list(range(RECORDS))] * 2
         assert simulation.now - begin < SOON
-        for partition in (P1, P2, P0):  # each waits now
+        for partition in (P1, P2, P0):  # all three tasks wait now
             reader = silent
             if partition is not P0:
                 reader = asyncio.create_task(records_of(bench, how, partition, 1))
@@ -262,10 +264,10 @@ def test_a_reader_never_waits_for_that_of_a_silent_partition(
     simulation.run(program())
 
 
-def test_unread_partitions_take_no_memory_from_awaited_ones(
+def test_partitions_without_a_waiting_task_leave_memory_for_others(
     simulation: KafkaSimulation,
 ) -> None:
-    """P0 has more than the buffer can hold, and its task is busy."""
+    """P0 has more records than the buffer can hold, and its task is busy."""
     simulation.produce("t", [bytes(10_000)] * 100, partition=0)
 
     async def program() -> None:
@@ -273,7 +275,7 @@ def test_unread_partitions_take_no_memory_from_awaited_ones(
         bench.consumer.assign([P0, P1])
         await bench.consumer.start()
         await records_of(bench, "getone", P1, RECORDS)
-        await asyncio.sleep(2.0)  # no task waits: as much of P0 as fits is fetched
+        await asyncio.sleep(2.0)  # no task waits, so the buffer is filled with P0
         for n in range(3):
             reader = asyncio.create_task(records_of(bench, "getone", P1, 1))
             await asyncio.sleep(0.5)
@@ -287,8 +289,8 @@ def test_unread_partitions_take_no_memory_from_awaited_ones(
     simulation.run(program())
 
 
-def test_a_cancelled_wait_passes_its_turn_on(simulation: KafkaSimulation) -> None:
-    """The task that waits in the wrapped consumer ends; another one waits there afterwards."""
+def test_another_task_continues_after_a_wait_is_cancelled(simulation: KafkaSimulation) -> None:
+    """The cancelled task was polling the wrapped consumer; another waiting task polls it then."""
 
     async def program() -> None:
         bench = Bench(simulation)
@@ -314,7 +316,7 @@ def test_a_cancelled_wait_passes_its_turn_on(simulation: KafkaSimulation) -> Non
     simulation.run(program())
 
 
-def test_an_error_is_for_the_reader_of_its_partition(simulation: KafkaSimulation) -> None:
+def test_an_error_is_raised_in_the_task_of_its_partition(simulation: KafkaSimulation) -> None:
     async def program() -> None:
         bench = Bench(simulation, auto_offset_reset="none")
         bench.consumer.assign([P0, P1])
@@ -334,10 +336,10 @@ def test_an_error_is_for_the_reader_of_its_partition(simulation: KafkaSimulation
 
 
 @pytest.mark.parametrize("how", ["getone", "getmany"])
-def test_a_record_in_progress_is_not_committed_for_another_partitions_reader(
+def test_a_record_in_progress_is_not_committed_when_other_tasks_poll(
     simulation: KafkaSimulation, how: str
 ) -> None:
-    """Auto-commit covers the records that each task has processed, without its current one."""
+    """Auto-commit covers the records that each task has processed, except its current record."""
 
     async def program() -> None:
         bench = Bench(simulation, group_id="g", auto_commit_interval_ms=200)
@@ -376,7 +378,7 @@ def test_stop_ends_all_waits(simulation: KafkaSimulation) -> None:
 
 
 @pytest.mark.parametrize("seed", some(range(8), 3))
-def test_tasks_that_start_and_end_get_each_record_once(
+def test_each_record_is_returned_once_while_tasks_start_and_end(
     simulation: KafkaSimulation, seed: int
 ) -> None:
     """Tasks read some partitions or all, are cancelled, and pause and resume; others write."""

@@ -1,4 +1,4 @@
-"""R-HO-6 with confluent-kafka's names: another thread enables records while `poll()` waits."""
+"""R-HO-6 with confluent-kafka's API: a call makes records available while `poll()` waits."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Enabling(NamedTuple):
 
     name: str
     begin: Callable[[Consumer], None]
-    """Calls of the program before it."""
+    """Calls that precede it."""
     call: Callable[[Consumer], object]
     first: tuple[int, int]
 
@@ -119,12 +119,12 @@ ENABLING = (
 
 @pytest.mark.parametrize("enabling", ENABLING, ids=lambda e: e.name.replace(" ", "-"))
 @pytest.mark.parametrize("waiting", [poll, consume])
-def test_an_enabling_call_wakes_the_reader(
+def test_a_call_that_makes_records_available_wakes_the_reader(
     simulation: KafkaSimulation, waiting: Callable[[Consumer], Any], enabling: Enabling
 ) -> None:
     reader = made(simulation)
     enabling.begin(reader)
-    begin = simulation.now + 0.2  # within the second for which a waiting call blocks at once
+    begin = simulation.now + 0.2  # within the first second, for which the call blocks
     simulation.after(0.2, lambda: enabling.call(reader))
     if enabling.first == (0, RECORDS):
         simulation.after(0.25, lambda: simulation.send("t", b"new", partition=0))
@@ -134,14 +134,14 @@ def test_an_enabling_call_wakes_the_reader(
 
 
 def test_the_partition_end_is_reported_if_assign_starts_there(simulation: KafkaSimulation) -> None:
-    """In `on_assign`, at the committed offset, which overtakes the first fetch."""
+    """`on_assign` assigns at the committed offset, before the first fetch."""
     first = made(simulation)
     offsets = [at(0, RECORDS), at(1, RECORDS)]
     assert first.commit(offsets=offsets, asynchronous=False) is not None
     first.close()
 
     def on_assign(reader: Consumer, partitions: list[TopicPartition]) -> None:
-        simulation.advance(0.3)  # other code of the application
+        simulation.advance(0.3)  # the application does something else
         reader.assign(reader.committed(partitions))
 
     config = {"enable.partition.eof": True, "fetch.wait.max.ms": 500}

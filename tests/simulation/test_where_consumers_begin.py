@@ -38,7 +38,7 @@ def write(stage: Stage, *seconds: int) -> None:
         ("by_duration:P99999D", 0),  # before 1970
     ],
 )
-def test_the_first_record_that_is_recent_enough(reset: str, offset: int) -> None:
+def test_reading_begins_at_the_first_record_that_is_recent_enough(reset: str, offset: int) -> None:
     stage, client = make(1, reset)
     client.assign([FULL, EMPTY])
     assert client.position(FULL, 5) == offset
@@ -47,7 +47,7 @@ def test_the_first_record_that_is_recent_enough(reset: str, offset: int) -> None
     assert not stage.world.hot_loops
 
 
-def test_the_end_if_no_record_is_recent_enough() -> None:
+def test_reading_begins_at_the_end_if_no_record_is_recent_enough() -> None:
     stage, client = make(2, "by_duration:PT10S")
     stage.world.advance(60)
     client.assign([FULL, EMPTY])
@@ -56,14 +56,14 @@ def test_the_end_if_no_record_is_recent_enough() -> None:
     assert [r.offset for r in client.poll(5.0)] == [10]
 
 
-def test_the_hosts_clock_is_read_when_it_is_needed() -> None:
+def test_the_duration_is_subtracted_from_the_time_of_the_lookup() -> None:
     stage, client = make(3, "by_duration:PT3H1M")
     stage.world.clock_offset = -2 * 3600.0
     client.assign([FULL])
     assert client.position(FULL, 5) == 4
 
 
-def test_it_applies_to_a_position_outside_the_log_and_not_to_seeks() -> None:
+def test_the_policy_applies_to_positions_outside_the_log_and_not_to_seeks() -> None:
     _, client = make(4, "by_duration:PT3H1M")
     client.assign([FULL])
     client.seek(FULL, 1000)
@@ -105,6 +105,6 @@ def test_a_response_for_a_revoked_partition_is_ignored() -> None:
         consumer.assign(everything)
         consumer.poll(0.05)  # the offsets are requested
         consumer.assign([everything[0], everything[2]])
-        consumer.poll(5.0)  # one response after the other
+        consumer.poll(5.0)  # the responses arrive one after the other
         assert cluster.brokers[2].requests["ListOffsets"] == 2
         assert consumer.position(everything[2]) == 0

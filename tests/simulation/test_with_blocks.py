@@ -68,7 +68,7 @@ def test_close_notes_the_number_of_sent_records() -> None:
         never.result(0)
 
 
-def test_without_an_error_in_the_block_close_raises_its_own(stage: Stage) -> None:
+def test_close_raises_its_own_error_if_the_block_has_none(stage: Stage) -> None:
     with pytest.raises(KafkaTimeoutError, match="was not sent"), stage.producer() as producer:
         producer.send("t", b"x")
 

@@ -58,7 +58,7 @@ def test_batches_have_no_sequence_and_no_producer_id_is_requested(
     assert "writes without idempotence, as configured" in said
 
 
-def test_acks_1_waits_for_no_replica_and_acks_all_does() -> None:
+def test_acks_all_waits_for_replicas_and_acks_1_does_not() -> None:
     for acks, due in ((1, True), ("all", False)):
         world, cluster, producer = make(1, partitions=1, acks=acks, linger_ms=0)
         with producer:
@@ -77,7 +77,7 @@ def test_acks_0_completes_once_the_request_is_sent(scripted: Scripted) -> None:
     world, cluster, producer, _ = scripted(2, brokers=1, acks=0)
     with producer:
         world.advance(2.0)
-        cluster.go_silent(1)  # reads, and does nothing
+        cluster.go_silent(1)  # the broker reads requests and does nothing
         metadata = producer.send("t", b"lost", partition=0, timestamp_ms=5).result(0.5)
         assert (metadata.offset, metadata.timestamp_ms) == (-1, 5)
         producer.flush(0.5)
@@ -85,7 +85,7 @@ def test_acks_0_completes_once_the_request_is_sent(scripted: Scripted) -> None:
         assert producer._engine.accumulator.used == 0
 
 
-def test_acks_0_a_former_leader_disconnects_and_the_next_gets_the_rest(
+def test_acks_0_continues_at_the_new_leader_after_the_old_one_disconnects(
     scripted: Scripted,
 ) -> None:
     world, cluster, producer, _ = scripted(3, acks=0)
@@ -190,8 +190,8 @@ def test_more_than_five_requests_may_be_in_flight(scripted: Scripted) -> None:
     assert carried(script.arrivals) == {NONE}
 
 
-def test_errors_about_sequences_are_plain_errors(scripted: Scripted) -> None:
-    """They neither mean success nor start a new epoch: there is none."""
+def test_sequence_errors_have_no_special_meaning_without_idempotence(scripted: Scripted) -> None:
+    """They neither count as success nor start a new epoch."""
     _, cluster, producer, script = scripted(9, **OFF)
     codes = [
         errors.OutOfOrderSequenceNumberError,
@@ -209,7 +209,7 @@ def test_errors_about_sequences_are_plain_errors(scripted: Scripted) -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_send_arrow_without_idempotence(acks: int, scripted: Scripted) -> None:
+def test_send_arrow_works_without_idempotence(acks: int, scripted: Scripted) -> None:
     world, cluster, producer, script = scripted(10, acks=acks)
     table = pa.table({"value": [value(n) for n in range(10)], "partition": [0] * 10})
     with producer:
@@ -234,7 +234,7 @@ def test_a_batch_too_large_for_its_topic_is_split(scripted: Scripted) -> None:
 
 
 def test_a_broker_that_reads_nothing_is_detected_with_acks_0_too() -> None:
-    """Unsent bytes count like a missing response: suspect, disconnected, sent again."""
+    """Unsent bytes count like a missing response: the client disconnects and sends again."""
     world = World(1)
     cluster = SimulatedCluster(world, 1)
     cluster.create_topic("t")
@@ -244,7 +244,7 @@ def test_a_broker_that_reads_nothing_is_detected_with_acks_0_too() -> None:
         producer.send("t", b"x", partition=0).result(10.0)
         world.advance(2.0)
         monkey = pytest.MonkeyPatch()
-        # The socket's buffer is full: the host holds the bytes, and not yet the kernel.
+        # The socket's buffer is full, so the host still holds the bytes.
         monkey.setattr(producer._engine, "sent", lambda *_: None)
         future = producer.send("t", b"y", partition=0)
         with pytest.raises(KafkaTimeoutError):

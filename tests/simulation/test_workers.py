@@ -53,12 +53,12 @@ class Books:
         self.done: set[tuple[str, int, int]] = set()
         """Partitions and offsets of finished records."""
         self.values: set[tuple[bytes | None, bytes | None]] = set()
-        """Their keys and values."""
+        """Keys and values of finished records."""
         self.committed: dict[int, int] = {}
         self.wrong: list[str] = []
 
     def look(self) -> None:
-        """Add dead letters, which are finished records too."""
+        """Add dead letters, which count as finished records."""
         for _, _, _, key, value, headers in self.simulation.records("dead", 0):
             told = dict(headers)
             topic, partition, at = (
@@ -131,7 +131,7 @@ class Member:
         return len(states) == 4 and all(s.position is not None for s in states)
 
     def kill(self) -> None:
-        """Kill the process: without LeaveGroup and commit; current records are never finished."""
+        """Kill the process without LeaveGroup or commit; records in progress are never finished."""
         self.dead = True
         self.consumer._host.close(0.0)
         self.producer._host.close(0.0)
@@ -222,7 +222,7 @@ def test_random_members_finish_all_records_in_order_by_key(
                     members.append(member())
                 elif verb < 0.5:
                     members.pop(chance.randrange(len(members))).kill()
-                elif verb < 0.55:  # it resumes without its partitions
+                elif verb < 0.55:  # the member resumes without its partitions
                     host: Any = chance.choice(members).consumer._host
                     host.freeze()
                     simulation.after(chance.uniform(2.0, 15.0), partial(host.freeze, False))
@@ -307,7 +307,7 @@ def test_undecodable_records_become_dead_letters_unchanged(
     assert (done.progress().dead, done.progress().retried) == (1, 0)
 
 
-def test_an_unavailable_registry_causes_no_dead_letters(
+def test_records_do_not_become_dead_letters_while_the_registry_is_unavailable(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 3)
@@ -332,7 +332,7 @@ def test_an_unavailable_registry_causes_no_dead_letters(
     assert (simulation.records("dead", 0), books.committed, books.wrong) == ([], {0: 1}, [])
 
 
-def test_without_a_dead_letter_topic_it_stops_and_resumes_at_the_record(
+def test_workers_without_a_dead_letter_topic_stop_at_the_record(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 6, key=b"k")
@@ -353,7 +353,7 @@ def test_without_a_dead_letter_topic_it_stops_and_resumes_at_the_record(
 
 
 LARGE = bytes(900)
-"""With the headers about a failure it exceeds `max.request.size`."""
+"""With the headers about a failure, the record exceeds `max.request.size`."""
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ LARGE = bytes(900)
     ids=["value", "headers", "value and key", "all"],
 )
 @pytest.mark.parametrize("who", ["producer", "topic"])
-def test_a_dead_letter_that_is_too_large_omits_its_large_parts_and_says_so(
+def test_a_dead_letter_that_is_too_large_omits_and_reports_its_large_parts(
     simulation: KafkaSimulation, books: Books, fields: dict[str, Any], left: str, who: str
 ) -> None:
     value, producer = fields.pop("value"), {"max.request.size": 1000}
@@ -416,7 +416,7 @@ def test_a_dead_letter_that_cannot_be_written_is_not_skipped(
     assert (books.committed, books.wrong) == ({0: 1}, [])
 
 
-def test_a_missing_dead_letter_topic_is_an_error_before_anything_is_read(
+def test_a_missing_dead_letter_topic_raises_before_any_record_is_read(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 1)
@@ -460,7 +460,7 @@ def test_brokers_that_create_topics_create_the_dead_letter_topic(
     assert "made" in simulation.cluster.topics
 
 
-def test_an_unreachable_cluster_of_dead_letters_is_waited_for(
+def test_workers_wait_for_an_unreachable_cluster_of_dead_letters(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 1)
@@ -520,7 +520,7 @@ def test_a_rebalance_waits_for_records_in_progress(
     assert (books.committed, books.wrong) == (dict.fromkeys(range(4), 8), [])
 
 
-def test_slow_processing_costs_no_membership_and_little_memory(
+def test_slow_processing_keeps_the_membership_and_needs_little_memory(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 40)
@@ -543,10 +543,10 @@ def test_slow_processing_costs_no_membership_and_little_memory(
         consumer={"max.poll.interval.ms": 10_000, "max.poll.records": 5},
         beside=watch,
         concurrency=4,
-        buffer_records=8 * 4,  # four partitions have a share each
+        buffer_records=8 * 4,  # each of four partitions has a share
         drain_timeout=5.0,
     )
-    assert done.progress().finished == 40  # and none of them twice
+    assert done.progress().finished == 40  # no record is processed twice
     assert (books.committed, books.wrong) == ({0: 40}, [])
     assert 8 <= most <= 8 + 5
 
@@ -575,7 +575,7 @@ def test_large_records_of_many_partitions_take_no_more_than_the_buffer_and_a_pol
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel"])
-def test_its_end_finishes_records_in_progress_and_commits_them(
+def test_the_end_of_a_run_finishes_and_commits_records_in_progress(
     simulation: KafkaSimulation, books: Books, how: str
 ) -> None:
     sends(simulation, 20)
@@ -599,7 +599,7 @@ def test_its_end_finishes_records_in_progress_and_commits_them(
 def test_a_consumer_that_another_task_closes_ends_the_run_immediately(
     simulation: KafkaSimulation, books: Books
 ) -> None:
-    """close() doesn't wait for records in progress: the run does."""
+    """close() doesn't wait for records in progress, but the run does."""
     sends(simulation, 3)
 
     async def work(record: ConsumerRecord) -> None:
@@ -672,7 +672,7 @@ def test_workers_that_start_at_the_end_of_a_topic_lose_nothing_in_a_crash(
 
 
 @pytest.mark.parametrize("how", ["idle", "stop"])
-def test_with_every_broker_dead_it_ends_in_time(
+def test_a_run_ends_in_time_if_every_broker_is_dead(
     simulation: KafkaSimulation, books: Books, how: str
 ) -> None:
     sends(simulation, 5)
@@ -706,14 +706,14 @@ def test_markers_are_committed_once_all_records_are_finished(
 
     async def work(record: ConsumerRecord) -> None:
         books.ends(record)
-        books.done.add(("in", 0, record.offset + 1))  # the marker
+        books.done.add(("in", 0, record.offset + 1))  # the transaction marker
 
     one_run(simulation, work)
     assert (books.committed, books.wrong) == ({0: 2}, [])
 
 
 @pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError])
-def test_errors_that_are_not_the_records_fault_do_not_count_as_attempts(
+def test_errors_unrelated_to_the_record_do_not_count_as_attempts(
     simulation: KafkaSimulation, books: Books, raised: type[BaseException]
 ) -> None:
     sends(simulation, 1)
@@ -729,7 +729,7 @@ def test_errors_that_are_not_the_records_fault_do_not_count_as_attempts(
     if raised is SystemExit:
         with pytest.raises(SystemExit):
             one_run(simulation, work, max_attempts=2, dead_letter_topic="dead")
-    else:  # of its own task, and retried
+    else:  # the error of its own task is retried
         one_run(simulation, work, max_attempts=2, dead_letter_topic="dead")
     assert simulation.records("dead", 0) == []
     assert books.committed == ({0: 1} if raised is asyncio.CancelledError else {0: 0})

@@ -108,7 +108,7 @@ def test_every_record_of_a_recreated_topic_is_processed(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_records_written_to_an_empty_partition_without_workers_are_processed(protocol: str) -> None:
-    """With `latest` workers start at the ends of partitions; later records aren't skipped."""
+    """With `latest`, workers start at the ends of partitions; later records must not be skipped."""
     for seed in range(SEEDS):
         chance = random.Random(seed)
         with KafkaSimulation(seed=seed) as simulation:

@@ -32,10 +32,10 @@ SHORT = {"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
 
 @pytest.mark.parametrize("code", [7, 20, 6, 56, 3])
 @pytest.mark.parametrize("answers", [1, 2, 3])
-def test_a_batch_appended_but_refused_while_newer_ones_are_acknowledged(
+def test_a_batch_appended_despite_its_error_is_not_written_again(
     code: int, answers: int, scripted: Scripted
 ) -> None:
-    """Its third attempt got OUT_OF_ORDER_SEQUENCE, after which it was written again."""
+    """Newer batches are acknowledged, and the third attempt gets OUT_OF_ORDER_SEQUENCE."""
     world, cluster, producer, script = scripted(1)
     script.rule = times(answers, APPENDED, code, sequence(1))
     futures = []
@@ -48,8 +48,10 @@ def test_a_batch_appended_but_refused_while_newer_ones_are_acknowledged(
     assert producer._engine.sender.identity.bumps == 0
 
 
-def test_no_batch_is_sent_while_one_five_batches_older_is_in_doubt(scripted: Scripted) -> None:
-    """A broker remembers five batches of a producer, and so always recognizes the duplicate."""
+def test_at_most_five_batches_are_sent_while_the_first_is_unacknowledged(
+    scripted: Scripted,
+) -> None:
+    """A broker remembers the last five batches of a producer, so it recognizes a duplicate."""
     world, cluster, producer, script = scripted(2)
     script.rule = times(6, APPENDED, 7, sequence(1))
     open_sequences: set[int] = set()
@@ -60,12 +62,14 @@ def test_no_batch_is_sent_while_one_five_batches_older_is_in_doubt(scripted: Scr
             asked = [a.numbers[1] for a in script.of(0)]
             if asked.count(1) < 7:
                 open_sequences |= set(asked)
-    assert max(open_sequences) == 5  # 1 and four newer ones
+    assert max(open_sequences) == 5  # batch 1 and four newer batches
     producer.flush(timeout=60)
     assert numbers(cluster) == list(range(30))
 
 
-def test_out_of_order_after_an_acknowledged_batch_is_success(scripted: Scripted) -> None:
+def test_out_of_order_counts_as_success_if_a_later_batch_is_acknowledged(
+    scripted: Scripted,
+) -> None:
     world, cluster, producer, script = scripted(3)
     script.rule = times(1, APPENDED, 7, sequence(1))
     future = producer.send("t", value(0), partition=0)
@@ -73,15 +77,15 @@ def test_out_of_order_after_an_acknowledged_batch_is_success(scripted: Scripted)
     world.run_while(lambda: not all(f.done() for f in others), 5)
     assert not future.done()
     cluster.log("t", 0).started_anew()
-    assert future.result(timeout=10).offset == -1  # it exists, at an unknown offset
+    assert future.result(timeout=10).offset == -1  # the batch is written, at an unknown offset
     assert numbers(cluster) == [0, 1, 2, 3]
     assert [a.numbers for a in script.of(0)].count((0, 1)) == 2
     producer.send("t", value(4), partition=0).result(timeout=5)
     assert producer._engine.sender.identity.bumps == 0
 
 
-def test_out_of_order_waits_for_later_batches_in_doubt(scripted: Scripted) -> None:
-    """None of them is acknowledged; the leader knows only the last, which proves the others."""
+def test_out_of_order_is_resolved_by_the_result_of_later_batches(scripted: Scripted) -> None:
+    """No batch is acknowledged. The leader knows the last one, which proves the others."""
     world, cluster, producer, script = scripted(4)
     script.rule = either([times(1, APPENDED, 7, sequence(n)) for n in (1, 2, 3)])
     futures = [producer.send("t", value(n), partition=0) for n in range(3)]
@@ -93,8 +97,8 @@ def test_out_of_order_waits_for_later_batches_in_doubt(scripted: Scripted) -> No
     assert producer._engine.sender.identity.bumps == 0
 
 
-def test_a_batch_in_doubt_in_a_truncated_log_fails_as_such(scripted: Scripted) -> None:
-    """A leader that lost the log knows no producer, and accepts the batch after a refused one."""
+def test_a_batch_with_unknown_outcome_in_a_truncated_log_fails(scripted: Scripted) -> None:
+    """A leader that lost its log knows no producer, and accepts the batch after a refused one."""
     _, cluster, producer, script = scripted(6)
     for n in range(5):
         producer.send("t", value(n), partition=0).result(timeout=5)
@@ -116,24 +120,24 @@ def test_a_batch_in_doubt_in_a_truncated_log_fails_as_such(scripted: Scripted) -
 
 
 def test_batches_that_are_all_out_of_order_are_written_again(scripted: Scripted) -> None:
-    """The leader's log was truncated: none of them exists, and each is written once, in order."""
+    """The leader's log was truncated: no batch exists, and each is written once, in order."""
     world, cluster, producer, script = scripted(5)
     for n in range(5):
         producer.send("t", value(n), partition=0).result(timeout=5)
     script.rule = either([times(1, APPENDED, 20, sequence(n)) for n in (6, 7)])
     futures = [producer.send("t", value(n), partition=0) for n in (5, 6)]
     world.run_while(lambda: len(script.of(0)) < 8, 5)
-    cluster.log("t", 0).truncate(4)  # acknowledged ones among them: an unclean election
+    cluster.log("t", 0).truncate(4)  # includes acknowledged records: an unclean election
     for future in futures:
         assert future.result(timeout=10).offset >= 4
     assert numbers(cluster) == [0, 1, 2, 5, 6]
     assert [a.numbers for a in script.of(0)][-2:] == [(1, 0), (1, 1)]
 
 
-def test_an_expired_batch_in_doubt_that_arrives_late_is_refused(scripted: Scripted) -> None:
-    """It was reported as failed, sent again by the application, and then arrived."""
+def test_an_expired_batch_that_arrives_late_is_refused(scripted: Scripted) -> None:
+    """It is reported as failed and sent again by the application before it arrives."""
     world, cluster, producer, script = scripted(6, **SHORT)
-    script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)  # the log never gets it
+    script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)  # the batch is never appended
     late = producer.send("t", value(0), partition=0)
     with pytest.raises(KafkaTimeoutError):
         late.result(timeout=10)
@@ -151,7 +155,7 @@ def test_an_expired_batch_in_doubt_that_arrives_late_is_refused(scripted: Script
 
 
 def test_an_expired_batch_keeps_the_sequences_of_other_partitions(scripted: Scripted) -> None:
-    """R-PR-1: only the partition in doubt has a new epoch, and no broker is asked."""
+    """R-PR-1: only the partition with the unknown outcome gets a new epoch, without a request."""
     _, cluster, producer, script = scripted(7, **SHORT)
     for n in range(3):
         producer.send("t", value(n), partition=1).result(timeout=5)
@@ -167,8 +171,8 @@ def test_an_expired_batch_keeps_the_sequences_of_other_partitions(scripted: Scri
     assert asked == 1
 
 
-def test_one_partition_in_doubt_delays_no_other(scripted: Scripted) -> None:
-    """One partition below min ISR and one refused record elsewhere blocked all topics."""
+def test_a_partition_with_an_unknown_outcome_does_not_delay_others(scripted: Scripted) -> None:
+    """Earlier, a partition below min ISR and a refused record in another one blocked all topics."""
     world, cluster, producer, script = scripted(8)
     for partition in (1, 2):
         producer.send("t", b"000", partition=partition).result(timeout=5)
@@ -185,7 +189,9 @@ def test_one_partition_in_doubt_delays_no_other(scripted: Scripted) -> None:
     world.change_link(latency=0.05)
     refused = producer.send("t", value(1), partition=1)
     world.advance(0.01)
-    behind = producer.send("t", value(2), partition=1)  # in flight: now its sequence is missing
+    behind = producer.send(
+        "t", value(2), partition=1
+    )  # in flight, but the previous sequence is missing
     assert isinstance(refused.exception(timeout=5), TopicAuthorizationError)
     begin = world.now
     behind.result(timeout=5)
@@ -222,7 +228,7 @@ def test_a_batch_after_an_expired_one_is_not_written_again_if_it_may_arrive_late
     assert script.of(0)[-1].numbers == (1, 0)
 
 
-def test_the_epoch_after_the_last_is_a_new_id(scripted: Scripted) -> None:
+def test_a_new_producer_id_is_requested_after_the_last_epoch(scripted: Scripted) -> None:
     _, cluster, producer, script = scripted(10, **SHORT)
     producer.send("t", b"000", partition=1).result(timeout=5)
     identity = producer._engine.sender.identity
@@ -244,7 +250,7 @@ def test_the_epoch_after_the_last_is_a_new_id(scripted: Scripted) -> None:
 
 
 def test_sequences_restart_after_the_last(scripted: Scripted) -> None:
-    """At 2^31: brokers accept 0 as the next one, and more bits would be another sequence."""
+    """After 2^31 - 1, brokers expect sequence 0."""
     _, cluster, producer, script = scripted(11)
     log = cluster.log("t", 0)
     log.producers.clear()  # so that any sequence is accepted
@@ -262,7 +268,7 @@ def test_sequences_restart_after_the_last(scripted: Scripted) -> None:
 
 
 @pytest.mark.parametrize("doubtful", [False, True])
-def test_duplicate_sequence_number_is_success(doubtful: bool, scripted: Scripted) -> None:
+def test_duplicate_sequence_number_counts_as_success(doubtful: bool, scripted: Scripted) -> None:
     """Older brokers respond with code 46 to a duplicate."""
     _, cluster, producer, script = scripted(12)
     rules = [times(1, APPENDED, 7, sequence(1))] if doubtful else []
@@ -299,8 +305,8 @@ def test_a_refused_batch_that_was_not_appended_is_sent_again_after_out_of_order(
     assert sorted(numbers(cluster)) == [0, 1]
 
 
-def test_a_batch_without_retries_left_leaves_no_sequence_to_another(scripted: Scripted) -> None:
-    """It may be in the log: another batch with its sequence would be taken for it, and lost."""
+def test_the_sequence_of_a_batch_without_retries_left_is_not_reused(scripted: Scripted) -> None:
+    """The batch may be in the log; another batch with its sequence would be lost as a duplicate."""
     _, cluster, producer, script = scripted(19, retries=1)
     script.rule = times(9, APPENDED, 7, sequence(1))
     error = producer.send("t", value(0), partition=0).exception(timeout=10)
@@ -310,7 +316,7 @@ def test_a_batch_without_retries_left_leaves_no_sequence_to_another(scripted: Sc
     assert script.of(0)[-1].numbers == (1, 0)
 
 
-def test_a_batch_that_was_not_appended_leaves_its_sequence(scripted: Scripted) -> None:
+def test_the_sequence_of_a_batch_that_was_not_appended_is_reused(scripted: Scripted) -> None:
     _, cluster, producer, script = scripted(20, retries=1)
     script.rule = times(9, REFUSED, 19, sequence(1))
     assert producer.send("t", value(0), partition=0).exception(timeout=10) is not None
@@ -320,8 +326,8 @@ def test_a_batch_that_was_not_appended_leaves_its_sequence(scripted: Scripted) -
     assert script.of(0)[-1].numbers == (0, 1)
 
 
-def test_a_recreated_topic_gets_the_first_batch_first(scripted: Scripted) -> None:
-    """Its leader has the same epoch and no state: it would accept the second one's sequence."""
+def test_batches_to_a_recreated_topic_keep_their_order(scripted: Scripted) -> None:
+    """The new leader has the same epoch and no state, so it would accept the second batch first."""
     world, cluster, producer, script = scripted(22, **{"metadata.max.age.ms": 1000})
     epoch = cluster.topics["t"].partitions[0].leader_epoch
     cluster.delete_topic("t")
@@ -339,7 +345,7 @@ def test_a_recreated_topic_gets_the_first_batch_first(scripted: Scripted) -> Non
 def test_a_late_response_of_the_deleted_topic_does_not_count_for_the_new_one(
     scripted: Scripted,
 ) -> None:
-    """Taken for the new leader's, it lets a second batch go before the first is written."""
+    """If it counted, a second batch could be sent before the first one is written."""
     world, cluster, producer, script = scripted(23, **{"metadata.max.age.ms": 500})
     slow_api(cluster, "Produce", 3.0)
     late = producer.send("t", value(0), partition=0)
@@ -356,13 +362,15 @@ def test_a_late_response_of_the_deleted_topic_does_not_count_for_the_new_one(
     world.change_link(latency=0.05)
     assert not late.done()
     producer.flush(timeout=20)
-    assert late.result(timeout=0).offset == 1  # it was written, and then deleted
+    assert (
+        late.result(timeout=0).offset == 1
+    )  # the record was written, and then deleted with its topic
     assert [f.result(timeout=0).offset for f in futures] == [0, 1, 2]
     assert numbers(cluster) == [1, 2, 3]
 
 
-def test_a_batch_that_could_not_be_encoded_leaves_no_gap(scripted: Scripted) -> None:
-    """During a downgrade of the cluster no version of Produce is common for a while."""
+def test_a_batch_that_could_not_be_encoded_leaves_no_gap_in_sequences(scripted: Scripted) -> None:
+    """During a downgrade, client and broker have no common version of Produce for a while."""
     world, cluster, producer, script = scripted(21)
     spoken = cluster.versions[ProduceRequest.API_KEY]
     cluster.versions[ProduceRequest.API_KEY] = (0, 2)
@@ -380,16 +388,16 @@ def test_a_batch_that_could_not_be_encoded_leaves_no_gap(scripted: Scripted) -> 
 
 
 def test_a_record_that_expires_in_flight_keeps_its_sequence(scripted: Scripted) -> None:
-    """Otherwise the next one has that sequence: the leader only confirms it as a duplicate."""
+    """If the next record had that sequence, the leader would only confirm it as a duplicate."""
     times_up = {"delivery.timeout.ms": 1000, "request.timeout.ms": 1000, "linger.ms": 0}
     world, cluster, producer, script = scripted(26, **times_up)
     script.rule = times(1, REFUSED, 19, sequence(1))
     expired = producer.send("t", value(0), partition=0)
     world.run_while(lambda: not script.of(0)[-1].said, 5)
-    slow_api(cluster, "Produce", 5.0)  # the second attempt is in flight when the time is up
+    slow_api(cluster, "Produce", 5.0)  # the second attempt is in flight when the record expires
     with pytest.raises(KafkaTimeoutError) as caught:
         expired.result(timeout=5)
-    assert numbers(cluster) == [0]  # written, though the caller got no result in time
+    assert numbers(cluster) == [0]  # the record is written, though it expired for the caller
     slow_api(cluster, "Produce", 0.0)
     producer.send("t", value(1), partition=0).result(timeout=5)
     assert numbers(cluster) == [0, 1]

@@ -1,4 +1,4 @@
-"""A leader that is cut off and responds with an old epoch validates no position (R-ID-4)."""
+"""An isolated leader that responds with an old epoch can't validate positions (R-ID-4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TP = TopicPartition("t", 0)
 
 
 class Zombie(Stage):
-    """A leader with offsets 0 to 9 is cut off; 10 to 19 are written under the next one.
+    """A leader with offsets 0 to 9 is isolated; the next leader appends 10 to 19.
 
     A group has committed offset 20 with that epoch.
     """
@@ -46,7 +46,7 @@ class Zombie(Stage):
             reader.commit()
 
     def keep_apart(self) -> None:
-        """Move the group to another coordinator, which OffsetFetch reaches."""
+        """Move the group to another coordinator than the zombie."""
         with self.consumer(**self.group) as reader:
             reader.assign([TP])
             reader.committed([TP])
@@ -81,7 +81,7 @@ def assigned(stage: Zombie, name: str = "second", **config: Any) -> Consumer:
 
 
 def sought(stage: Zombie, name: str = "second", **config: Any) -> Consumer:
-    """Start there by a seek, after the zombie's metadata is known."""
+    """Seek to that offset after metadata of the zombie has arrived."""
     made = stage.consumer(name=name, **{**stage.there(), **config})
     made.assign([TP])
     made.seek(TP, 5)
@@ -95,7 +95,7 @@ WAYS = pytest.mark.parametrize("begin", [committed, assigned, sought])
 
 @WAYS
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
-def test_an_older_leader_validates_no_position(
+def test_positions_are_not_validated_by_an_older_leader(
     begin: Callable[..., Consumer], policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Zombie()
@@ -113,7 +113,9 @@ def test_no_record_is_read_if_only_the_zombie_responds(
 ) -> None:
     stage = Zombie()
     for i, broker in stage.cluster.brokers.items():
-        if broker is not stage.zombie and begin is not committed:  # it needs the coordinator
+        if (
+            broker is not stage.zombie and begin is not committed
+        ):  # committed offsets need the coordinator
             stage.cluster.partition(i, "second")
     with begin(stage) as reader:
         if begin is committed:
@@ -134,8 +136,8 @@ def test_no_record_is_read_if_only_the_zombie_responds(
         assert "older" not in str(reader.explain())
 
 
-def test_the_fetcher_compares_the_epoch_itself() -> None:
-    """A position may be known before its epoch, like one of an engine that was replaced."""
+def test_the_fetcher_compares_leader_epochs() -> None:
+    """A position may have no epoch at first, for example after an engine was replaced."""
     stage = Zombie()
     with stage.consumer(name="second", **stage.there()) as reader:
         reader.assign({TP: 5})
@@ -155,7 +157,7 @@ def test_log_end_offsets_are_not_requested_from_an_older_leader() -> None:
 
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize("ids", [True, False])
-def test_an_epoch_that_no_broker_knows_is_not_waited_for_for_ever(
+def test_the_wait_for_an_unknown_epoch_is_limited(
     brokers: int, ids: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The topic was deleted, or the epoch never existed: after 10 s it is read from its beginning.
@@ -184,7 +186,7 @@ def test_an_epoch_that_no_broker_knows_is_not_waited_for_for_ever(
 
 
 def test_a_new_topic_id_ends_the_wait() -> None:
-    """The position's epoch is one of the former topic: the new one has its own epochs."""
+    """The position's epoch belongs to the deleted topic; the new topic has its own epochs."""
     stage = Stage(partitions=1)
     for _ in range(3):
         stage.cluster.move_leader("t", 0)
@@ -199,8 +201,8 @@ def test_a_new_topic_id_ends_the_wait() -> None:
         assert stage.world.now - begun < 3.0
 
 
-def test_records_that_a_zombie_accepts_are_lost_and_never_acknowledged_by_all() -> None:
-    """Checks the simulated zombie: old responses, no replication, correct ones when it is back."""
+def test_a_simulated_zombie_loses_records_and_never_acknowledges_acks_all() -> None:
+    """Test the simulated zombie: stale responses and no replication, then correct responses."""
     stage = Zombie()
     with stage.client(Producer, "one", acks=1, enable_idempotence=False, **stage.there()) as one:
         assert one.send("t", b"only there", partition=0).result(timeout=10).offset == 10
@@ -218,14 +220,14 @@ def test_records_that_a_zombie_accepts_are_lost_and_never_acknowledged_by_all() 
     assert stage.values() == [b"%d" % n for n in (*range(20), 25)]
 
 
-def test_an_older_leader_is_not_read_for_a_range_of_a_newer_one() -> None:
+def test_a_range_with_a_newer_epoch_is_not_read_from_an_older_leader() -> None:
     stage = Zombie()
     with stage.consumer(name="second", auto_offset_reset="none", **stage.there()) as reader:
         reader.assign({TP: 5}, until={TP: OffsetAndMetadata(20, leader_epoch=stage.epoch)})
         assert stage.read(reader, 15) == list(range(5, 20))
 
 
-def test_log_end_offsets_come_from_no_older_leader() -> None:
+def test_log_end_offsets_of_an_older_leader_are_not_used() -> None:
     stage = Zombie()
     with stage.consumer(name="second", **stage.there()) as reader:
         ends = LogEnds(reader)

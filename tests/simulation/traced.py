@@ -53,26 +53,26 @@ def attributes(span: ReadableSpan) -> Mapping[str, Any]:
 
 
 def parent(span: ReadableSpan) -> int | None:
-    """Return the id of its parent."""
+    """Return the id of the span's parent."""
     return None if span.parent is None else span.parent.span_id
 
 
 def identity(span: ReadableSpan) -> int:
-    """Return its own id."""
+    """Return the id of the span."""
     assert span.context is not None
     found: int = span.context.span_id
     return found
 
 
 def trace_of(span: ReadableSpan) -> int:
-    """Return the id of its trace."""
+    """Return the id of the span's trace."""
     assert span.context is not None
     found: int = span.context.trace_id
     return found
 
 
 def linked_to(span: ReadableSpan) -> list[int]:
-    """Return the ids of the spans that it is linked to."""
+    """Return the ids of the spans that the span is linked to."""
     return [link.context.span_id for link in span.links]
 
 
