@@ -307,7 +307,7 @@ class _Call(AnyBrokerCall):
         now: float,
     ) -> Completion[Message]:
         network = self._network
-        limit = max((self.timeout or network.request_timeout) - self.patience, 1.0)
+        limit = (self.timeout or network.request_timeout) - self.patience
         self.using(connection)
         request = body(self.deadline - now)
         version = self.version_for(connection, type(request))

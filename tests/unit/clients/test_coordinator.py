@@ -184,6 +184,19 @@ def test_a_silent_coordinator_is_looked_up_again_after_the_suspicion_time() -> N
     assert w.dials[1].connection not in ended
 
 
+def test_a_silent_coordinator_gets_the_request_timeout_even_if_it_is_short() -> None:
+    """R-TI-1: a request isn't in flight for longer than `request.timeout.ms`."""
+    w = Groups(**{"request.timeout.ms": 700})
+    w.beat().result()
+    w.mode(B2, mode="black_hole", cut=False)
+    w.ask()
+    begin = w.now
+    w.run(begin + 3.0, lambda: bool(w.kinds("disconnected")))
+    ended = w.kinds("disconnected")[0]
+    assert str(ended.fields["error"]).startswith("ResponseTimeoutError")
+    assert ended.at - begin == pytest.approx(0.7, abs=0.01)
+
+
 def test_a_long_held_request_is_retried_when_the_coordinator_has_moved() -> None:
     w = with_known_coordinator()
     w.mode(B2, mode="black_hole", cut=False)
