@@ -24,7 +24,7 @@ from odradek.serialization.context import (
 from odradek.serialization.errors import RecordDeserializationError, blames_record
 
 _KEY, _VALUE, _HEADERS = 5, 6, 7
-"""Which items of a record they are."""
+"""Indexes of key, value and headers in a record."""
 
 
 def converter(option: str, given: Any) -> Callable[[Any, Any], Any] | None:

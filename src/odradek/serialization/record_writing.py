@@ -27,7 +27,7 @@ from odradek.serialization.errors import SerializationError
 from odradek.serialization.record_reading import converter, not_awaited
 
 STRETCH = 256
-"""So many records are written before an event loop has its turn again."""
+"""Number of records that are serialized before control returns to the event loop."""
 
 Written = tuple[bytes | None, bytes | None, HeadersInput]
 

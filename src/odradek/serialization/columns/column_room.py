@@ -25,7 +25,7 @@ SAID = 300
 TOGETHER = 1024
 """Rows that are objects at a time: more of them keep the garbage collector busy."""
 FREE = DECOMPRESSED_LIMIT
-"""Bytes that columns of any rows may take: what a batch of records may become."""
+"""Maximum size of all columns in bytes: the limit of a decompressed batch."""
 RATIO = 64
 """Bytes of columns for each byte of a row, beyond those. A decimal of two bytes takes 16; a null
 takes up to that for each column of a record that is null, most of which have few of them."""

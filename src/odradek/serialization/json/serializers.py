@@ -43,7 +43,7 @@ from odradek.serialization.wire_format import SchemaId, schema_of
 VALIDATE = {"validate": True}
 """A setting of both: whether objects are checked."""
 SAID = 300
-"""Characters of what a validator says that an error repeats."""
+"""Maximum number of characters of a validator's message in an error."""
 _NOT_SCHEMAS = ("const", "default", "enum", "examples")
 _ESCAPE = re.compile(r"\\(.)(-(?!\]))?", re.DOTALL)
 """An escape in a regular expression, with a hyphen after it that another character follows."""

@@ -1,6 +1,6 @@
-"""The settings of a registry's client: what Confluent's clients call them, checked.
+"""Settings of a registry client, with the names of Confluent's clients.
 
-In: a mapping. Out: `RegistrySettings`. Must not: ask a registry, or show a credential.
+In: a mapping. Out: `RegistrySettings`. Must not: contact a registry, or show a credential.
 """
 
 from __future__ import annotations
