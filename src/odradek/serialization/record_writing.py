@@ -124,7 +124,7 @@ def _send(
 ) -> Any:
     producer = alive(of)
     key, value, headers = writing(topic, key, value, headers)
-    # A class of the program's may have a `send` of its own, with arguments of its own.
+    # A subclass may override `send`, with additional arguments.
     return type(producer).send(
         producer, topic, value, key, headers, partition, timestamp_ms, on_delivery, **more
     )

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SAID = 300
-"""Characters of a type, which may have thousands of fields, and of Arrow's words about it."""
+"""Maximum number of characters of a type or of Arrow's message in an error."""
 TOGETHER = 1024
-"""Rows that are objects at a time: more of them keep the garbage collector busy."""
+"""Maximum number of rows that exist as Python objects at a time, for the garbage collector."""
 FREE = DECOMPRESSED_LIMIT
 """Maximum size of all columns in bytes: the limit of a decompressed batch."""
 RATIO = 64
@@ -44,7 +44,7 @@ class ColumnRoom:
         self._root = root
         self._left = FREE + RATIO * size
         self.share = FREE // max(rows, 1)
-        """Of the bytes that all may take, those of each row."""
+        """Share of a row in the maximum size of all rows, in bytes."""
         if rows * root.of_null > self._left:
             raise InvalidSchemaError(
                 f"{rows} row{'' if rows == 1 else 's'} of this type would need more than "
@@ -63,7 +63,7 @@ class ColumnRoom:
         try:
             found = self._root.size_of(value)
         except (TypeError, LookupError, AttributeError):
-            return value  # Arrow says what is wrong with it
+            return value  # Arrow will report the problem
         self.check(found, size)
         self._left -= found
         return value

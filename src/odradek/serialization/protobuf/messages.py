@@ -69,7 +69,7 @@ def _at(file: _Message, indexes: tuple[int, ...], *, entries: bool) -> str | Non
 
 
 def _described(text: str) -> _Message | None:
-    """Of a descriptor in base64; None where it is none."""
+    """Parse a file descriptor in base64; return None for other texts."""
     protobuf()
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
