@@ -1,11 +1,11 @@
-"""How much memory the columns of a call may take.
+"""Memory limit for the columns of a call.
 
-In: the columns, how many rows there are, and their bytes. Out: whether a value has room. A byte may
-say that a list has one more record of thousands of fields, all null, and 100 KB of them were 2 GB
-of columns (R-IN-4). So the columns of a call have room for `FREE` bytes, `RATIO` times the bytes of
-its rows, and a null for each row, which has to fit into the former. A row that needs more than
-there is left is measured before Arrow gets it: it may have its own bytes' share, so those before it
-don't take that from it. Must not: know a format.
+In: the columns, the number of rows, and their bytes. Out: whether a value fits. One byte may add a
+record of thousands of null fields to a list, so 100 KB became 2 GB of columns (R-IN-4). So the
+columns of a call may take `FREE` bytes, `RATIO` times the bytes of its rows, and a null for each
+row, which has to fit into the first two. A row that needs more than the remaining memory is
+measured before Arrow converts it; its own share remains available to it, even if earlier rows used
+up the rest. Must not: depend on a format.
 """
 
 from __future__ import annotations

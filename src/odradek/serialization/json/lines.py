@@ -1,10 +1,10 @@
 """Many values of JSON read by Arrow in one go.
 
-In: a column of JSON. Out: a column of one type, or None where Arrow doesn't take all of it. It is
-strict, so what it takes is what Python reads: it refuses texts that aren't UTF-8, names that come
-twice, numbers that don't fit, and what is of another kind. Where Arrow and Python differ over times
-and floats it refuses, too, for a row must not depend on those that are read with it. Must not: let
-a value end early, or swallow the next one.
+In: a column of JSON. Out: a column of one type, or None if Arrow can't read all of it exactly as
+Python does. Values are rejected if they aren't UTF-8, have duplicate names, numbers out of range or
+another type, and also if Arrow and Python read their times or floats differently, because the
+result for a row must not depend on the other rows. Must not: let a value end early, or extend into
+the next one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """JSON with a schema registry: objects that a JSON Schema describes.
 
-In: objects, or bytes with a schema's id. Out: the other. jsonschema-rs checks: it takes 4 µs where
-jsonschema takes 500, and all drafts. Must not: fetch what a schema refers to from anywhere but the
-registry.
+In: objects, or bytes with a schema id. Out: bytes, or objects. jsonschema-rs validates: it takes 4
+µs instead of jsonschema's 500, and supports all drafts. Must not: fetch referenced schemas from
+anywhere but the registry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Arrow types of JSON Schemas.
 
-In: a schema as JSON. Out: the type of a column of its values; what has no type of its own stays
-JSON's text. The types are those that Spark's source has. Must not: follow references to other
-schemas, or go round with one that refers to itself.
+In: a schema as JSON. Out: the type of a column of its values; values without an Arrow type remain
+JSON texts. The types are the same as in Spark's source. Must not: follow references to other
+schemas, or loop in a schema that refers to itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which message of a Protobuf schema its indexes mean.
+"""Find the message of a Protobuf schema by its indexes.
 
-In: a schema as registries have it, a `.proto` file or its descriptor in base64, and indexes. Out:
-full names. Must not: compile a file: for names and nesting its words are enough.
+In: a registered schema, a `.proto` file or its descriptor in base64, and indexes. Out: full names.
+Must not: compile a file: names and nesting can be read from its tokens.
 """
 
 from __future__ import annotations

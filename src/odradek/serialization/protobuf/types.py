@@ -1,8 +1,8 @@
 """Arrow types of Protobuf's messages, and values of them.
 
-In: what Protobuf knows of a message. Out: the type of its column, and what makes a value of
-Python's of a message for it. The types are those that Spark's source has. Must not: go round with
-a message that is recursive, which a column can't represent, or without end.
+In: a message's descriptor. Out: the type of its column, and a function that converts a message to a
+Python value for it. The types are the same as in Spark's source. Must not: loop in a recursive
+message, which a column can't represent.
 """
 
 from __future__ import annotations
