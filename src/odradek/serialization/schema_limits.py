@@ -32,13 +32,13 @@ FREE = 10_000
 among hundreds of kinds of events, or refer to itself on each of a thousand levels.
 """
 MOST = 10_000_000
-"""Checks of a whole value; they take some seconds."""
+"""Maximum number of checks for a whole value, which take some seconds."""
 MOST_WAYS = 500_000
 """Definitions that apply to a value, summed up for all definitions and for what is within values:
 what counting takes itself.
 """
 DEEPEST = 1000
-"""How deep values lie at most: Python reads and writes no deeper JSON."""
+"""Maximum depth of values: Python neither reads nor writes deeper JSON."""
 HASHED = 16
 """Items of a list that `uniqueItems` hashes, with all that is within them; it compares fewer in
 pairs, until they differ.
@@ -54,11 +54,11 @@ MOST_STEPS = 300_000
 MOST_BASES = 64
 """Addresses that a definition may have, by what drafts make of ids within one another."""
 LONGEST_PLACE = 19
-"""Digits of a place in a list."""
+"""Maximum number of digits of an index in a list."""
 BASE = "http://schema.invalid/"
 """The URI of a JSON schema that doesn't name its own, against which its references are resolved."""
 STANDARD = ("http://json-schema.org/", "https://json-schema.org/")
-"""Schemas of schemas, which the validator has."""
+"""Prefixes of the metaschemas that the validator contains."""
 DEEPEST_VALUE = 400
 """Avro values within values, where a union's value counts twice. fastavro takes about 1 KiB of
 stack for each, and there are threads with 512 KiB.
@@ -225,14 +225,14 @@ class JsonLimits:
 
 
 class _Places:
-    """Where the references of schemas lead; to all that they may mean, where drafts differ."""
+    """Targets of references in schemas; several if drafts of JSON Schema differ."""
 
     def __init__(self, schema: Any, others: Mapping[str, Any]) -> None:
         self.nodes: dict[int, dict[str, Any]] = {}
         self._bases: dict[int, tuple[str, ...]] = {}
         self._by_uri: dict[str, list[Any]] = {}
         self._anywhere: dict[str, list[Any]] = {}
-        """By their names, the definitions that `$dynamicRef` may mean."""
+        """Possible targets of `$dynamicRef`, by name."""
         places: dict[int, tuple[Any, list[str]]] = {}
         for uri, one in [(BASE, schema), *others.items()]:
             places.setdefault(id(one), (one, []))[1].append(uri)
