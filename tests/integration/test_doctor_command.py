@@ -106,7 +106,7 @@ def unused_address() -> Iterator[str]:
         yield f"localhost:{bound.getsockname()[1]}"
 
 
-def test_nothing_is_wrong(fake: FakeCluster) -> None:
+def test_no_problem_is_reported_for_a_healthy_cluster(fake: FakeCluster) -> None:
     clients = logging.getLogger("odradek")
     before = clients.level
     status, found = doctor(fake.bootstrap_servers)
@@ -130,7 +130,7 @@ def test_the_problem_is_printed_before_any_table(unused_address: str) -> None:
     assert table > 4
 
 
-def test_an_unknown_host_name() -> None:
+def test_an_unknown_host_name_is_reported() -> None:
     status, found = doctor("no-such-host.invalid:9092")
     assert status == STATUSES[Trouble.NAME] == 10
     assert first(found)["what"] == (
@@ -140,7 +140,9 @@ def test_an_unknown_host_name() -> None:
     assert wrong(found) == ["name"]
 
 
-def test_host_docker_internal_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host_docker_internal_is_reported_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(environment, "in_container", lambda: True)
     status, found = doctor("host.docker.internal:9092")
     if status == 0:
@@ -148,7 +150,9 @@ def test_host_docker_internal_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--add-host host.docker.internal:host-gateway" in first(found)["cure"]
 
 
-def test_localhost_in_a_container(monkeypatch: pytest.MonkeyPatch, unused_address: str) -> None:
+def test_localhost_in_a_container_is_explained(
+    monkeypatch: pytest.MonkeyPatch, unused_address: str
+) -> None:
     monkeypatch.setattr(environment, "in_container", lambda: True)
     status, found = doctor(unused_address)
     assert status == STATUSES[Trouble.NETWORK] == 11
@@ -159,7 +163,7 @@ def test_localhost_in_a_container(monkeypatch: pytest.MonkeyPatch, unused_addres
     assert wrong(found) == ["connection"]
 
 
-def test_connection_attempts_without_a_response() -> None:
+def test_connection_attempts_without_a_response_are_reported() -> None:
     """Connect to a listener with a full queue, which drops SYN packets as a firewall does."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -204,7 +208,7 @@ def test_a_port_of_another_service_is_reported(
     assert words in first(found)["what"]
 
 
-def test_a_port_that_accepts_and_never_answers() -> None:
+def test_a_port_that_accepts_and_never_answers_is_reported() -> None:
     with listening() as address:
         status, found = doctor(address, timeout=4.0)
     assert status == STATUSES[Trouble.BROKER]
@@ -212,7 +216,7 @@ def test_a_port_that_accepts_and_never_answers() -> None:
     assert "security.protocol" in first(found)["cure"]
 
 
-def test_a_timeout_that_is_too_short(fake: FakeCluster) -> None:
+def test_a_timeout_that_is_too_short_is_reported(fake: FakeCluster) -> None:
     status, found = doctor(fake.bootstrap_servers, timeout=0.0)
     assert status == STATUSES[Trouble.OTHER] == 1
     assert "didn't answer before the timeout" in first(found)["what"]
@@ -234,7 +238,7 @@ def test_a_proxy_that_refuses_the_connection_is_reported(fake: FakeCluster) -> N
     assert "allow connections" in first(found)["cure"]
 
 
-def test_brokers_without_a_common_version(fake: FakeCluster) -> None:
+def test_brokers_without_a_common_api_version_are_reported(fake: FakeCluster) -> None:
     """Offer only versions of Produce that this client doesn't support."""
 
     def newer(broker: SimulatedBroker) -> None:
@@ -251,7 +255,7 @@ def test_brokers_without_a_common_version(fake: FakeCluster) -> None:
 # Advertised listeners
 
 
-def test_brokers_that_advertise_localhost(
+def test_brokers_that_advertise_localhost_are_reported(
     fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Run in a container with brokers that advertise localhost, a common mistake in tutorials."""
@@ -280,7 +284,7 @@ def _also(host: str) -> Callable[[str, int], list[str]]:
     return look_up
 
 
-def test_brokers_that_advertise_unknown_names(fake: FakeCluster) -> None:
+def test_brokers_that_advertise_unknown_names_are_reported(fake: FakeCluster) -> None:
     advertise(fake, lambda i: Address(f"kafka-{i}.invalid", 29092))
     status, found = doctor(fake.bootstrap_servers)
     assert status == STATUSES[Trouble.ADVERTISED]
@@ -290,7 +294,7 @@ def test_brokers_that_advertise_unknown_names(fake: FakeCluster) -> None:
     )
 
 
-def test_brokers_that_advertise_closed_ports(fake: FakeCluster) -> None:
+def test_brokers_that_advertise_closed_ports_are_reported(fake: FakeCluster) -> None:
     advertise(fake, lambda i: Address("127.0.0.1", 1 + i))
     status, found = doctor(fake.bootstrap_servers)
     assert status == STATUSES[Trouble.ADVERTISED]
@@ -300,7 +304,7 @@ def test_brokers_that_advertise_closed_ports(fake: FakeCluster) -> None:
     )
 
 
-def test_one_of_three_brokers_is_unreachable(fake: FakeCluster) -> None:
+def test_one_unreachable_broker_of_three_is_reported(fake: FakeCluster) -> None:
     dead = fake.addresses[2]
     fake.kill(2)
     status, found = doctor(fake.bootstrap_servers)
@@ -311,7 +315,7 @@ def test_one_of_three_brokers_is_unreachable(fake: FakeCluster) -> None:
     )
 
 
-def test_brokers_that_advertise_the_same_address(fake: FakeCluster) -> None:
+def test_brokers_that_advertise_the_same_address_are_reported(fake: FakeCluster) -> None:
     shared = Address("127.0.0.1", int(fake.addresses[1].rpartition(":")[2]))
     advertise(fake, lambda _: shared)
     status, found = doctor(fake.bootstrap_servers)
@@ -322,28 +326,28 @@ def test_brokers_that_advertise_the_same_address(fake: FakeCluster) -> None:
 # Clusters, topics, groups
 
 
-def test_an_unexpected_cluster_id(fake: FakeCluster) -> None:
+def test_an_unexpected_cluster_id_is_reported(fake: FakeCluster) -> None:
     words = ("--config", "cluster.id.expected=theirs")
     status, found = doctor(fake.bootstrap_servers, *words)
     assert status == STATUSES[Trouble.CLUSTER] == 18
     assert "belongs to cluster fake-cluster-0001, but cluster theirs is" in first(found)["what"]
 
 
-def test_two_clusters_in_one_list(fake: FakeCluster) -> None:
+def test_addresses_of_two_clusters_are_reported(fake: FakeCluster) -> None:
     with FakeCluster(brokers=1, cluster_id="another") as other:
         status, found = doctor(f"{fake.bootstrap_servers},{other.bootstrap_servers}")
     assert status == STATUSES[Trouble.CLUSTER]
     assert "belongs to cluster" in first(found)["what"]
 
 
-def test_a_metadata_response_without_brokers(fake: FakeCluster) -> None:
+def test_a_metadata_response_without_brokers_is_reported(fake: FakeCluster) -> None:
     fake._call(lambda: fake._cluster.answer_empty_brokers(True))
     status, found = doctor(fake.bootstrap_servers, timeout=3.0)
     assert status == STATUSES[Trouble.BROKER]
     assert "returned no cluster metadata: the response contains no brokers" in first(found)["what"]
 
 
-def test_a_topic_that_is_not_there(fake: FakeCluster) -> None:
+def test_a_missing_topic_is_reported_with_similar_names(fake: FakeCluster) -> None:
     status, found = doctor(fake.bootstrap_servers, "--topic", "Flihgts", "--topic", "flights")
     assert status == STATUSES[Trouble.TOPIC] == 19
     assert first(found)["what"] == "Topic Flihgts doesn't exist (did you mean flights?)."
@@ -397,7 +401,7 @@ def test_a_group_that_has_read_nothing_yet(fake: FakeCluster) -> None:
     assert not note["grave"]
 
 
-def test_a_group_without_a_coordinator(fake: FakeCluster) -> None:
+def test_a_group_without_a_coordinator_is_reported(fake: FakeCluster) -> None:
     """Report it; with one broker, the default offsets.topic.replication.factor causes this."""
     fake.refuse("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", times=None)
     status, found = doctor(fake.bootstrap_servers, "--group", "board", timeout=3.0)
@@ -452,7 +456,7 @@ def test_the_page(fake: FakeCluster, unused_address: str, monkeypatch: pytest.Mo
 # The command
 
 
-def test_wrong_uses() -> None:
+def test_invalid_arguments_exit_with_2() -> None:
     for words in (["--group", ""], ["--topic", "no/topic\u00e4" * 100], ["--config", "nonsense"]):
         done = CliRunner().invoke(build("doctor"), ["doctor", "localhost:1", *words])
         assert done.exit_code == 2, done.output
@@ -460,7 +464,7 @@ def test_wrong_uses() -> None:
     assert done.exit_code == 2
 
 
-def test_bootstrap_server_as_in_kafkas_tools(fake: FakeCluster) -> None:
+def test_the_option_bootstrap_server_is_accepted_as_in_kafkas_tools(fake: FakeCluster) -> None:
     status, found = doctor("--bootstrap-server", fake.bootstrap_servers)
     assert (status, found["kind"]) == (0, None)
     for words in ([], ["localhost:1", "--bootstrap-server", "localhost:1"]):

@@ -164,7 +164,7 @@ def test_a_cluster_with_another_id_is_reported(strict: LocalCluster, settings: S
     assert f"belongs to cluster {strict.cluster_id}, but cluster theirs is" in first(found)["what"]
 
 
-def test_tls_to_a_port_without_it(strict: LocalCluster, settings: Settings) -> None:
+def test_tls_to_a_plaintext_port_is_reported(strict: LocalCluster, settings: Settings) -> None:
     status, found = doctor(strict.inner_servers.partition(",")[0], *settings())
     assert status == STATUSES[Trouble.TLS]
     assert "plaintext" in first(found)["what"]
@@ -212,7 +212,7 @@ def _quietly(serve: Callable[[Any], None], sock: Any) -> None:
         return
 
 
-def test_a_certificate_that_has_expired(strict: LocalCluster, settings: Settings) -> None:
+def test_an_expired_certificate_is_reported(strict: LocalCluster, settings: Settings) -> None:
     with certificate(strict, -3, -2) as address:
         status, found = doctor(address, *settings(), timeout=6.0)
     assert status == STATUSES[Trouble.TLS]
@@ -230,7 +230,9 @@ def test_a_certificate_that_ends_soon(strict: LocalCluster, settings: Settings) 
     assert 3.0 < (ends[address] - time.time()) / 86400 < 3.6
 
 
-def test_permissions_for_topics(strict: LocalCluster, settings: Settings) -> None:
+def test_missing_permissions_for_topics_are_reported(
+    strict: LocalCluster, settings: Settings
+) -> None:
     status, found = doctor(strict.bootstrap_servers, "--topic", SEEN, *settings())
     assert status == STATUSES[Trouble.RIGHTS] == 20
     assert first(found)["what"] == (
@@ -242,7 +244,9 @@ def test_permissions_for_topics(strict: LocalCluster, settings: Settings) -> Non
     assert "odradek acls create" in first(found)["cure"]
 
 
-def test_permissions_for_groups(strict: LocalCluster, settings: Settings) -> None:
+def test_missing_permissions_for_groups_are_reported(
+    strict: LocalCluster, settings: Settings
+) -> None:
     # Describing a group needs less permission than joining it.
     for group, right in (("known", "READ"), ("nobodys", "DESCRIBE")):
         status, found = doctor(strict.bootstrap_servers, "--group", group, *settings())

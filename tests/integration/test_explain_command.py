@@ -87,7 +87,7 @@ def cluster_on(server: LoopbackServer, **options: Any) -> SimulatedCluster:
     return server.call(lambda: SimulatedCluster(server, 3, bootstrap_name=None, **options))
 
 
-def test_a_cluster_without_faults(server: LoopbackServer) -> None:
+def test_explain_reports_a_cluster_without_faults(server: LoopbackServer) -> None:
     cluster = cluster_on(server)
     status, picture = explain(cluster.bootstrap_servers, timeout=10.0)
     assert status == 0
@@ -100,7 +100,7 @@ def test_a_cluster_without_faults(server: LoopbackServer) -> None:
     assert any(a["state"] == "ready" for a in picture["addresses"])
 
 
-def test_a_cluster_with_an_unreachable_broker(server: LoopbackServer) -> None:
+def test_explain_reports_an_unreachable_broker(server: LoopbackServer) -> None:
     cluster = cluster_on(server)
     server.call(partial(cluster.create_topic, "flights", 6))
     dead = server.call(server.new_address)
@@ -131,7 +131,7 @@ def test_a_cluster_with_an_unreachable_broker(server: LoopbackServer) -> None:
     assert "partly: 2 of 3 brokers answer" in shown.stdout
 
 
-def test_nothing_listens(unused_address: str) -> None:
+def test_explain_reports_an_address_where_nothing_listens(unused_address: str) -> None:
     status, picture = explain(unused_address)
     assert status == 1
     found = the_address(picture)
@@ -143,7 +143,7 @@ def test_nothing_listens(unused_address: str) -> None:
     assert picture["outage"]["dials_of_bootstrap"] >= 2
 
 
-def test_a_connection_attempt_that_times_out() -> None:
+def test_explain_reports_a_connection_attempt_that_times_out() -> None:
     """Connect to a listener with a full queue, which drops SYN packets as a firewall does."""
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
@@ -191,7 +191,7 @@ def tls(sock: socket.socket) -> None:
         (socket.socket.close, 1.0, "", "it closes connections before it answers"),
     ],
 )
-def test_a_port_of_another_service(
+def test_explain_reports_a_port_of_another_service(
     serve: Callable[[socket.socket], None] | None, seconds: float, found: str, diagnosis: str
 ) -> None:
     with listening(serve) as address:
@@ -201,7 +201,7 @@ def test_a_port_of_another_service(
     assert diagnosis in picture["diagnosis"]
 
 
-def test_brokers_that_accept_and_reset_or_close(server: LoopbackServer) -> None:
+def test_explain_reports_brokers_that_reset_or_close_connections(server: LoopbackServer) -> None:
     cluster = cluster_on(server)
     for verb in ("accept_then_reset", "ready_then_close"):
         for i in cluster.brokers:
@@ -216,7 +216,7 @@ def test_brokers_that_accept_and_reset_or_close(server: LoopbackServer) -> None:
         assert picture["outage"]["total"]
 
 
-def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_reports_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 

@@ -311,7 +311,7 @@ HOWS = ("closed", "in silence", "gone")
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_brokers_that_are_downgraded(how: str) -> None:
+def test_calls_work_or_report_missing_versions_after_a_downgrade_of_brokers(how: str) -> None:
     """A connected client uses older versions in its next calls, or reports what brokers lack."""
     older = UnsupportedVersionError, UnsupportedFeatureError
     for name, (call, items) in [*CALLS.items()][HOWS.index(how) :: min(PART, 6)]:

@@ -60,7 +60,7 @@ class Moving(Scene):
 
 
 @pytest.mark.parametrize(("line", "moment"), pairs(LINES, MOMENTS))
-def test_a_command_while_the_cluster_moves(
+def test_each_command_works_while_the_cluster_moves(
     line: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Moving(monkeypatch)

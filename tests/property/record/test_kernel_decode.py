@@ -29,7 +29,7 @@ def differ(number: object, case: tuple[bytes, dict[str, Any]]) -> str:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_hostile_batches(chunk: int) -> None:
+def test_the_native_decoder_equals_the_reference_for_hostile_batches(chunk: int) -> None:
     frames = Frames(chunk)
     seen: Counter[str] = Counter()
     for number in range(CASES // CHUNKS):
@@ -49,7 +49,7 @@ def test_hostile_batches(chunk: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(2))
-def test_calls_that_continue(chunk: int) -> None:
+def test_the_native_decoder_equals_the_reference_in_consecutive_calls(chunk: int) -> None:
     frames = Frames(100 + chunk)
     calls = 0
     for number in range(ON_AND_ON // 2):

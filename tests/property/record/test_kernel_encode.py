@@ -60,7 +60,7 @@ def test_invalid_header_names_excuse_no_difference_in_earlier_rows() -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_records_one_by_one(chunk: int) -> None:
+def test_the_native_builder_equals_the_reference_for_single_records(chunk: int) -> None:
     cases = appends.Appending(chunk)
     taken = refused = full = 0
     for number in range(APPENDINGS // CHUNKS):
@@ -100,7 +100,7 @@ def test_columns_and_batches_that_change_meanwhile() -> None:
     assert sum(islice(races(kernel, 1), ROUNDS)) > 80 * ROUNDS
 
 
-def test_the_hash_of_keys() -> None:
+def test_the_native_murmur2_equals_the_reference() -> None:
     rng = random.Random(4)
     for size in [*range(70), 100, 1000] * 8:
         key = rng.randbytes(size)
