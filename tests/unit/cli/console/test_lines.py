@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from odradek.cli.console.lines import LineError, LineParser, ParsedLine
@@ -38,9 +40,9 @@ NULLS = {**BOTH, "null.marker": "NULL"}
     ],
 )
 def test_a_line_is_split_into_headers_key_and_value(
-    settings: dict[str, str], line: bytes, key: object, value: object, headers: object
-):  # type: ignore[no-untyped-def]
-    assert LineParser(settings).parse(line) == ParsedLine(key, value, headers)  # type: ignore[arg-type]
+    settings: dict[str, str], line: bytes, key: Any, value: Any, headers: Any
+) -> None:
+    assert LineParser(settings).parse(line) == ParsedLine(key, value, headers)
 
 
 @pytest.mark.parametrize(
