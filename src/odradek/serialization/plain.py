@@ -199,7 +199,7 @@ def written_json(value: Any) -> bytes:
 
 
 def _with_decimals(text: str, decimals: list[str]) -> str:
-    """Put numbers where their marks are: Python's encoder knows no number but its own."""
+    """Replace marks with decimals, which Python's JSON encoder doesn't support."""
     parts = text.split(f'"{_DECIMAL}"')
     if len(parts) != len(decimals) + 1:
         raise ValueError(f"the string {_DECIMAL!r} is reserved")

@@ -44,11 +44,11 @@ HASHED = 16
 pairs, until they differ.
 """
 LONG = 1 << 53
-"""Integers from which on hashes of different ones are equal."""
+"""Integers from this one on are long: their hashes may collide."""
 COMPARED_LEVELS = 32
 """How often `uniqueItems` looks at a part of a value that is within lists within lists."""
 FREE_COMPARED = 1_000_000
-"""Characters and values that it may look at in any case, each time counted."""
+"""Number of characters and values that `uniqueItems` may always compare."""
 MOST_STEPS = 300_000
 """References that are counted with, level by level; for a schema of thousands fewer levels are."""
 MOST_BASES = 64
@@ -381,7 +381,7 @@ def _extent(value: Any) -> tuple[int, int]:
 
 
 def _has_long_integers(value: Any) -> bool:
-    """Return whether a value has `HASHED` of them or more."""
+    """Return whether a value contains at least `HASHED` long integers."""
     waiting, long = [value], 0
     while waiting and long < HASHED:
         one = waiting.pop()
@@ -501,9 +501,9 @@ def may_nest(schema: Any) -> bool:
 
 
 def _height(nodes: list[AvroType], kinds: Sequence[int]) -> float:
-    """Return how many types lie within one another, each counted, by way of `kinds` of types.
+    """Return the maximum nesting depth of types, counting only parts of these `kinds`.
 
-    It is infinite where a type is within itself.
+    It is infinite if a type contains itself.
     """
     found: dict[int, int] = {}
 
@@ -587,7 +587,7 @@ def named_types(schema: Any) -> dict[str, Any]:
         waiting += [each["type"] for each in one.get("fields", ())]
         waiting += [one[name] for name in ("items", "values", "type") if name in one]
         beside = one.get("__named_schemas") or {}
-        if id(beside) not in met:  # each part of a union has them, and they are the same
+        if id(beside) not in met:  # the same dict in each part of a union
             met.add(id(beside))
             waiting += beside.values()
     return found

@@ -34,12 +34,12 @@ def _any(_: object) -> bool:
 
 
 class _Asked:
-    """A question on its way; who asks has the lock."""
+    """Request in flight; the thread that sends it holds the lock."""
 
     def __init__(self) -> None:
         self.lock = new_lock()
         self.waiting = -1
-        """How many wait for who asks."""
+        """Number of threads that wait for the response."""
         self.refusal: SchemaRegistryError | None = None
 
 
@@ -136,7 +136,7 @@ class Lookups(Generic[K, T]):
     def _refuse(self, key: K, error: SchemaRegistryError) -> None:
         now = self._clock.now()
         for old in [one for one, (until, _) in list(self._refused.items()) if until <= now]:
-            self._refused.pop(old, None)  # not collected: its call was cancelled
+            self._refused.pop(old, None)  # its call was cancelled
         self._refused[key] = (now + IN_LOOP, error)
 
 
