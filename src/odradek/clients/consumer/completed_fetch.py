@@ -44,7 +44,7 @@ class Survey(NamedTuple):
 
 def survey(records: memoryview, offset: int) -> Survey:
     """Read the batch headers of a response to a fetch from `offset`."""
-    return tuple.__new__(Survey, survey_batches(records, offset))  # without a Python call
+    return tuple.__new__(Survey, survey_batches(records, offset))  # faster than a call
 
 
 Aborted = tuple[tuple[int, int], ...]
@@ -59,7 +59,7 @@ DecodingProgress = tuple[
 class CompletedFetch:
     """One partition's part of a response.
 
-    Created in the step, decoded by the caller of `poll()`.
+    Created in the engine's step, decoded in the thread that calls `poll()`.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class CompletedFetch:
         limits: Limits = NO_LIMITS,
         clock: Callable[[], float] = float,
     ) -> None:
-        """Set the records; `clock` measures the time of decoding, by default as zero."""
+        """Set the records; `clock` measures the time of decoding. By default that time is zero."""
         self.state = state
         self.generation = state.generation
         self.size = len(records)
@@ -160,7 +160,7 @@ class CompletedFetch:
             self.row += columns.count
             position = decoded.next_offset_after(self.row)
             state.pass_over(position, self._epoch_at(position))
-        if decoded.finished and self.row >= decoded.columns.count:  # buffers are reusable at once
+        if decoded.finished and self.row >= decoded.columns.count:  # free the buffers
             self.exhausted, self._records, self._decoded = True, memoryview(b""), None
         return columns
 
@@ -274,7 +274,7 @@ class CompletedFetch:
                 limits=self._limits,
             )
 
-        begun = self._clock()  # measured once per response, or per some thousand rows of it
+        begun = self._clock()  # measured per piece of a response, not per row
         try:
             decoded = decoded_until(self.state.until)
         except RecordLimitError as error:
