@@ -246,7 +246,7 @@ ALSO: dict[str, str] = {
 
 TOP = "odradek"
 APART = ("odradek.spark", "odradek.testing")
-"""Modules that only an explicit import loads, and whose names were never names of `odradek`."""
+"""Modules that need an explicit import, and whose names `odradek` has never exported."""
 PARTS = [place.partition(".")[2] for place in MODULES if place not in (TOP, *APART)]
 """Public modules that `import odradek` makes usable: `odradek.errors.TlsError`."""
 _OWN = {

@@ -119,7 +119,7 @@ class Inputs(Protocol):
         """Note that a request without a response was written to the socket."""
 
     def get_buffer(self, connection: int) -> memoryview:
-        """Return the buffer for the next received bytes, which is never empty."""
+        """Return a buffer of at least one byte for the next received bytes."""
 
     def buffer_updated(self, connection: int, count: int) -> None:
         """Note that `count` bytes were written into the buffer that `get_buffer` returned."""

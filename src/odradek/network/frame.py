@@ -52,7 +52,7 @@ class FrameReader:
         return self._body is not None or self.received > 0
 
     def get_buffer(self) -> memoryview:
-        """Return the buffer for the next bytes, which is never empty."""
+        """Return a buffer of at least one byte for the next received bytes."""
         if self._body is not None:
             if self._filled == len(self._room):  # grow only once the buffer is full
                 buffers = self.buffers or FrameBuffers()

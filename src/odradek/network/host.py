@@ -135,7 +135,7 @@ class LoopHost(Host, Protocol):
     """A host that runs on its own in an event loop, for callers that are coroutines."""
 
     waiters: dict[Callable[[], object], None]
-    """Callbacks to wake waiting calls after an error for the program; the first call raises it."""
+    """Functions that wake waiting calls, if one of them must raise an error of `surface`."""
 
     def enter(self, *, closing: bool = False) -> float:
         """Begin a call in the running loop and return the time.

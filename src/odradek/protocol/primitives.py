@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Buffers: TypeAlias = list[bytes | memoryview]
 Records: TypeAlias = Buffer | Sequence[Buffer] | None
-"""Value of a `records` field: a memoryview or None when decoded; any of these to encode."""
+"""Value of a `records` field; a decoded message has a memoryview or None."""
 
 T = TypeVar("T")
 One: TypeAlias = tuple[T, int]

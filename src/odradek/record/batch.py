@@ -45,7 +45,8 @@ class BatchHeader(NamedTuple):
     """The fields of one batch header, as they are on the wire.
 
     A message of format 0 or 1 is like a batch with its offset, and with its timestamp as base and
-    maximum. If it is compressed, its value contains messages, and its offset is the last one's.
+    maximum. If it is compressed, its value contains messages, and it has the offset of the last of
+    them.
     """
 
     base_offset: int

@@ -78,7 +78,7 @@ else:
     from odradek.record.sent_columns import gather, only_bytes
 
     class BatchBuilder(builder.BatchBuilder):
-        """The plain builder; warns once that it is slow unless `ODRADEK_KERNEL` requests it."""
+        """The builder in Python; warns once that it is slow unless `ODRADEK_KERNEL` requests it."""
 
         __slots__ = ()
 

@@ -58,7 +58,7 @@ ALIASES: dict[str, str] = {
 }
 
 SUPERSEDED: dict[str, str] = {"metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
-"""Names with another meaning in librdkafka (the age of its cache) if the second one is set."""
+"""Names that have another meaning in librdkafka if the given other name is set as well."""
 RESETS = {
     **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
     **dict.fromkeys(("largest", "latest", "end"), "latest"),

@@ -58,7 +58,7 @@ class Parse(Generic[T]):
         self.values = values
         """The allowed values, as text; empty if the type describes them."""
         self.write = write
-        """Converts a value into a text that reads as the same value."""
+        """Converts a value to text, from which the same value can be read again."""
 
     def __call__(self, name: str, value: Any) -> T:
         return self.read(name, value)
