@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from odradek.clients.consumer.group.classic_join import GRACE
 from odradek.common.config import Config
 from odradek.common.events import Event
 from odradek.common.types import Address
@@ -61,8 +62,7 @@ class _Open:
     key: int
     sent: float
     deadline: float
-    """When the client should give up, if no bytes come. `math.inf` for requests with timeouts of
-    their own: during setup, and in rebalances."""
+    """When the client should give up, if no bytes come. Requests during setup also end with it."""
 
 
 @dataclass(slots=True)
@@ -113,11 +113,15 @@ class Wire:
         self._asides: set[int] = set()
         """Numbers of secondary connections, from whose responses clients conclude nothing."""
         self._timeout: float = config["request.timeout.ms"]
+        self._rebalance = self._timeout
+        """Seconds that JoinGroup and SyncGroup may take."""
         self._stopped_until = -math.inf
         produce = "max.in.flight.requests.per.connection"
         self._limits = {FetchRequest.API_KEY: 1}
         if config.client == "producer":
             self._limits[ProduceRequest.API_KEY] = config[produce]
+        if config.client == "consumer":
+            self._rebalance = max(self._timeout, config["max.poll.interval.ms"] + GRACE)
 
     def expect_slow(self, apis: Collection[str]) -> None:
         """Set the APIs whose responses take seconds while `patient` is set."""
@@ -156,7 +160,8 @@ class Wire:
         self._check_time(line)
         now = self._time.now
         waits = request.body.max_wait_ms / 1000.0 if isinstance(request.body, FetchRequest) else 0.0
-        deadline = math.inf if key in SETUP | REBALANCES else now + self._timeout + waits
+        timeout = self._rebalance if key in REBALANCES else self._timeout
+        deadline = now + timeout + waits
         if not line.open:
             line.heard = max(line.throttled, now)
         line.open[request.correlation_id] = _Open(key, now, deadline)
@@ -219,6 +224,8 @@ class Wire:
         first, now = line.first, self._time.now
         if first is None or line.over or now <= self._stopped_until + TOLERANCE:
             return
+        if first.key in SETUP:
+            return  # it ends with the connection attempt
         until = max(
             first.deadline, line.heard + SUSPECT_AFTER_S if line.heard > first.sent else 0.0
         )
