@@ -15,6 +15,7 @@ from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.simulation.checkers.wire_checkers import Wire
 from odradek.simulation.world.virtual_time import VirtualTime
 
@@ -199,9 +200,24 @@ def test_a_timeout_that_ignores_a_throttle() -> None:
 
 def test_a_request_with_a_timeout_of_its_own_may_end_at_any_time() -> None:
     watched = Watched(config=TIMEOUT)
-    watched.send(1, JoinGroupRequest())
+    watched.send(1, SaslHandshakeRequest())
     _fails(watched, 4.0, "ResponseTimeoutError: no answer")
     assert watched.found == []
+
+
+def test_a_join_may_take_the_rebalance_timeout_and_five_seconds() -> None:
+    config = {"max.poll.interval.ms": 40000}
+    watched = Watched("consumer", config)
+    watched.send(1, JoinGroupRequest())
+    _fails(watched, 44.0, "ResponseTimeoutError: no answer")
+    assert "10.0.0.2:9092 has until 45.0 for a response" in watched.found[0]
+    _fails(watched, 45.0, "ResponseTimeoutError: no answer")
+    assert len(watched.found) == 1
+    watched = Watched("consumer", config)
+    number = watched.send(1, JoinGroupRequest())
+    watched.time.run_until(45.2)
+    watched.wire.answered(1, number)
+    assert "of 0.0 is open; it ends at 45.0" in watched.found[0]
 
 
 def test_a_throttle_is_no_silence() -> None:

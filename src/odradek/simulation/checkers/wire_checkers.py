@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from odradek.clients.consumer.group.classic_join import GRACE
 from odradek.common.config import Config
 from odradek.common.events import Event
 from odradek.common.types import Address
@@ -60,8 +61,8 @@ class _Open:
     key: int
     sent: float
     deadline: float
-    """Time when the client should give up if it receives no bytes. `math.inf` for requests with
-    timeouts of their own: during setup, and in rebalances."""
+    """Time when the client should give up if it receives no bytes. Requests during setup also end
+    with it."""
 
 
 @dataclass(slots=True)
@@ -113,11 +114,15 @@ class Wire:
         """Numbers of secondary connections, whose responses don't count as signs of a working
         broker."""
         self._timeout: float = config["request.timeout.ms"]
+        self._rebalance = self._timeout
+        """Seconds that JoinGroup and SyncGroup may take."""
         self._stopped_until = -math.inf
         produce = "max.in.flight.requests.per.connection"
         self._limits = {FetchRequest.API_KEY: 1}
         if config.client == "producer":
             self._limits[ProduceRequest.API_KEY] = config[produce]
+        if config.client == "consumer":
+            self._rebalance = max(self._timeout, config["max.poll.interval.ms"] + GRACE)
 
     def expect_slow(self, apis: Collection[str]) -> None:
         """Set the APIs whose responses take seconds while `patient` is set."""
@@ -156,7 +161,8 @@ class Wire:
         self._check_time(line)
         now = self._time.now
         waits = request.body.max_wait_ms / 1000.0 if isinstance(request.body, FetchRequest) else 0.0
-        deadline = math.inf if key in SETUP | REBALANCES else now + self._timeout + waits
+        timeout = self._rebalance if key in REBALANCES else self._timeout
+        deadline = now + timeout + waits
         if not line.open:
             line.heard = max(line.throttled, now)
         line.open[request.correlation_id] = _Open(key, now, deadline)
@@ -219,6 +225,8 @@ class Wire:
         first, now = line.first, self._time.now
         if first is None or line.over or now <= self._stopped_until + TOLERANCE:
             return
+        if first.key in SETUP:
+            return  # it ends with the connection attempt
         until = max(
             first.deadline, line.heard + SUSPECT_AFTER_S if line.heard > first.sent else 0.0
         )
