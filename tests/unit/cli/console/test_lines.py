@@ -37,9 +37,9 @@ NULLS = {**BOTH, "null.marker": "NULL"}
         (NULLS, b"a:NULL,b:x\tk\tNULLS", b"k", b"NULLS", (("a", None), ("b", b"x"))),
     ],
 )
-def test_a_line_is_split_into_headers_key_and_value(
+def test_a_line_is_split_into_headers_key_and_value(  # type: ignore[no-untyped-def]
     settings: dict[str, str], line: bytes, key: object, value: object, headers: object
-):  # type: ignore[no-untyped-def]
+):
     assert LineParser(settings).parse(line) == ParsedLine(key, value, headers)  # type: ignore[arg-type]
 
 
