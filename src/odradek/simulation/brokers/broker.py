@@ -281,9 +281,9 @@ class SimulatedBroker(BrokerState):
         self.closes_on_unknown |= closes_on_unknown
         self.disconnect_all()
 
-    def freeze_metadata(self, on: bool) -> None:
+    def freeze_metadata(self, on: bool, *, deleted: bool = False) -> None:
         """Answer metadata requests with the present state from now on, or end that."""
-        self.picture = picture(self) if on else None
+        self.picture = picture(self, deleted=deleted) if on else None
 
     def trickle(self, seconds: float, *, both: bool = False) -> None:
         """Send one byte each `seconds`, with `both` read nothing; 0 ends it."""

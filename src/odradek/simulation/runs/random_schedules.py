@@ -22,6 +22,7 @@ from odradek.simulation.faults.fault_table import (
 from odradek.simulation.faults.misrouting_faults import OLDER
 from odradek.simulation.faults.response_faults import late_transaction_requests
 from odradek.simulation.runs.random_groups import random_group
+from odradek.simulation.runs.random_identities import lagging_brokers
 from odradek.simulation.runs.random_operators import random_operators
 from odradek.simulation.runs.sasl_runs import random_session
 from odradek.simulation.runs.schedule import (
@@ -243,6 +244,7 @@ def _hostile(seed: int, *, short: bool, transactions: bool) -> Schedule:
         faults = [f for f in faults if f.verb != "replace_with_foreign"]
         faults += late_transaction_requests(rng, plain.heal_at, short=short)
         schedule = replace(schedule, cluster=_random_transactions(rng))
+    faults += lagging_brokers(replace(schedule, faults=tuple(faults)))
     return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)))
 
 

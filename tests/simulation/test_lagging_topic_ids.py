@@ -1,0 +1,91 @@
+"""A broker whose metadata lags names a deleted topic: no client goes back to it (R-ID-3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.scene import Stage
+
+from odradek.common.types import TopicPartition
+
+PARTITIONS = [TopicPartition("t", n) for n in range(3)]
+
+
+class Lagging(Stage):
+    """Broker 2 doesn't see that topic t is deleted and recreated.
+
+    Each broker leads a partition, so that clients are connected to all of them.
+    """
+
+    def __init__(self, seed: int = 1) -> None:
+        super().__init__(seed)
+        self.write(range(6))
+
+    def make_anew(self) -> bytes:
+        """Recreate the topic with other records and return its id."""
+        self.cluster.stale_metadata(2, deleted=True)
+        self.cluster.delete_topic("t")
+        topic = self.cluster.create_topic("t", 3)
+        self.write(range(100, 106), bootstrap_servers=str(self.cluster.brokers[1].address))
+        return topic.id
+
+    def refresh(self, client: Any, count: int = 12) -> set[bytes]:
+        """Refresh a client's metadata and return the ids that it has had meanwhile."""
+        metadata = client._engine.metadata
+        found = set()
+        for _ in range(count):
+            metadata.request("test")
+            self.world.advance(0.5)
+            found.add(metadata.snapshot.topics["t"].topic_id)
+        return found
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_consumer_reads_the_new_topic_once(seed: int) -> None:
+    stage = Lagging(seed)
+    with stage.consumer() as reader:
+        reader.assign(PARTITIONS)
+        assert stage.read(reader, 6) == list(range(6))
+        newer = stage.make_anew()
+        assert stage.read(reader, 6) == list(range(100, 106))
+        assert stage.refresh(reader) == {newer}
+        assert reader.poll(5.0) == []
+        assert sum(map(reader.position, PARTITIONS)) == 6
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_consumer_that_never_knew_the_deleted_topic_reads_the_new_one_once(seed: int) -> None:
+    stage = Lagging(seed)
+    newer = stage.make_anew()
+    first = str(stage.cluster.brokers[1].address)
+    with stage.consumer(bootstrap_servers=first) as reader:
+        reader.assign(PARTITIONS)
+        assert stage.read(reader, 6) == list(range(100, 106))
+        assert stage.refresh(reader) == {newer}
+        assert reader.poll(5.0) == []
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_no_record_of_a_producer_fails(seed: int) -> None:
+    stage = Lagging(seed)
+    newer = stage.make_anew()
+    first = str(stage.cluster.brokers[1].address)
+    with stage.producer(bootstrap_servers=first) as producer:
+        for number in range(10):
+            producer.send("t", b"%d" % number, partition=number % 3).result(timeout=5)
+            assert stage.refresh(producer, 2) == {newer}
+
+
+def test_a_new_topic_is_read_without_a_wait_once_its_broker_knows_it() -> None:
+    """The broker that named the deleted topic proves that the other one is newer."""
+    stage = Lagging()
+    with stage.consumer() as reader:
+        reader.assign(PARTITIONS)
+        assert stage.read(reader, 6) == list(range(6))
+        stage.cluster.delete_topic("t")
+        stage.cluster.create_topic("t", 3)
+        stage.write(range(100, 106))
+        begun = stage.world.now
+        assert stage.read(reader, 6) == list(range(100, 106))
+        assert stage.world.now - begun < 2
