@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.simulation.scene import Stage
 
+from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 
 PARTITIONS = [TopicPartition("t", n) for n in range(3)]
@@ -32,12 +33,16 @@ class Lagging(Stage):
 
     def refresh(self, client: Any, count: int = 12) -> set[bytes]:
         """Refresh a client's metadata and return the ids that it has had meanwhile."""
-        metadata = client._engine.metadata
-        found = set()
+        metadata, found = client._engine.metadata, set()
+
+        def listen(event: Event) -> None:
+            if event.kind == "metadata":
+                found.add(metadata.snapshot.topics["t"].topic_id)
+
+        client._engine.events.listen(listen)
         for _ in range(count):
             metadata.request("test")
             self.world.advance(0.5)
-            found.add(metadata.snapshot.topics["t"].topic_id)
         return found
 
 

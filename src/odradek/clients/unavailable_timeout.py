@@ -71,5 +71,5 @@ class UnavailableTimeout:
         return max(self._unavailable_until(), min(self._begun.values()) + MIN_TRY_S)
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """Note that the client has ended, and every call with it."""
+        """Forget all calls, because the client has ended."""
         self._begun.clear()

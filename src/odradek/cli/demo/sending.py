@@ -1,7 +1,7 @@
-"""Who publishes the demo's rows: a producer in a thread, or asyncio's in an event loop.
+"""Senders of the demo's rows: a producer in a thread, or an asyncio producer in an event loop.
 
-In: the clients' settings, the rows, how many seconds they are spread over. Out: counts of what was
-sent, acknowledged and, in the event loop, read there. Must not: know that the cluster will move.
+In: the clients' settings, the rows, the duration in seconds. Out: counts of rows that were sent,
+acknowledged and, in the event loop, read. Must not: know that the cluster will move.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FLUSH_S = 120.0
 
 
 class Sending(threading.Thread):
-    """Publishes the rows, spread over `seconds`, and counts what is acknowledged."""
+    """Sends the rows, spread over `seconds`, and counts the acknowledged ones."""
 
     who = "the producer"
 
