@@ -10,17 +10,20 @@ The metadata of one broker never goes back. So another id is accepted if a broke
 named the present id before. Otherwise the client keeps the present topic and asks other brokers,
 first those that have named the present id, until one of them changes to the other id, or all
 brokers (at most `ANSWERS` of them) name it and none of them is known to have named the present one.
-An id that a broker has named before the present one belongs to a deleted topic. Both rules are
-bounded like those for leader epochs (`reported_epochs`): an id is accepted after `ANSWERS`
-responses over `SECONDS` if more than half of the brokers name it, because the cluster may have been
-restored, or the broker that named the present id was cut off.
+An id that a broker has named before the present one belongs to a deleted topic. If the topic isn't
+in the snapshot, because a response lacked it or after a rebootstrap, there is no topic to keep, and
+each id is accepted that isn't known to belong to a deleted topic.
+
+All this is bounded like the rule for leader epochs (`reported_epochs`): an id is accepted after
+`ANSWERS` responses over `SECONDS` if more than half of the brokers name it, because the cluster may
+have been restored, or the broker that named the present id was cut off.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 
 from odradek.common.errors.topics import topic_id_text
 from odradek.common.types import Address
@@ -118,14 +121,15 @@ class TopicIds:
         self,
         looked: ResponseComparison,
         epochs: Epochs,
+        there: Container[str],
         at: Address | None,
         now: float,
         sent_at: float | None,
     ) -> set[str]:
         """Return the topics of a response whose ids aren't accepted.
 
-        `epochs` contains the present ids. `sent_at`: when the request was sent; None if it wasn't
-        for all topics.
+        `epochs` contains the present ids, `there` the topics of the snapshot. `sent_at`: when the
+        request was sent; None if it wasn't for all topics.
         """
         first = not epochs
         brokers = brokers_by_address(looked.answer)
@@ -148,7 +152,9 @@ class TopicIds:
                 continue  # an absent id isn't another one
             elif present == NO_ID:
                 self._since[name] = now, broker
-            elif self._accepts(name, item.topic_id, broker, ids, now):
+            elif (name not in there and not self._is_older(name, item.topic_id)) or self._accepts(
+                name, item.topic_id, broker, ids, now
+            ):
                 self._accept(name, item.topic_id, present, broker, now)
             else:
                 refused.add(name)
@@ -161,11 +167,15 @@ class TopicIds:
         self._choose_next(brokers, at)
         return refused
 
+    def _is_older(self, name: str, topic_id: bytes) -> bool:
+        """Return whether an id belongs to a deleted topic."""
+        history = self._histories.get(name)
+        return history is not None and topic_id in history.older
+
     def _accepts(
         self, name: str, topic_id: bytes, broker: int | None, brokers: Collection[int], now: float
     ) -> bool:
-        history = self._histories.get(name)
-        older = history is not None and topic_id in history.older
+        history, older = self._histories.get(name), self._is_older(name, topic_id)
         if not older and broker is not None and self._has_named(name, broker):
             return True  # the metadata of one broker never goes back
         if history is None:

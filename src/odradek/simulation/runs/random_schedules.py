@@ -158,7 +158,9 @@ def random_schedule(seed: int, *, short: bool = True, family: Family | None = No
     if family == "operators":
         return random_operators(seed, short=short)
     if family in ("hostile", "transactions"):
-        return _hostile(seed, short=short, transactions=family == "transactions")
+        drawn = _hostile(seed, short=short, transactions=family == "transactions")
+        faults = sorted((*drawn.faults, *lagging_brokers(drawn)), key=lambda f: f.at)
+        return replace(drawn, faults=tuple(faults))
     if family == "slow":
         return _slow(seed, short=short)
     if family == "misled":
@@ -245,7 +247,6 @@ def _hostile(seed: int, *, short: bool, transactions: bool) -> Schedule:
         faults = [f for f in faults if f.verb != "replace_with_foreign"]
         faults += late_transaction_requests(rng, plain.heal_at, short=short)
         schedule = replace(schedule, cluster=_random_transactions(rng))
-    faults += lagging_brokers(replace(schedule, faults=tuple(faults)))
     return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)))
 
 
