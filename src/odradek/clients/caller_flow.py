@@ -51,7 +51,7 @@ class RaisedGeneratorExitError(BaseException):
 
 
 def as_thrown(error: BaseException) -> BaseException:
-    """Return the exception to throw into a flow for an error of its callback."""
+    """Return a callback's error in a form that can be thrown into a flow."""
     return RaisedGeneratorExitError(error) if isinstance(error, GeneratorExit) else error
 
 

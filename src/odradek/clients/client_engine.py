@@ -106,7 +106,7 @@ class ClientEngine(Engine):
         self.traces: Traces | None = None
         """Observer of the callers' calls, if the client is traced."""
         network = self.network = parts.network(self, config, rng, frame_limit=frame_limit)
-        # A host calls the network; `not_sent` is in this class.
+        # The host calls these methods of the network without a detour through this class.
         self.connected, self.disconnected = network.connected, network.disconnected
         self.get_buffer, self.buffer_updated = network.get_buffer, network.buffer_updated
         self.sent, self.received = network.sent, network.received

@@ -89,7 +89,7 @@ class Health(Shown):
 
 
 class _Finding(NamedTuple):
-    """A problem, with the engine's times."""
+    """A problem that `health` reports; times are on the engine's clock."""
 
     ok: bool
     since: float | None
