@@ -421,7 +421,11 @@ class TopicIdsAdvance:
             lives = self._lives(name)
             if topic_id in lives:  # otherwise it belongs to another cluster
                 self._last[name] = topic_id
-                if before in lives and lives.index(topic_id) < lives.index(before):
+                if (
+                    before is not None
+                    and before in lives
+                    and lives.index(topic_id) < lives.index(before)
+                ):
                     raise Violation(
                         f"{event.at}: topic {name} is {topic_id.hex()} again, which was deleted "
                         f"before {before.hex()} was created"
