@@ -98,7 +98,8 @@ class Candidates:
                 -math.inf if connection.ready else connection.dialled_at + PENDING_ATTEMPT_WAIT_S
             )
             suspect = not self.answering(connection)
-            older = address in self._metadata.heard.older
+            metadata = self._metadata
+            older = address in metadata.heard.older or metadata.ids.asks_later(address)
             found.connected.append(Candidate(address, connection, suspect, young, bootstrap, older))
         return found
 

@@ -278,6 +278,14 @@ def seen_epochs(epochs: Epochs, name: str) -> dict[int, tuple[bytes, int]]:
     return found or {}
 
 
+def known_id(epochs: Epochs, name: str) -> bytes:
+    """Return the last id of a topic, which may have left the snapshot; `NO_ID` without one."""
+    found = epochs.get(name)
+    if isinstance(found, SeenEpochs):
+        return found.topic_id
+    return next((i for i, _ in (found or {}).values() if i != NO_ID), NO_ID)
+
+
 def topic_of(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) -> Topic:
     """Return the topic after a response; `before` itself if nothing changed."""
     given, name = item.partitions, item.name or ""
@@ -305,6 +313,8 @@ def topic_of(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
 def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) -> Topic:
     """Return the topic of a partly outdated response, with the newer state of each partition."""
     seen = seen_epochs(epochs, item.name or "")
+    if item.topic_id != NO_ID:  # a deleted topic may have had more partitions
+        seen = {n: known for n, known in seen.items() if known[0] in (NO_ID, item.topic_id)}
     epochs[item.name or ""] = seen
     partitions = []
     kept = {q.partition: q for q in before.partitions} if before is not None else {}

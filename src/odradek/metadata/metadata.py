@@ -34,6 +34,7 @@ from odradek.metadata.lower_epochs import LowerEpochs
 from odradek.metadata.partitions import no_epoch_is_lower
 from odradek.metadata.reported_epochs import ReportedEpochs
 from odradek.metadata.response_comparison import ResponseComparison
+from odradek.metadata.topic_ids import TopicIds
 from odradek.network.flow import Signal
 from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from odradek.protocol.packed_metadata import PackedPartitions
@@ -83,6 +84,7 @@ class Metadata:
         self._lower = LowerEpochs()
         self.heard = ReportedEpochs()
         """Epochs that are newer than those in metadata."""
+        self.ids = TopicIds()
         self._answered_by: Address | None = None
         self._asked = 0
         self._sent = 0
@@ -171,6 +173,7 @@ class Metadata:
     def _left(self, name: str) -> None:
         """Forget a topic that is neither in use nor in the snapshot."""
         self._epochs.pop(name, None)
+        self.ids.forget(name)
         for told in self.on_forgotten:
             told(name)
 
@@ -285,8 +288,9 @@ class Metadata:
         fresh: bool,
         serial: int,
         at: Address | None = None,
+        sent_at: float | None = None,
     ) -> Cluster:
-        """Apply a good response of the broker at address `at`.
+        """Apply a good response of the broker at address `at` to a request that was `sent_at`.
 
         With `fresh`, the old snapshot is dropped first (rebootstrap).
         """
@@ -298,6 +302,12 @@ class Metadata:
         if looked is None or not looked.is_all_of(response, dict.fromkeys(names)):
             looked = ResponseComparison.at_nothing(response)
         left, ready = looked.left, looked.ready
+        sent_at = None if partial else now if sent_at is None else sent_at
+        if refused := self.ids.refused(
+            looked, self._epochs, {} if old is None else old.topics, at, now, sent_at
+        ):
+            names = [name for name in names if name not in refused]
+            left = [item for item in left if item.name not in refused]
         anew = self._let_go(response, left, now)
         self._lower.forget_those(name for name in ready.topics if self._epochs.get(name))
         self._epochs.update(looked.seen)
@@ -311,6 +321,8 @@ class Metadata:
             snapshot = self.heard.checked(snapshot, at, names, now)
         self.in_flight_topics = None
         self._done = max(self._done, serial)
+        for name in self.ids.undecided:
+            self.request(f"brokers report different ids of topic {name}")
         # Some may have been added again when an earlier request became late (R-RB-9).
         for name in names:
             self._new_topics.pop(name, None)

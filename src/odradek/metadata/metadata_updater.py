@@ -377,6 +377,7 @@ class MetadataUpdater:
             fresh=restarted or self.metadata.snapshot is None,
             serial=asked.serial,
             at=asked.connection.address,
+            sent_at=asked.sent_at,
         )
         self._warn_of_addresses(response)
         address = asked.connection.address

@@ -26,6 +26,8 @@ class ResponseComparison:
         """The epochs of topics that are ready, if they differ from the known ones."""
         self.news = False
         """Whether a topic that is ready has news (see `brings_progress`)."""
+        self.added: list[str] = []
+        """Topics that are ready and weren't known."""
         self._done = 0
         self._names: set[str | None] = set()
 
@@ -68,6 +70,8 @@ class ResponseComparison:
         topic = topic_of(item, before, known)
         if known[name] is not seen:
             self.seen[name] = known[name]
+            if not seen:
+                self.added.append(name)
         self.ready.add(topic, before)
         if topic is not before and not self.news:
             self.news = (

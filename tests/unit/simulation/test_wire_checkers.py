@@ -15,7 +15,6 @@ from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.simulation.checkers.wire_checkers import Wire
 from odradek.simulation.world.virtual_time import VirtualTime
 
@@ -196,13 +195,6 @@ def test_a_timeout_that_ignores_a_throttle() -> None:
     assert watched.found == []
     _fails(watched, 4.0, "ResponseTimeoutError: no answer")
     assert "10.0.0.2:9092 has until 8.0 for a response" in watched.found[0]
-
-
-def test_a_request_with_a_timeout_of_its_own_may_end_at_any_time() -> None:
-    watched = Watched(config=TIMEOUT)
-    watched.send(1, SaslHandshakeRequest())
-    _fails(watched, 4.0, "ResponseTimeoutError: no answer")
-    assert watched.found == []
 
 
 def test_a_join_may_take_the_rebalance_timeout_and_five_seconds() -> None:

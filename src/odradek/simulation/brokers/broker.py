@@ -279,9 +279,9 @@ class SimulatedBroker(BrokerState):
         self.closes_on_unknown |= closes_on_unknown
         self.disconnect_all()
 
-    def freeze_metadata(self, on: bool) -> None:
+    def freeze_metadata(self, on: bool, *, deleted: bool = False) -> None:
         """Freeze the content of metadata responses in its present state, or unfreeze it."""
-        self.picture = picture(self) if on else None
+        self.picture = picture(self, deleted=deleted) if on else None
 
     def trickle(self, seconds: float, *, both: bool = False) -> None:
         """Send one byte every `seconds` and, with `both`, read nothing; 0 ends the fault."""

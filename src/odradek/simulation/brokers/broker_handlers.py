@@ -100,6 +100,12 @@ def metadata(
     )
     if not cluster.answers_empty_brokers:
         response.brokers = _brokers(broker) if picture is None else list(picture.brokers)
+    if picture is not None and picture.deleted:
+        response.topics = _pictured(picture, request, version)
+        cluster.hits["metadata of a deleted topic"] += any(
+            not t.error_code and cluster.topic_by_id(t.topic_id) is None for t in response.topics
+        )
+        return response
     if request.topics is None or (version == 0 and not request.topics):
         response.topics = [_topic_metadata(broker, t) for t in cluster.topics.values()]
         return response
@@ -123,11 +129,30 @@ def metadata(
     return response
 
 
-def picture(broker: BrokerState) -> ClusterPicture:
+def picture(broker: BrokerState, *, deleted: bool = False) -> ClusterPicture:
     """Return the present content of metadata responses."""
     cluster = broker.cluster
     topics = {t.name: _topic_metadata(broker, t) for t in cluster.topics.values()}
-    return ClusterPicture(cluster.controller_id, tuple(_brokers(broker)), topics)
+    return ClusterPicture(cluster.controller_id, tuple(_brokers(broker)), topics, deleted)
+
+
+def _pictured(
+    picture: ClusterPicture, request: MetadataRequest, version: int
+) -> list[MetadataResponseTopic]:
+    """Return the requested topics as they were when the metadata was frozen."""
+    if request.topics is None or (version == 0 and not request.topics):
+        return list(picture.topics.values())
+    by_id = {t.topic_id: t for t in picture.topics.values()}
+    found = []
+    for asked in request.topics:
+        if asked.topic_id != ZERO_UUID and not asked.name:
+            code, name = errors.UnknownTopicIdError.code, None if version >= 12 else ""
+            there = by_id.get(asked.topic_id)
+        else:
+            code, name = errors.UnknownTopicOrPartitionError.code, asked.name
+            there = picture.topics.get(asked.name or "")
+        found.append(there or MetadataResponseTopic(code, name, asked.topic_id))
+    return found
 
 
 def _brokers(broker: BrokerState) -> list[MetadataResponseBroker]:

@@ -208,9 +208,12 @@ class SimulatedCluster(ClusterState):
         """Let a broker answer ApiVersions this many seconds late."""
         self.brokers[i].delay(ApiVersionsRequest.API_KEY, seconds)
 
-    def stale_metadata(self, i: int, on: bool = True) -> None:
-        """Freeze a broker's metadata (brokers, leaders, epochs) in its present state, or stop."""
-        self.brokers[i].freeze_metadata(on)
+    def stale_metadata(self, i: int, on: bool = True, deleted: bool = False) -> None:
+        """Freeze a broker's metadata (brokers, leaders, epochs) in its present state, or stop.
+
+        With `deleted`, it also doesn't see that topics are deleted or created.
+        """
+        self.brokers[i].freeze_metadata(on, deleted=deleted)
 
     def partition(self, i: int, client: str) -> None:
         """Drop all packets between one client and one broker; others aren't affected."""

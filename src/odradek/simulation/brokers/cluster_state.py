@@ -66,6 +66,8 @@ class ClusterPicture:
     controller_id: int
     brokers: tuple[MetadataResponseBroker, ...]
     topics: Mapping[str, MetadataResponseTopic]
+    deleted: bool = False
+    """Whether topics that were deleted since are still in it, and topics created since aren't."""
 
 
 class BrokerState:
@@ -124,9 +126,11 @@ class BrokerState:
 
     def known_leader(self, topic: str, index: int) -> int | None:
         """Return a partition's leader if this broker knows it and it is registered, else None."""
-        leader = self.cluster.topics[topic].partitions[index].leader
-        if self.picture is not None and topic in self.picture.topics:
-            leader = self.picture.topics[topic].partitions[index].leader_id
+        found = self.cluster.topics[topic]
+        leader = found.partitions[index].leader
+        old = None if self.picture is None else self.picture.topics.get(topic)
+        if self.picture is not None and old is not None and old.topic_id == found.id:
+            leader = old.partitions[index].leader_id
             known = {b.node_id for b in self.picture.brokers}
         else:
             known = {b.id for b in self.cluster.brokers.values() if b.registered}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -400,6 +400,38 @@ def no_hot_loop(world: World) -> None:
         raise Violation("; ".join(world.hot_loops))
 
 
+class TopicIdsAdvance:
+    """R-ID-3: a client's metadata never goes back to a topic that was deleted before its topic."""
+
+    KINDS = ("metadata",)
+
+    def __init__(
+        self, ids: Callable[[], Mapping[str, bytes]], lives: Callable[[str], Sequence[bytes]]
+    ) -> None:
+        """Set functions that return a client's topic ids, and all ids of a topic in their order."""
+        self._ids = ids
+        self._lives = lives
+        self._last: dict[str, bytes] = {}
+
+    def __call__(self, event: Event) -> None:
+        for name, topic_id in self._ids().items():
+            before = self._last.get(name)
+            if topic_id == before or not any(topic_id):
+                continue
+            lives = self._lives(name)
+            if topic_id in lives:  # otherwise it belongs to another cluster
+                self._last[name] = topic_id
+                if (
+                    before is not None
+                    and before in lives
+                    and lives.index(topic_id) < lives.index(before)
+                ):
+                    raise Violation(
+                        f"{event.at}: topic {name} is {topic_id.hex()} again, which was deleted "
+                        f"before {before.hex()} was created"
+                    )
+
+
 class Checkers:
     """All checkers that need only a client's events, and the history of all clients' calls."""
 
@@ -410,7 +442,11 @@ class Checkers:
         """Violations so far, of all watched clients."""
 
     def watch(
-        self, events: EventLog, config: Config, held: Callable[[str], bool] = lambda _: False
+        self,
+        events: EventLog,
+        config: Config,
+        held: Callable[[str], bool] = lambda _: False,
+        *more: EventChecker,
     ) -> None:
         """Check a client from now on; `verify` raises the violations.
 
@@ -422,6 +458,7 @@ class Checkers:
             RetriesInBounds(config),
             RebootstrapsCounted(config),
             DialsLimited(config),
+            *more,
         ]
         by_kind: dict[str, list[EventChecker]] = {}
         for checker in checkers:

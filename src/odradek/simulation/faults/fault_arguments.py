@@ -61,6 +61,12 @@ class Stage:
         """Pause writes to the topics of a group for this time."""
         self.quiet_until = max(self.quiet_until, self.world.now + seconds)
 
+    def lives(self, topic: str) -> list[bytes]:
+        """Return the ids that topics of this name have had, in the order of their creation."""
+        cluster = self.cluster
+        there = [cluster.topics[topic]] if topic in cluster.topics else []
+        return [one.id for one in (*cluster.deleted, *there) if one.name == topic]
+
     def replace_cluster(self, **how: Any) -> None:
         """Connect the bootstrap address to a different cluster with the same topics."""
         old = self.cluster

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -140,8 +141,9 @@ PLAIN: dict[str, FaultKind] = {
         {**ONE, "seconds": seconds(0.05, 5.0)}, _on_broker("slow_handshake"),
     ),
     "stale_metadata": FaultKind(
-        "freeze a broker's metadata about brokers, leaders and epochs",
-        {**ONE, "on": FLAG}, _on_broker("stale_metadata"), 3,
+        "freeze a broker's metadata about brokers, leaders and epochs; with `deleted`, also about "
+        "topics that are deleted or created",
+        {**ONE, "on": FLAG, "deleted": replace(FLAG, drawn=False)}, _on_broker("stale_metadata"), 3,
     ),
     "zombie_leader": FaultKind(
         "cut a broker off from the other brokers, but not from clients, for `seconds`: it first "

@@ -34,6 +34,9 @@ BY_NAME = "release"
 topic was recreated may commit an old offset for the new topic, and no broker refuses it."""
 
 
+BEHIND = 0.5
+"""Share of deleted or recreated topics that a broker's metadata shows later than others."""
+
 WITH_IDS = 2
 """First transaction.version with topic ids in transactions."""
 
@@ -54,7 +57,8 @@ def with_identities(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
         schedule = _with_deleted_records(rng, schedule)
     if not recreates and rng.random() < RELEASED:
         schedule = _with_other_releases(rng, schedule, writes=writes)
-    return replace(schedule, faults=tuple(sorted(schedule.faults, key=lambda f: f.at)))
+    faults = (*schedule.faults, *lagging_brokers(schedule))
+    return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)))
 
 
 def _keeps_topics(schedule: Schedule, *, writes: bool) -> bool:
@@ -139,6 +143,28 @@ def _away(rng: random.Random, schedule: Schedule, client: str, at: float) -> lis
         *(Fault(at, "partition", {"i": i, "client": client}) for i in brokers),
         *(Fault(back, "repair", {"i": i}) for i in brokers if back < schedule.heal_at),
     ]
+
+
+def lagging_brokers(schedule: Schedule) -> list[Fault]:
+    """Return faults of brokers whose metadata lags about deleted and recreated topics.
+
+    Only one broker lags at a time: clients believe most of the brokers after a while.
+    """
+    rng = derived_rng(schedule.seed, "schedule/lagging")
+    found: list[Fault] = []
+    until = 0.0
+    for fault in sorted(schedule.faults, key=lambda f: f.at):
+        if fault.verb not in ("delete_topic", "recreate_topic") or rng.random() >= BEHIND:
+            continue
+        begins = round(max(0.0, fault.at - rng.uniform(0.0, 1.0)), 3)
+        ends = round(fault.at + fault.arguments.get("after", 0.0) + rng.uniform(0.05, 8.0), 3)
+        if begins < until or schedule.brokers < 2:
+            continue
+        until, broker = ends, {"i": rng.randint(1, schedule.brokers)}
+        found.append(Fault(begins, "stale_metadata", {**broker, "on": True, "deleted": True}))
+        if ends < schedule.heal_at:
+            found.append(Fault(ends, "stale_metadata", {**broker, "on": False}))
+    return found
 
 
 def _recreated(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:

@@ -25,7 +25,7 @@ from odradek.common.errors import BrokerError, ClusterIdMismatchError, KafkaErro
 from odradek.network.flow import Flow
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.checkers.call_checkers import CallsEnd, check_limits, check_sound
-from odradek.simulation.checkers.invariants import Checkers, Violation
+from odradek.simulation.checkers.invariants import Checkers, TopicIdsAdvance, Violation
 from odradek.simulation.checkers.wire_checkers import Wire
 from odradek.simulation.faults.fault_table import Stage
 from odradek.simulation.runs.caller import Caller
@@ -83,7 +83,8 @@ class Driver(ABC):
         self.wire.patient = patient
         self.host.watcher = self.wire
         self.host.attach(self.engine)
-        checkers.watch(self.engine.events, self.config, self.wire.is_held)
+        ids = TopicIdsAdvance(self.topic_ids, stage.lives)
+        checkers.watch(self.engine.events, self.config, self.wire.is_held, ids)
         self.engine.events.listen(self.wire)
         self.done = 0
         """Number of operations that were started."""
@@ -91,6 +92,11 @@ class Driver(ABC):
         self._probing = False
         self.begin()
         self.host.wake()
+
+    def topic_ids(self) -> dict[str, bytes]:
+        """Return the ids of the topics in the client's metadata."""
+        snapshot = self.engine.metadata.snapshot
+        return {} if snapshot is None else {t.name: t.topic_id for t in snapshot.topics.values()}
 
     # Differences between kinds of clients
 
