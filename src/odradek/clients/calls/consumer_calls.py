@@ -273,6 +273,22 @@ class ConsumerCalls(GroupCalls):
             return False
         return group.entered(now, () if more else None if of is None else of())
 
+    def _come(self, now: float, deadline: float, of: Selector | None) -> CallerFlow[bool]:
+        """Wait for records or errors; return whether there are any."""
+        if self.closed or self.host.torn:
+            self.check_open()
+        wanted = partial(self.engine.data, of=of)
+        try:
+            return (yield from self.by(max(now, deadline), wanted, "records"))
+        except KafkaTimeoutError:
+            if self.engine.unavailable_until() <= (yield START):
+                raise
+            return False  # the host was late: a poll without records is no error
+        except (IllegalStateError, ClientClosedError):
+            if self.closing:  # another caller closes the consumer
+                raise ClientClosedError(f"this {self.kind} is closed") from None
+            raise
+
     def _reading(
         self, seconds: float, take: Take[T], of: Selector | None, more: bool
     ) -> CallerFlow[T | None]:
@@ -310,19 +326,7 @@ class ConsumerCalls(GroupCalls):
                     now = yield START
                     ready = delivery.ready(None if of is None else of())
                 if not ready:
-                    if self.closed or host.torn:
-                        self.check_open()
-                    try:
-                        wanted = partial(engine.data, of=of)
-                        came = yield from self.by(max(now, deadline), wanted, "records")
-                    except KafkaTimeoutError:
-                        if self.engine.unavailable_until() <= (yield START):
-                            raise
-                        came = False  # the host was late: a poll without records is no error
-                    except (IllegalStateError, ClientClosedError):
-                        if self.closing:  # another caller closes the consumer
-                            raise ClientClosedError(f"this {self.kind} is closed") from None
-                        raise
+                    came = yield from self._come(now, deadline, of)
                     now = yield START
                     if not came:
                         found = None
